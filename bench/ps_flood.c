@@ -10,53 +10,21 @@
 #include <sys/mman.h>
 #include <zmq.h>
 
-#include "helper.h"
-#include "model.h"
 #include "net/keys.h"
-#include "text.h"
+#include "ps_job.h"
 
 enum { BATCHES = 48, ROUNDS = 15 };
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* What the processes of a job share. */
 typedef struct shared {
-    int a_sync;
-    char endpoint[64], folder[64];
+    ps_job job;
+    char folder[64];
     atomic_bool flooded;  /* now */
     atomic_long answered; /* strangers, so far */
     long counted;         /* of them while a pass was measured, which took */
     double seconds;
     pair rate[ROUNDS];
 } shared;
-
-static void open_side(bench *b, const fleet_role *role, const shared *s)
-{
-    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
-
-    strategy.a_sync = s->a_sync;
-    *b = (bench){.o = BENCH_DEFAULTS, .role = role};
-    b->o.threads = 1;
-    b->strategy = &strategy;
-    open_bench(b);
-    b->n_batch = BATCHES;
-}
-
-static void serve(int say, void *arg)
-{
-    shared *s = arg;
-    fleet_role role = {
-        .kind = FLEET_SERVER, .server_endpoints = s->endpoint, .worker_num = 1};
-    static bench b;
-
-    open_side(&b, &role, s);
-    check(fleet_init_server(b.f, NULL));
-    helper_say(say, s->endpoint);
-    check(fleet_run_server(b.f));
-}
 
 /* --- the stranger --------------------------------------------------------- */
 
@@ -156,7 +124,7 @@ static void flood(int say, void *arg)
 
     record(&f, s->folder);
     memset(f.fd, -1, sizeof f.fd);
-    to.sin_port = htons((uint16_t)atoi(strrchr(s->endpoint, ':') + 1));
+    to.sin_port = htons((uint16_t)atoi(strrchr(s->job.endpoint, ':') + 1));
     helper_say(say, "stranger");
     clock_gettime(CLOCK_MONOTONIC, &at);
     for (int i = 0;; i = (i + 1) % PEERS) {
@@ -174,14 +142,6 @@ static void flood(int say, void *arg)
 
 /* --- the worker ----------------------------------------------------------- */
 
-static double pass(bench *b, fleet_dataset *d)
-{
-    double began = now();
-
-    check(fleet_train_from_dataset(b->e, d, NULL, NULL));
-    return (double)BATCHES * b->o.batch / (now() - began);
-}
-
 static double flooded_pass(shared *s, bench *b, fleet_dataset *d)
 {
     long before = atomic_load(&s->answered);
@@ -192,7 +152,7 @@ static double flooded_pass(shared *s, bench *b, fleet_dataset *d)
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     before = atomic_load(&s->answered);
     began = now();
-    rate = pass(b, d);
+    rate = ps_pass(b, d);
     s->seconds += now() - began;
     s->counted += atomic_load(&s->answered) - before;
     atomic_store(&s->flooded, false);
@@ -201,7 +161,7 @@ static double flooded_pass(shared *s, bench *b, fleet_dataset *d)
 
 static void work(shared *s)
 {
-    fleet_role role = {.worker_num = 1, .server_endpoints = s->endpoint};
+    fleet_role role = {.worker_num = 1, .server_endpoints = s->job.endpoint};
     pairs all = {.n = 0};
     static bench b;
     fleet_dataset *d;
@@ -209,16 +169,17 @@ static void work(shared *s)
     const char *file = path;
 
     snprintf(path, sizeof path, "%s/text", s->folder);
-    open_side(&b, &role, s);
+    ps_open(&b, &role, &s->job);
+    b.n_batch = BATCHES;
     write_text(&b, path);
     check(fleet_init_worker(b.f));
     d = open_text(&b, &file, 1);
-    pass(&b, d); /* makes rows */
+    ps_pass(&b, d); /* makes rows */
     for (int r = 0; r < ROUNDS; r++) {
         double peer, ours;
 
         pair_begin(&all);
-        peer = pass(&b, d);
+        peer = ps_pass(&b, d);
         ours = flooded_pass(s, &b, d);
         s->rate[r] = (pair){ours, peer, pair_foreign(&all)};
     }
@@ -259,10 +220,10 @@ static void run_job(int a_sync, const char *id)
     pid_t worker;
     int status;
 
-    *s = (shared){.a_sync = a_sync};
+    *s = (shared){.job = {.n_worker = 1, .a_sync = a_sync}};
     make_keys(s);
-    free_endpoint(s->endpoint);
-    server = helper_start(serve, s);
+    free_endpoint(s->job.endpoint);
+    server = helper_start(ps_serve, &s->job);
     by = helper_start(flood, s);
     worker = fork();
     if (worker == 0) {

@@ -12,21 +12,14 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "helper.h"
-#include "model.h"
-#include "text.h"
+#include "ps_job.h"
 
 enum { BATCHES = 192, PASSES = 6, BEFORE = 60, MOST_GAPS = BATCHES * PASSES };
 enum { ROWS = 8000000 }; /* ids; half of them come */
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* What the processes share. */
 typedef struct shared {
-    char endpoint[64];
+    ps_job job;
     pid_t server;
     atomic_int pass, batch; /* where worker 1 is */
     atomic_int saving;      /* pass + 1 while it is saved in; 0: it is not */
@@ -36,32 +29,6 @@ typedef struct shared {
 } shared;
 
 static shared *all;
-
-static void open_side(bench *b, const fleet_role *role)
-{
-    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
-
-    strategy.a_sync = 1;
-    *b = (bench){.o = BENCH_DEFAULTS, .role = role};
-    b->o.threads = 1;
-    b->o.rows = ROWS;
-    b->strategy = &strategy;
-    open_bench(b);
-}
-
-static void serve(int say, void *arg)
-{
-    fleet_role role = {.kind = FLEET_SERVER,
-                       .server_endpoints = all->endpoint,
-                       .worker_num = 2};
-    static bench b;
-
-    (void)arg;
-    open_side(&b, &role);
-    check(fleet_init_server(b.f, NULL));
-    helper_say(say, all->endpoint);
-    check(fleet_run_server(b.f));
-}
 
 /* kB of a line of /proc/PID/status. */
 static double status_kb(pid_t pid, const char *key)
@@ -154,11 +121,11 @@ static void work(int index, const char *const path[2])
 {
     const fleet_train_options watch = {.on_batch = note_batch};
     fleet_role role = {
-        .index = index, .worker_num = 2, .server_endpoints = all->endpoint};
+        .index = index, .worker_num = 2, .server_endpoints = all->job.endpoint};
     static bench b;
     fleet_dataset *d;
 
-    open_side(&b, &role);
+    ps_open(&b, &role, &all->job);
     check(fleet_init_worker(b.f));
     if (index == 1)
         write_batches(&b, path[1]);
@@ -235,8 +202,9 @@ int main(void)
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE,
                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     must(all != MAP_FAILED, "no memory");
-    free_endpoint(all->endpoint);
-    server = helper_start(serve, NULL);
+    all->job = (ps_job){.n_worker = 2, .a_sync = 1, .rows = ROWS};
+    free_endpoint(all->job.endpoint);
+    server = helper_start(ps_serve, &all->job);
     all->server = server.pid;
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "/tmp/fleet-k2.%d.%d", getpid(), i);

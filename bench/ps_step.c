@@ -4,64 +4,19 @@
  * once, then a pass with the server, in turn. */
 #include <sys/mman.h>
 
-#include "helper.h"
-#include "model.h"
-#include "text.h"
+#include "ps_job.h"
 
 enum { BATCHES = 48, ROUNDS = 15, MOST_WORKER = 2 };
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* What the processes of a job share. */
 typedef struct shared {
-    int n_worker, a_sync;
+    ps_job job;
     const char *transport; /* NULL: as a user gets it */
-    char endpoint[64];
     pid_t pid[MOST_WORKER];
     pair rate[MOST_WORKER][ROUNDS];
 } shared;
 
-static void open_side(bench *b, const fleet_role *role, const shared *s)
-{
-    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
-
-    strategy.a_sync = s->a_sync;
-    *b = (bench){.o = BENCH_DEFAULTS, .role = role};
-    b->o.threads = 1;
-    b->strategy = role->server_endpoints ? &strategy : NULL;
-    b->random = (uint64_t)role->index; /* workers have other samples */
-    open_bench(b);
-    b->n_batch = BATCHES;
-}
-
-/* --- a server ------------------------------------------------------------- */
-
-static void serve(int say, void *arg)
-{
-    shared *s = arg;
-    fleet_role role = {.kind = FLEET_SERVER,
-                       .server_endpoints = s->endpoint,
-                       .worker_num = s->n_worker};
-    static bench b;
-
-    open_side(&b, &role, s);
-    check(fleet_init_server(b.f, NULL));
-    helper_say(say, s->endpoint);
-    check(fleet_run_server(b.f));
-}
-
 /* --- a worker ------------------------------------------------------------- */
-
-static double pass(bench *b, fleet_dataset *d)
-{
-    double began = now();
-
-    check(fleet_train_from_dataset(b->e, d, NULL, NULL));
-    return (double)BATCHES * b->o.batch / (now() - began);
-}
 
 /* The file of each worker is its share of the job's; alone it has but one. */
 static void open_texts(bench *alone, bench *with, const shared *s,
@@ -73,7 +28,7 @@ static void open_texts(bench *alone, bench *with, const shared *s,
     write_text(alone, path[index]);
     check(fleet_barrier_worker(with->f));
     d[0] = open_text(alone, &all[index], 1);
-    d[1] = open_text(with, all, s->n_worker);
+    d[1] = open_text(with, all, s->job.n_worker);
 }
 
 static void compare(shared *s, int index, bench *alone, bench *with,
@@ -81,7 +36,8 @@ static void compare(shared *s, int index, bench *alone, bench *with,
 {
     pairs all = {.n = 0};
 
-    for (int i = 0; i < s->n_worker; i++) /* the server is watched already */
+    for (int i = 0; i < s->job.n_worker;
+         i++) /* the server is watched already */
         if (s->pid[i] != getpid())
             pair_watch(s->pid[i]);
     for (int r = -1; r < ROUNDS; r++) {
@@ -89,9 +45,9 @@ static void compare(shared *s, int index, bench *alone, bench *with,
 
         check(fleet_barrier_worker(with->f));
         pair_begin(&all);
-        peer = pass(alone, d[0]);
+        peer = ps_pass(alone, d[0]);
         check(fleet_barrier_worker(with->f));
-        ours = pass(with, d[1]);
+        ours = ps_pass(with, d[1]);
         if (r >= 0) /* the first one makes rows */
             s->rate[index][r] = (pair){ours, peer, pair_foreign(&all)};
     }
@@ -101,16 +57,17 @@ static void work(shared *s, int index, char path[MOST_WORKER][64])
 {
     fleet_role near = {.worker_num = 1, .index = 0};
     fleet_role far = {.index = index,
-                      .worker_num = s->n_worker,
-                      .server_endpoints = s->endpoint};
+                      .worker_num = s->job.n_worker,
+                      .server_endpoints = s->job.endpoint};
     static bench alone, with;
     fleet_dataset *d[2];
 
     if (s->transport)
         setenv("FLEET_TRANSPORT", s->transport, 1);
-    open_side(&with, &far, s);
+    ps_open(&with, &far, &s->job);
     check(fleet_init_worker(with.f));
-    open_side(&alone, &near, s);
+    ps_open(&alone, &near, &s->job);
+    with.n_batch = alone.n_batch = BATCHES;
     open_texts(&alone, &with, s, d, path, index);
     compare(s, index, &alone, &with, d);
     check(fleet_stop_worker(with.f));
@@ -128,7 +85,7 @@ static void print_row(const shared *s, const char *id, double floor_,
     for (int r = 0; r < ROUNDS; r++) {
         pair *sum = &all.pair[all.n++];
 
-        for (int w = 0; w < s->n_worker; w++) {
+        for (int w = 0; w < s->job.n_worker; w++) {
             sum->ours += s->rate[w][r].ours;
             sum->peer += s->rate[w][r].peer;
         }
@@ -148,10 +105,10 @@ static void run_job(int n_worker, int a_sync, const char *transport,
     pid_t worker[MOST_WORKER];
     helper server;
 
-    *s = (shared){
-        .n_worker = n_worker, .a_sync = a_sync, .transport = transport};
-    free_endpoint(s->endpoint);
-    server = helper_start(serve, s);
+    *s = (shared){.job = {.n_worker = n_worker, .a_sync = a_sync},
+                  .transport = transport};
+    free_endpoint(s->job.endpoint);
+    server = helper_start(ps_serve, &s->job);
     for (int i = 0; i < MOST_WORKER; i++)
         snprintf(path[i], sizeof path[i], "/tmp/fleet-p8.%d.%d", getpid(), i);
     for (int i = 0; i < n_worker; i++) {

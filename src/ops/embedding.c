@@ -20,7 +20,6 @@
 #include "ops/ops.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/simd/simd.h"
-#include "runtime/store/lookup_kernels.h"
 
 enum { IN_TABLE, IN_IDS, IN_WEIGHTS };
 
@@ -235,16 +234,22 @@ fleet_var *fleet_embedding(fleet_program *p, fleet_var *ids, int64_t rows,
 
 /* --- sparse_embedding ---------------------------------------------------- */
 
+static fleet_status check_combiner(const fl_node *n)
+{
+    int64_t value = fl_node_int(n, "combiner");
+
+    if (value < FLEET_SUM || value > FLEET_MAX)
+        return fl_fail(FLEET_EINVAL, "%s: combiner %" PRId64 " does not exist",
+                       n->op->name, value);
+    return FLEET_OK;
+}
+
 static fleet_status want_combiner(const fl_node *n)
 {
-    int64_t combiner = fl_node_int(n, "combiner");
     const fleet_var *ids = n->in[IN_IDS];
 
-    if (combiner < FLEET_SUM || combiner > FLEET_MAX)
-        return fl_fail(FLEET_EINVAL,
-                       "sparse_embedding: combiner %" PRId64 " does not exist",
-                       combiner);
-    if (combiner == FLEET_SUM || ids->ragged)
+    FL_TRY(check_combiner(n));
+    if (fl_node_int(n, "combiner") == FLEET_SUM || ids->ragged)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL,
                    "sparse_embedding: \"%s\" has a fixed number of ids, which "
@@ -396,32 +401,15 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
 static fleet_status pool_infer(fl_node *n)
 {
     const fleet_var *x = n->in[0];
-    int64_t combiner = fl_node_int(n, "combiner");
     fl_shape out = fl_shape_2(-1, 1);
 
     if (!x->ragged || x->dtype != FLEET_FLOAT32)
         return fl_fail(
             FLEET_EDTYPE, "sequence_pool: \"%s\" is %s%s, not ragged float32",
             x->name, x->ragged ? "ragged " : "", fleet_dtype_name(x->dtype));
-    if (combiner < FLEET_SUM || combiner > FLEET_MAX)
-        return fl_fail(FLEET_EINVAL,
-                       "sequence_pool: combiner %" PRId64 " does not exist",
-                       combiner);
+    FL_TRY(check_combiner(n));
     fl_set_out(n, 0, &out);
     return FLEET_OK;
-}
-
-static float pool_numbers(const float *x, int64_t n, fleet_combiner combiner)
-{
-    float all = n > 0 ? x[0] : 0.0f;
-
-    for (int64_t i = 1; i < n; i++) {
-        if (combiner != FLEET_MAX)
-            all += x[i];
-        else if (x[i] > all)
-            all = x[i];
-    }
-    return all * fl_combiner_factor(combiner, n);
 }
 
 /* out <- x */
@@ -433,8 +421,8 @@ static fleet_status pool_run(const fl_instance *in, const fl_range *r)
     float *out = fl_rows_f32(in, 0, r);
 
     for (int64_t row = r->begin; row < r->end; row++, out += in->arg[0].ld)
-        *out = pool_numbers(x + offsets[row], offsets[row + 1] - offsets[row],
-                            c->combiner);
+        *out = fl_pool_numbers(x + offsets[row],
+                               offsets[row + 1] - offsets[row], c->combiner);
     return FLEET_OK;
 }
 

@@ -5,7 +5,6 @@
 
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/sort.h"
-#include "runtime/store/lookup_kernels.h"
 
 static const fl_embedding_config *config_of(const fl_device_step *s)
 {
@@ -127,19 +126,8 @@ __global__ static void pool_numbers(float *out, int64_t ld, const float *x,
                                     fleet_combiner combiner)
 {
     FL_EACH(i, batch)
-    {
-        const float *from = x + offsets[i];
-        int64_t n = offsets[i + 1] - offsets[i];
-        float all = n > 0 ? from[0] : 0.0f;
-
-        for (int64_t j = 1; j < n; j++) {
-            if (combiner != FLEET_MAX)
-                all += from[j];
-            else if (from[j] > all)
-                all = from[j];
-        }
-        out[i * ld] = all * fl_combiner_factor(combiner, n);
-    }
+    out[i * ld] =
+        fl_pool_numbers(x + offsets[i], offsets[i + 1] - offsets[i], combiner);
 }
 
 static fleet_status pool_forward(fl_device *, fl_queue *q,

@@ -6,6 +6,8 @@
 
 #include <fleet/nn.h>
 
+#include "runtime/store/lookup_kernels.h"
+
 /* embedding         out <- ids, W
  * embedding.grad    dW <- ids, g */
 typedef struct fl_embedding_config {
@@ -17,3 +19,18 @@ typedef struct fl_embedding_config {
 typedef struct fl_pool_config {
     fleet_combiner combiner;
 } fl_pool_config;
+
+/* n numbers of a sample; of none it is 0. */
+FL_EVERYWHERE float fl_pool_numbers(const float *x, int64_t n,
+                                    fleet_combiner combiner)
+{
+    float all = n > 0 ? x[0] : 0.0f;
+
+    for (int64_t i = 1; i < n; i++) {
+        if (combiner != FLEET_MAX)
+            all += x[i];
+        else if (x[i] > all)
+            all = x[i];
+    }
+    return all * fl_combiner_factor(combiner, n);
+}

@@ -43,22 +43,14 @@ TEST(lookups_agree_with_a_plain_list_to_the_bit)
     gpu_kit_close();
 }
 
-/* Every way to pool, with weights and without. */
-static const lookup_case pooled = {
-    .slot = {{"one", 0, 1, FLEET_SUM, 40},
-             {"sum", 0, -1, FLEET_SUM, 50},
-             {"mean", 0, -1, FLEET_MEAN, 50},
-             {"root", 1, -1, FLEET_SQRT, 20},
-             {"most", 0, -1, FLEET_MAX, 4},
-             {"heaviest", 0, -1, FLEET_MAX, 20}},
-    .weighted = 1 << 1 | 1 << 2 | 1 << 5,
-    .n = 6,
-    .dim = {9, 4},
-    .concat = true,
-    .batch = 37,
-    .threads = 2,
-    .device = "gpu:0",
-};
+static lookup_case pooled(void)
+{
+    lookup_case c = lookup_kit_pooled;
+
+    c.dim[1] = 4;
+    c.device = "gpu:0";
+    return c;
+}
 
 TEST(slots_are_pooled_as_a_plain_list_does_it_to_the_bit)
 {
@@ -66,7 +58,7 @@ TEST(slots_are_pooled_as_a_plain_list_does_it_to_the_bit)
 
     gpu_kit_open();
     for (int i = 0; i < 3; i++) {
-        lookup_case c = pooled;
+        lookup_case c = pooled();
 
         c.batch = batches[i];
         c.dim[0] = dims[i];
@@ -140,6 +132,8 @@ static void check_hash(const lookup_case *there)
 
 TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
 {
+    const lookup_case pools = pooled();
+
     gpu_kit_open();
     for (int i = 0; kit_rule_name(i); i++) {
         lookup_case c = rows_kit_mixed;
@@ -153,14 +147,14 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
         c.merge = 0;
         check_hash(&c);
     }
-    check_hash(&pooled);
+    check_hash(&pools);
     gpu_kit_close();
 }
 
 /* Rows begin alike: the first id of a sample has won all columns. */
 TEST(of_equal_numbers_the_first_wins_as_on_the_cpu)
 {
-    lookup_case c = pooled;
+    lookup_case c = pooled();
 
     c.first = (fleet_initializer){FLEET_INIT_CONSTANT, 0.5f, 0};
     c.weighted = 0;

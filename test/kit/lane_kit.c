@@ -255,6 +255,27 @@ void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
     push_one(k, incarnation, stream, step, key, n_batch, &settings);
 }
 
+void lane_push_rows(lane_kit *k, uint32_t stream, uint64_t step,
+                    const uint64_t *key, uint32_t n, float g)
+{
+    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
+    const fl_update_settings settings = {.learning_rate = 0.25f};
+    int64_t floats = (int64_t)n * k->layout.table[0]->dim;
+    fl_msg_writer w;
+    float *values;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_ROWS, 0)->n_key = n;
+    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, n * sizeof *key), key,
+           n * sizeof *key);
+    values =
+        fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)floats * sizeof *values);
+    for (int64_t i = 0; i < floats; i++)
+        values[i] = g + (float)(i % 5);
+    lane_close_step(&w, 1, &settings);
+    lane_tell(k, &w, (int)stream);
+}
+
 void lane_push_with(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
                     const fl_update_settings *settings)
 {

@@ -83,6 +83,11 @@ void lane_push_with(lane_kit *k, uint32_t stream, uint64_t step, uint64_t key,
 void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
                   uint64_t step, uint64_t key, uint32_t n_batch);
 
+/* A whole step of n rows of table 0, with gradients g, g + 1, ... g + 4, g, and
+ * so on. */
+void lane_push_rows(lane_kit *k, uint32_t stream, uint64_t step,
+                    const uint64_t *key, uint32_t n, float g);
+
 /* A save or a load of a worker's step; numbers for all workers. */
 void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
                   const char *text);

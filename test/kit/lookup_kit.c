@@ -10,6 +10,21 @@
 #include "fleet/job/handle.h"
 #include "runtime/lookup/wanted_rows.h"
 
+const lookup_case lookup_kit_pooled = {
+    .slot = {{"one", 0, 1, FLEET_SUM, 40},
+             {"sum", 0, -1, FLEET_SUM, 50},
+             {"mean", 0, -1, FLEET_MEAN, 50},
+             {"root", 1, -1, FLEET_SQRT, 20},
+             {"most", 0, -1, FLEET_MAX, 4},
+             {"heaviest", 0, -1, FLEET_MAX, 20}},
+    .weighted = 1 << 1 | 1 << 2 | 1 << 5,
+    .n = 6,
+    .dim = {9, 3},
+    .concat = true,
+    .batch = 37,
+    .threads = 2,
+};
+
 /* --- the plain reference -------------------------------------------------- */
 
 static void plain_open(plain_table *t, const char *name, int64_t dim)

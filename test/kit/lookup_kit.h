@@ -59,6 +59,10 @@ typedef struct lookup_scene {
 
 extern const char *const lookup_tables[2]; /* their names */
 
+/* Every way to pool, with weights and without; few ids, so that some stand in a
+ * sample twice and the maximum has equal numbers to choose from. */
+extern const lookup_case lookup_kit_pooled;
+
 void lookup_open(lookup_scene *s, const lookup_case *c);
 void lookup_close(lookup_scene *s);
 kit_batch *lookup_batch(const lookup_scene *s, int step);

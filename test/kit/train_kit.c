@@ -238,6 +238,19 @@ static void build_mlp(kit_model *m)
               &m->m);
 }
 
+/* The rest is the case's own. */
+static void build_wide_deep(kit_model *m, fleet_ctr_options o)
+{
+    static const int64_t hidden[] = {32, 16};
+
+    o.embedding_dim = 9;
+    o.hidden = hidden;
+    o.n_hidden = 2;
+    o.wide_ids = 1;
+    o.label_dtype = FLEET_FLOAT32;
+    fleet_wide_deep(m->p, &o, &m->m);
+}
+
 static void build_ctr(kit_model *m)
 {
     static const fleet_dense_slot dense[] = {{.name = "numbers", .dim = 5}};
@@ -247,19 +260,10 @@ static void build_ctr(kit_model *m)
         {.name = "some", .dim = -1},
         {"mean", -1, FLEET_MEAN, "second", 0},
     };
-    static const int64_t hidden[] = {32, 16};
 
-    fleet_wide_deep(m->p,
-                    &(fleet_ctr_options){.dense = dense,
-                                         .n_dense = 1,
-                                         .ids = ids,
-                                         .n_ids = 4,
-                                         .embedding_dim = 9,
-                                         .hidden = hidden,
-                                         .n_hidden = 2,
-                                         .wide_ids = 1,
-                                         .label_dtype = FLEET_FLOAT32},
-                    &m->m);
+    build_wide_deep(m,
+                    (fleet_ctr_options){
+                        .dense = dense, .n_dense = 1, .ids = ids, .n_ids = 4});
 }
 
 static void build_pooled(kit_model *m)
@@ -275,19 +279,10 @@ static void build_pooled(kit_model *m)
         {"root", -1, FLEET_SQRT, NULL, 1},
         {"mean", -1, FLEET_MEAN, "second", 1},
     };
-    static const int64_t hidden[] = {32, 16};
 
-    fleet_wide_deep(m->p,
-                    &(fleet_ctr_options){.dense = dense,
-                                         .n_dense = 3,
-                                         .ids = ids,
-                                         .n_ids = 6,
-                                         .embedding_dim = 9,
-                                         .hidden = hidden,
-                                         .n_hidden = 2,
-                                         .wide_ids = 1,
-                                         .label_dtype = FLEET_FLOAT32},
-                    &m->m);
+    build_wide_deep(m,
+                    (fleet_ctr_options){
+                        .dense = dense, .n_dense = 3, .ids = ids, .n_ids = 6});
 }
 
 void kit_place(fleet_program *p, const kit_options *o)

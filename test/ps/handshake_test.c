@@ -284,6 +284,13 @@ static void drop_hands(hands *h)
         fl_packet_drop(h->last[i]);
 }
 
+static void end(hands *h, fl_handshake *made)
+{
+    fl_handshake_destroy(made);
+    drop_hands(h);
+    close_servers(h->s);
+}
+
 /* The servers' answers are nowhere: hellos are said each second, to server 0
  * alone. */
 TEST(a_hello_that_is_lost_is_said_again_until_the_connect_deadline)
@@ -306,9 +313,7 @@ TEST(a_hello_that_is_lost_is_said_again_until_the_connect_deadline)
     CHECK_INT(h.said[1] + h.said[2], 0);
     CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
                 "server 0 at inproc://hello-0 has not answered within 20.0 s");
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* Its answer is lost: the server knows the worker now, and must
@@ -324,9 +329,7 @@ TEST(a_hello_is_said_again_several_times_within_the_peer_deadline)
     made = begin(&h, 1);
     work(&h, made, 1000);
     CHECK(h.said[0] >= 9 && h.said[0] <= 11);
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* Another process has the worker's place: it is asked for as long as that one
@@ -383,9 +386,7 @@ TEST(own_sleep_is_no_silence_of_a_server_that_is_awaited)
     CHECK_OK(fl_handshake_result(made, &lanes));
     CHECK_INT(lanes.n, N_SERVER);
     fl_free(lanes.lane);
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* Server 1 is never there: the servers that have given the worker its place
@@ -406,9 +407,7 @@ TEST(a_worker_that_gives_up_tells_the_servers_that_know_it)
                 "server 1 at inproc://hello-1 has not answered");
     CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "server 1 at");
     CHECK_CONTAINS(fl_lane_error(s.lane[2])->text, "server 1 at");
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* --- servers that load ---------------------------------------------------- */
@@ -486,9 +485,7 @@ static void check_waits_for(int loading)
     CHECK_CONTAINS(said.text, "is loading, 45 %");
     CHECK_INT(said.n, 6); /* at once, and every ten seconds */
     fl_free(lanes.lane);
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 TEST(a_server_that_loads_is_awaited_for_as_long_as_it_gets_on)
@@ -515,9 +512,7 @@ TEST(a_load_of_moments_is_awaited_for_moments)
     CHECK_OK(fl_handshake_result(made, &lanes));
     CHECK_INT(lanes.n, N_SERVER);
     fl_free(lanes.lane);
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 TEST(a_server_that_loads_and_does_not_get_on_is_named)
@@ -544,9 +539,7 @@ TEST(a_server_that_loads_and_does_not_get_on_is_named)
                 "got on for 20.0 s (connect deadline)");
     for (int i = 0; i < N_SERVER; i++)
         CHECK_CONTAINS(fl_lane_error(s.lane[i])->text, "server 1 at");
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* Server 2 is never there; that server 0 takes its time does not hide it. */
@@ -564,9 +557,7 @@ TEST(a_server_that_loads_hides_no_other_one_that_does_not_answer)
     work_on(&h, made, 60000, 0, 1);
     CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ETIMEDOUT,
                 "server 2 at inproc://hello-2 has not answered within 20.0 s");
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }
 
 /* Server 0 is awaited, and server 2 says that it cannot begin. */
@@ -587,7 +578,5 @@ TEST(a_server_that_cannot_load_is_heeded_while_another_one_loads)
     CHECK_FAILS(fl_handshake_result(made, &lanes), FLEET_ECORRUPT,
                 "server 2 at inproc://hello-2 says: load: damaged");
     CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "says: load: damaged");
-    fl_handshake_destroy(made);
-    drop_hands(&h);
-    close_servers(&s);
+    end(&h, made);
 }

@@ -34,27 +34,6 @@ static void pull(lane_kit *k, uint64_t version, const uint64_t *key, uint32_t n)
     lane_hear_status(k, 0, FL_ANSWER_OK);
 }
 
-/* Gradients 1, 2, 3, 4, 5, 1, ... */
-static void push(lane_kit *k, uint64_t step, const uint64_t *key, uint32_t n)
-{
-    fl_msg_head head = lane_head(FL_MSG_STEP, 0, step, FL_MSG_END_OF_STEP);
-    const fl_update_settings settings = {.learning_rate = 0.25f};
-    int64_t floats = (int64_t)n * dim_of(k);
-    fl_msg_writer w;
-    float *values;
-
-    lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_SECTION_ROWS, 0)->n_key = n;
-    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, n * sizeof *key), key,
-           n * sizeof *key);
-    values =
-        fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)floats * sizeof *values);
-    for (int64_t i = 0; i < floats; i++)
-        values[i] = 1 + (float)(i % 5);
-    lane_close_step(&w, 1, &settings);
-    lane_tell(k, &w, 0);
-}
-
 /* --- rows that go under a pull and its push ------------------------------- */
 
 /* What the pull has found is erased, or all is cleared, before its push. */
@@ -72,7 +51,7 @@ TEST(a_push_makes_the_rows_that_have_gone_since_its_pull)
         lane_open(&k, SIM_SGD, 1, false);
         rows = table_of(&k);
         CHECK(dim_of(&k) <= DIM_MOST);
-        push(&k, 1, key, 2);
+        lane_push_rows(&k, 0, 1, key, 2, 1);
         lane_hear_status(&k, 0, FL_ANSWER_OK);
         pull(&k, 0, key, 2);
         if (how == 0)
@@ -80,7 +59,7 @@ TEST(a_push_makes_the_rows_that_have_gone_since_its_pull)
         else
             rows->methods->clear(rows);
         CHECK_INT(rows->methods->count(rows), 0);
-        push(&k, 2, key, 2);
+        lane_push_rows(&k, 0, 2, key, 2, 1);
         lane_hear_status(&k, 0, FL_ANSWER_OK);
         CHECK_INT(rows->methods->count(rows), 2);
         CHECK_OK(rows->methods->find(rows, key, 1, &row));
@@ -115,12 +94,12 @@ TEST(rows_that_go_while_a_sum_waits_for_its_clip_are_made_again)
 
     lane_open(&k, SIM_SGD_CLIP, 1, true);
     rows = table_of(&k);
-    push(&k, 1, key, 2);
+    lane_push_rows(&k, 0, 1, key, 2, 1);
     lane_hear_status(&k, 0, FL_ANSWER_NORMS);
     send_clip(&k, 1);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     pull(&k, 1, key, 2);
-    push(&k, 2, key, 2);
+    lane_push_rows(&k, 0, 2, key, 2, 1);
     lane_hear_status(&k, 0, FL_ANSWER_NORMS);
     CHECK_OK(rows->methods->erase(rows, key, 2, &erased));
     CHECK_INT(erased, 2);

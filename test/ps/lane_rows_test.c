@@ -237,27 +237,6 @@ TEST(a_pull_for_which_there_is_no_room_waits_for_no_rows)
 
 /* --- to the bit ----------------------------------------------------------- */
 
-static void push_keys(lane_kit *k, uint32_t stream, uint64_t step,
-                      const uint64_t *key, uint32_t n, float g)
-{
-    fl_msg_head head = lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP);
-    const fl_update_settings settings = {.learning_rate = 0.25f};
-    int64_t floats = (int64_t)n * dim_of(k);
-    fl_msg_writer w;
-    float *values;
-
-    lane_begin(k, &w, &head);
-    fl_msg_section(&w, FL_SECTION_ROWS, 0)->n_key = n;
-    memcpy(fl_msg_column(&w, FL_COLUMN_KEYS, n * sizeof *key), key,
-           n * sizeof *key);
-    values =
-        fl_msg_column(&w, FL_COLUMN_VALUES, (size_t)floats * sizeof *values);
-    for (int64_t i = 0; i < floats; i++)
-        values[i] = g + (float)(i % 5);
-    lane_close_step(&w, 1, &settings);
-    lane_tell(k, &w, (int)stream);
-}
-
 /* Answers of both lanes are the same, one after the other. */
 static void compare_answers(lane_kit *a, lane_kit *b)
 {
@@ -351,7 +330,7 @@ static void tell_both(lane_kit *a, lane_kit *b, bool sync, uint64_t seed,
                 pull(both[i], stream, step, key, n);
         n = some_keys(seed, 4 * step + stream - stream % 2, key);
         for (int i = 0; i < 2; i++)
-            push_keys(both[i], stream, step, key, n, (float)(step % 7));
+            lane_push_rows(both[i], stream, step, key, n, (float)(step % 7));
         if (!sync)
             compare_answers(a, b);
     }

@@ -38,29 +38,12 @@ static const lookup_case fixed = {
     .threads = 2,
 };
 
-/* Every way to pool, with weights and without; few ids, so that some stand in a
- * sample twice and the maximum has equal numbers to choose from. */
-static const lookup_case pooled = {
-    .slot = {{"one", 0, 1, FLEET_SUM, 40},
-             {"sum", 0, -1, FLEET_SUM, 50},
-             {"mean", 0, -1, FLEET_MEAN, 50},
-             {"root", 1, -1, FLEET_SQRT, 20},
-             {"most", 0, -1, FLEET_MAX, 4},
-             {"heaviest", 0, -1, FLEET_MAX, 20}},
-    .weighted = 1 << 1 | 1 << 2 | 1 << 5,
-    .n = 6,
-    .dim = {9, 3},
-    .concat = true,
-    .batch = 37,
-    .threads = 2,
-};
-
 TEST(pools_as_a_plain_list_does_for_every_width_of_rows)
 {
     static const int64_t dims[] = {1, 3, 8, 9, 16, 17, 64};
 
     for (int i = 0; i < 7; i++) {
-        lookup_case a = pooled;
+        lookup_case a = lookup_kit_pooled;
 
         a.dim[0] = dims[i];
         a.dim[1] = dims[6 - i];
@@ -78,7 +61,7 @@ TEST(pools_as_a_plain_list_does_for_every_size_of_batch)
     static const int64_t batches[] = {1, 16, 150, 1024};
 
     for (int i = 0; i < 4; i++) {
-        lookup_case a = pooled;
+        lookup_case a = lookup_kit_pooled;
 
         a.batch = batches[i];
         lookup_check(&a);
@@ -159,11 +142,11 @@ TEST(results_do_not_depend_on_the_number_of_threads)
     for (int i = 0; i < 4; i++) {
         uint64_t a = hash_with(&mixed, batches[i], 1);
         uint64_t b = hash_with(&fixed, batches[i], 1);
-        uint64_t c = hash_with(&pooled, batches[i], 1);
+        uint64_t c = hash_with(&lookup_kit_pooled, batches[i], 1);
 
         CHECK(a != b);
         for (int threads = 2; threads <= 4; threads++) {
-            CHECK(hash_with(&pooled, batches[i], threads) == c);
+            CHECK(hash_with(&lookup_kit_pooled, batches[i], threads) == c);
             CHECK(hash_with(&mixed, batches[i], threads) == a);
             CHECK(hash_with(&fixed, batches[i], threads) == b);
         }

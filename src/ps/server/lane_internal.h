@@ -8,10 +8,10 @@
 #pragma once
 
 #include "base/clock.h"
+#include "net/refusals.h"
 #include "ps/server/aggregate.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
-#include "net/refusals.h"
 
 /* A message that is kept: a pull of a version to come, or what came while a
  * command had the store. */
@@ -136,8 +136,8 @@ struct fl_ps_lane {
     fl_parked requester; /* of the command; a step's: packet NULL */
     fl_parked *behind, **last_behind;
 
-    uint64_t
-        least_clock; /* of FL_STREAMS_SLOWEST, where staleness is bounded */
+    /* where staleness is bounded */
+    uint64_t least_clock; /* of FL_STREAMS_SLOWEST */
 
     int n_pull;     /* parked, of all streams */
     bool can_serve; /* a parked pull's version, or rows, may have come */

@@ -16,14 +16,22 @@ bool fl_lane_want(fl_ps_lane *l, const fl_msg *msg, fl_wanted_list **list)
     return false;
 }
 
+/* false: the lane has failed. *missing NULL: all are in memory. */
+static bool look_for_rows(fl_ps_lane *l, const fl_wanted_list *list,
+                          const fl_wanted_list **missing)
+{
+    if (fl_wanted_list_missing(list, missing) == FLEET_OK)
+        return true;
+    fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    return false;
+}
+
 bool fl_lane_has_rows(fl_ps_lane *l, const fl_wanted_list *list)
 {
     const fl_wanted_list *missing;
 
-    if (fl_wanted_list_missing(list, &missing) != FLEET_OK) {
-        fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    if (!look_for_rows(l, list, &missing))
         return false;
-    }
     l->looks_again = l->looks_again || missing;
     return !missing;
 }
@@ -73,13 +81,7 @@ static void check_list(fl_ps_lane *l, const fl_wanted_list *list)
     int64_t since;
     char text[256];
 
-    if (!list)
-        return;
-    if (fl_wanted_list_missing(list, &missing) != FLEET_OK) {
-        fl_lane_abort(l, fl_last_code(), fleet_last_error());
-        return;
-    }
-    if (!missing)
+    if (!look_for_rows(l, list, &missing) || !missing)
         return;
     since = missing->since_ms > l->rows_since_ms ? missing->since_ms
                                                  : l->rows_since_ms;

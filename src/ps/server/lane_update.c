@@ -200,27 +200,21 @@ static bool is_full(const fl_ps_lane *l)
            l->streams[FL_STREAMS_CONTRIBUTING].n > 0;
 }
 
-/* The next stream whose step can be applied, from this one of the list on. */
-static uint32_t next_with_rows(fl_ps_lane *l, uint32_t i)
+/* The next stream whose step has its rows in memory, or has not, from this one
+ * of the list on. */
+static uint32_t next_stream(fl_ps_lane *l, uint32_t i, bool with_rows)
 {
-    while (i != FL_NOBODY && !fl_lane_has_rows(l, l->stream[i].wanted))
+    while (i != FL_NOBODY &&
+           fl_lane_has_rows(l, l->stream[i].wanted) != with_rows)
         i = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
     return i;
 }
 
-static bool have_rows(fl_ps_lane *l)
-{
-    const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
-    uint32_t i = list->first;
-
-    while (i != FL_NOBODY && fl_lane_has_rows(l, l->stream[i].wanted))
-        i = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
-    return i == FL_NOBODY;
-}
-
 static bool update_together(fl_ps_lane *l)
 {
-    if (l->norming || !is_full(l) || !have_rows(l))
+    uint32_t first = l->streams[FL_STREAMS_CONTRIBUTING].first;
+
+    if (l->norming || !is_full(l) || next_stream(l, first, false) != FL_NOBODY)
         return false;
     if (compare_settings(l) != FLEET_OK || sum_up(l, -1) != FLEET_OK) {
         fl_lane_abort(l, fl_last_code(), fleet_last_error());
@@ -240,7 +234,7 @@ static bool update_together(fl_ps_lane *l)
 static bool update_alone(fl_ps_lane *l)
 {
     const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
-    uint32_t i = next_with_rows(l, list->first);
+    uint32_t i = next_stream(l, list->first, true);
     bool any = i != FL_NOBODY;
 
     while (i != FL_NOBODY && l->state == FL_LANE_RUNS) {
@@ -250,7 +244,7 @@ static bool update_alone(fl_ps_lane *l)
             apply_update(l, (int)i, l->stream[i].clip);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
-        i = next_with_rows(l, after);
+        i = next_stream(l, after, true);
     }
     return any;
 }

@@ -254,7 +254,6 @@ static fleet_status enter_job(fl_handshake *h, int64_t awake_ms, int64_t now_ms)
 
     if (h->lanes.incarnation > 0)
         return FLEET_OK;
-
     h->lanes.incarnation = msg ? msg->head.incarnation : 0;
     h->lanes.run = msg ? fl_msg_run(msg->head.job) : 0;
     fl_client_set_run(h->client, h->lanes.run);

@@ -95,32 +95,42 @@ static uint64_t key_of(const fl_rows *rows, uint64_t id)
     return rows->modulo ? id % (uint64_t)rows->modulo : id;
 }
 
-/* Ids that are checked are below the table's rows. */
-static fleet_status check_ids(const fl_instance *in, const fl_range *r,
-                              const fl_feature *f, int64_t rows)
+/* Where feature i has its ids of a sample: [first, last). */
+static int64_t first_id(const fl_instance *in, int i, int64_t row,
+                        int64_t *last)
 {
     const fl_lookup_config *c = in->step->config;
+    const fl_feature *f = &c->feature[i];
+    int64_t first = row * in->arg[f->ids].ld + f->column;
+
+    if (f->ragged) {
+        const int64_t *offsets = fl_lookup_of(in)->offsets[i];
+
+        first = offsets[row];
+        *last = offsets[row + 1];
+    } else {
+        *last = first + 1;
+    }
+    return first;
+}
+
+/* Ids that are checked are below the table's rows. */
+static fleet_status check_ids(const fl_instance *in, const fl_range *r, int i)
+{
+    const fl_lookup_config *c = in->step->config;
+    const fl_feature *f = &c->feature[i];
     const int64_t *id = (const int64_t *)fl_ptr(in, f->ids);
-    const int64_t *offsets =
-        f->ragged ? (const int64_t *)(const void *)in->arg[f->ids].base[1]
-                  : NULL;
+    int64_t rows = fl_lookup_of(in)->rows->modulo, last;
 
-    for (int64_t row = r->begin; row < r->end; row++) {
-        int64_t first = row * in->arg[f->ids].ld + f->column, last = first + 1;
-
-        if (offsets) {
-            first = offsets[row];
-            last = offsets[row + 1];
-        }
-        for (; first < last; first++)
-            if ((uint64_t)id[first] >= (uint64_t)rows)
+    for (int64_t row = r->begin; row < r->end; row++)
+        for (int64_t j = first_id(in, i, row, &last); j < last; j++)
+            if ((uint64_t)id[j] >= (uint64_t)rows)
                 return fl_fail(
                     FLEET_EINVAL,
                     "table \"%s\": id %" PRId64 " of \"%s\" in row %" PRId64
                     " of the batch is not in [0, %" PRId64 ")",
-                    c->table->name, id[first],
+                    c->table->name, id[j],
                     c->slot[f->ids - FIRST_IDS].ids->name, row, rows);
-    }
     return FLEET_OK;
 }
 
@@ -165,13 +175,8 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
         for (int i = 0; i < c->n_feature; i++) {
             const fl_feature *feature = &c->feature[i];
             const uint64_t *id = (const uint64_t *)fl_ptr(in, feature->ids);
-            int64_t first = row * in->arg[feature->ids].ld + feature->column;
-            int64_t last = first + 1;
+            int64_t last, first = first_id(in, i, row, &last);
 
-            if (feature->ragged) {
-                first = k->offsets[i][row];
-                last = k->offsets[i][row + 1];
-            }
             if (c->weighted)
                 put_weights(in, feature, first, last - first, k->weight + at);
             for (; first < last; first++, at++) {
@@ -204,7 +209,7 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
     fl_lookup *k = fl_lookup_of(in);
 
     for (int i = 0; c->table->ids.check && i < c->n_feature; i++)
-        FL_TRY(check_ids(in, r, &c->feature[i], k->rows->modulo));
+        FL_TRY(check_ids(in, r, i));
     if (c->ragged)
         keys_of_any(in, r);
     else

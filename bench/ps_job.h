@@ -1,0 +1,58 @@
+/* ps_job.h - a job of a benchmark with one server: the CTR model of R4
+ * (embedding 9, tower 400-400-400, batch 1024, Adagrad), one thread for each
+ * process. */
+#pragma once
+
+#include "helper.h"
+#include "model.h"
+#include "text.h"
+
+typedef struct ps_job {
+    int n_worker, a_sync;
+    long rows; /* ids of each table; 0: the model's */
+    char endpoint[64];
+} ps_job;
+
+static inline void check(fleet_status status)
+{
+    must(status == FLEET_OK, fleet_last_error());
+}
+
+/* A role without servers trains by itself. */
+static inline void ps_open(bench *b, const fleet_role *role, const ps_job *j)
+{
+    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    strategy.a_sync = j->a_sync;
+    *b = (bench){.o = BENCH_DEFAULTS, .role = role};
+    b->o.threads = 1;
+    if (j->rows)
+        b->o.rows = j->rows;
+    b->strategy = role->server_endpoints ? &strategy : NULL;
+    b->random = (uint64_t)role->index; /* workers have other samples */
+    open_bench(b);
+}
+
+/* For helper_start(); job: a ps_job. */
+static inline void ps_serve(int say, void *job)
+{
+    const ps_job *j = job;
+    fleet_role role = {.kind = FLEET_SERVER,
+                       .server_endpoints = j->endpoint,
+                       .worker_num = j->n_worker};
+    static bench b;
+
+    ps_open(&b, &role, j);
+    check(fleet_init_server(b.f, NULL));
+    helper_say(say, j->endpoint);
+    check(fleet_run_server(b.f));
+}
+
+/* Samples per second of a pass over the worker's b->n_batch batches. */
+static inline double ps_pass(bench *b, fleet_dataset *d)
+{
+    double began = now();
+
+    check(fleet_train_from_dataset(b->e, d, NULL, NULL));
+    return (double)b->n_batch * b->o.batch / (now() - began);
+}

@@ -499,7 +499,8 @@ TEST(a_load_of_moments_is_awaited_for_moments)
     fl_job_lanes lanes;
     fl_handshake *made;
     servers s;
-    hands h = {.s = &s, .listens = {true, true, true}, .peer_ms = PEER_MS};
+    hands h = {
+        .s = &s, .listens = {true, true, true}, .peer_ms = 100 * PEER_MS};
 
     open_servers(&s);
     s.now_ms = fl_now_ms();

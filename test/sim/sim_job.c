@@ -271,6 +271,11 @@ bool sim_asks(const sim_script *k, const sim_step *b, int *table)
     return h % 16 == 0;
 }
 
+bool sim_saves_beside(const sim_script *k, int worker, int pass, int step)
+{
+    return k->beside && worker == 0 && pass == 0 && step == k->beside_after;
+}
+
 sim_act sim_act_after(const sim_script *k, int pass)
 {
     return (sim_act)(sim_hash(k->seed, SAVE, (uint64_t)pass, 0, 0) % SIM_ACTS);
@@ -578,8 +583,11 @@ static fleet_status begin(hands *h)
 
 static fleet_status one_pass(hands *h, int pass)
 {
-    for (int i = 0; i < h->k->steps[h->w->index][pass]; i++)
+    for (int i = 0; i < h->k->steps[h->w->index][pass]; i++) {
         FL_TRY(train_one(h, pass, i));
+        if (sim_saves_beside(h->k, h->w->index, pass, i))
+            FL_TRY(sim_save_job(h->w, h->k->beside));
+    }
     for (int i = 0; i < FL_N_SLOT; i++)
         h->x->methods->drop(h->x, i);
     h->ahead = false;

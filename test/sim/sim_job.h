@@ -43,6 +43,11 @@ typedef struct sim_script {
     const char *first; /* and the reference with this one of its own, also if
                           servers begin with a save */
 
+    /* of a job in async whose worker 0 saves in the middle of its first pass:
+     * where, and after which of its steps */
+    const char *beside;
+    int beside_after;
+
     /* what the job has seen of its saves, by the pass that they came after */
     bool begun[SIM_MOST_PASS], saved[SIM_MOST_PASS];
     bool in_doubt[SIM_MOST_PASS]; /* in place, and could not be flushed */

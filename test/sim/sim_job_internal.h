@@ -39,6 +39,7 @@ void sim_batch(const sim_script *k, int worker, int pass, int step,
 bool sim_pushes(const sim_script *k, const sim_step *b, const char *param);
 void sim_gradient(const sim_script *k, const sim_step *b, uint64_t of,
                   const float *pulled, float *grad, int64_t n);
+bool sim_saves_beside(const sim_script *k, int worker, int pass, int step);
 bool sim_asks(const sim_script *k, const sim_step *b, int *table);
 sim_disk_act sim_disk_act_after(const sim_script *k, int pass);
 bool sim_loads_after(const sim_script *k, int pass);

@@ -222,6 +222,11 @@ static bool stays(const sim_reference *r, int worker, int pass)
     return worker < r->o->n_worker && pass < r->k->leaves_in[worker];
 }
 
+static bool is_beyond(const sim_reference *r, int worker)
+{
+    return r->limit && r->steps[worker] >= r->limit[worker];
+}
+
 static void train_step(sim_reference *r, int pass, int step)
 {
     bool any = false;
@@ -229,12 +234,18 @@ static void train_step(sim_reference *r, int pass, int step)
     for (int w = 0; w < r->o->n_worker; w++) {
         if (!is_there(r, w, pass) || step >= r->k->steps[w][pass])
             continue;
-        contribute(r, w, pass, step);
-        any = true;
-        if (!r->o->sync)
+        if (is_beyond(r, w)) {
+            r->steps[w]++;
+        } else {
+            contribute(r, w, pass, step);
+            any = true;
+        }
+        if (any && !r->o->sync)
             update(r);
+        any = any && r->o->sync;
+        r->steps[w] += sim_saves_beside(r->k, w, pass, step);
     }
-    if (any && r->o->sync)
+    if (any)
         update(r);
 }
 
@@ -350,9 +361,10 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(fl_param *const *)a)->name, (*(fl_param *const *)b)->name);
 }
 
-void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
+void sim_reference_open_until(sim_reference *r, const sim *s,
+                              const sim_script *k, const uint64_t *limit)
 {
-    *r = (sim_reference){.k = k, .o = &s->o};
+    *r = (sim_reference){.k = k, .o = &s->o, .limit = limit};
     r->store = sim_store(s->o.model, fl_table_make);
     for (size_t i = 0; i < r->store->params.n; i++)
         r->param[i] = r->store->params.entry[i].value;
@@ -365,6 +377,11 @@ void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
     }
     for (int w = 0; w < s->o.n_worker; w++)
         r->steps[w]++; /* LEAVE */
+}
+
+void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
+{
+    sim_reference_open_until(r, s, k, NULL);
 }
 
 void sim_reference_close(sim_reference *r)

@@ -28,7 +28,13 @@ typedef struct sim_reference {
     float clip;
     fl_text log[SIM_MOST_WORKER];
     uint64_t steps[SIM_MOST_WORKER]; /* of the stream, LEAVE included */
+    const uint64_t *limit; /* NULL, or the last step of each stream that is
+                              trained */
 } sim_reference;
 
 void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k);
+
+/* As far as each stream had come then; in async. */
+void sim_reference_open_until(sim_reference *r, const sim *s,
+                              const sim_script *k, const uint64_t *limit);
 void sim_reference_close(sim_reference *r);

@@ -169,8 +169,12 @@ void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w),
     s->trace = trace && *trace == '1';
     CHECK_OK(fl_packet_pool_create(&s->pool, 8 << 20));
     begin_servers(s);
-    for (int i = 0; i < o->n_worker; i++) {
-        s->worker[i] = (sim_worker){.s = s, .index = i, .own = own};
+    s->n_process = o->n_worker + (o->twin > 0);
+    for (int i = 0; i < s->n_process; i++) {
+        s->worker[i] = (sim_worker){.s = s,
+                                    .process = i,
+                                    .index = i < o->n_worker ? i : o->twin - 1,
+                                    .own = own};
         sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(
                                     s, (uint64_t)o->workers_ms + 1),
                                 .kind = SIM_WORKER_COMES,
@@ -230,7 +234,7 @@ static void happen(sim *s, sim_event *e)
  * have ended: they would wait for what is gone. */
 static bool is_over(const sim *s)
 {
-    for (int i = 0; i < s->o.n_worker; i++)
+    for (int i = 0; i < s->n_process; i++)
         if (s->worker[i].phase != SIM_ENDED && !sim_is_stuck(s, i) &&
             (s->worker[i].phase != SIM_ABSENT || s->worker[i].life == 0))
             return false;
@@ -257,7 +261,7 @@ void sim_run(sim *s, int64_t limit_ms)
 
 void sim_close(sim *s)
 {
-    for (int i = 0; i < s->o.n_worker; i++)
+    for (int i = 0; i < s->n_process; i++)
         sim_worker_close(&s->worker[i]);
     for (int i = 0; i < s->o.n_server; i++)
         sim_server_dies(s, i);

@@ -20,6 +20,7 @@
 
 enum {
     SIM_MOST_WORKER = 16,
+    SIM_MOST_PROCESS = SIM_MOST_WORKER + 1, /* of workers, a twin's too */
     SIM_MOST_SERVER = 3,
     SIM_MOST_LANE = 9, /* of all servers */
     SIM_MOST_FAULT = 2
@@ -75,6 +76,8 @@ typedef struct sim_options {
 
     /* processes begin within so many milliseconds */
     int64_t servers_ms, workers_ms;
+    int twin; /* 1 + the number of a worker that is started twice: its twin is
+                 process n_worker; 0: none */
 
     size_t piece_bytes, window, most_open, most_parked, most_unread;
     int64_t heartbeat_ms, connect_ms, request_ms, peer_ms, step_ms;
@@ -125,7 +128,8 @@ typedef enum sim_phase {
 
 typedef struct sim_worker {
     sim *s;
-    int index;
+    int process; /* which of the run's: the number of its fiber and links */
+    int index;   /* the worker's number, as the job knows it */
     uint32_t life;
     sim_phase phase;
     bool dying;
@@ -162,7 +166,8 @@ struct sim {
     sim_options o;
     int64_t now_ms;
     fl_packet_pool *pool;
-    sim_worker worker[SIM_MOST_WORKER];
+    sim_worker worker[SIM_MOST_PROCESS];
+    int n_process; /* of workers */
     sim_server server[SIM_MOST_SERVER];
     sim_lane lane[SIM_MOST_LANE];
     int n_lane; /* of all servers */
@@ -176,8 +181,8 @@ struct sim {
 
     struct sim_event *event; /* a heap */
     size_t n_event, event_capacity;
-    int64_t last[2][SIM_MOST_WORKER][SIM_MOST_LANE]; /* of links in order */
-    uint8_t lost[SIM_MOST_WORKER][SIM_MOST_SERVER];  /* hellos, in a row */
+    int64_t last[2][SIM_MOST_PROCESS][SIM_MOST_LANE]; /* of links in order */
+    uint8_t lost[SIM_MOST_PROCESS][SIM_MOST_SERVER]; /* hellos, in a row */
     ucontext_t main;
     void *main_fake;
     const void *main_bottom;

@@ -72,7 +72,7 @@ void sim_fault_message(sim *s, int worker, int server, const fl_packet *p)
     }
     if (!s->crashed)
         return;
-    for (int i = 0; i < s->o.n_worker; i++)
+    for (int i = 0; i < s->n_process; i++)
         s->worker[i].dying = true;
     for (int i = 0; i < s->o.n_server; i++)
         s->server[i].dying = true;

@@ -16,7 +16,7 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-static void *stacks[SIM_MOST_WORKER]; /* kept from run to run */
+static void *stacks[SIM_MOST_PROCESS]; /* kept from run to run */
 static void (*main_of)(sim_worker *w);
 
 void sim_fiber_resume(sim_worker *w)
@@ -55,9 +55,9 @@ void sim_fiber_make(sim_worker *w, void (*main)(sim_worker *w))
     uintptr_t p = (uintptr_t)w;
 
     main_of = main;
-    if (!stacks[w->index])
-        stacks[w->index] = malloc(STACK_BYTES);
-    w->stack = stacks[w->index];
+    if (!stacks[w->process])
+        stacks[w->process] = malloc(STACK_BYTES);
+    w->stack = stacks[w->process];
     CHECK(w->stack != NULL && getcontext(&w->context) == 0);
     w->context.uc_stack.ss_sp = w->stack;
     w->context.uc_stack.ss_size = STACK_BYTES;

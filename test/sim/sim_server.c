@@ -37,7 +37,7 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                    .lane = l->number};
 
     memcpy(&e.life, &to->id[2], sizeof e.life);
-    if (e.worker >= s->o.n_worker || s->server[l->server].dying)
+    if (e.worker >= s->n_process || s->server[l->server].dying)
         return;
     sim_fault_message(s, e.worker, l->server, p);
     if (!s->server[l->server].dying)

@@ -17,7 +17,7 @@ static void end(sim_worker *w)
 {
     w->phase = SIM_ENDED;
     w->ended_ms = w->s->now_ms;
-    sim_say(w->s, *w->text ? w->text : "ends", w->index, -1, NULL);
+    sim_say(w->s, *w->text ? w->text : "ends", w->process, -1, NULL);
 }
 
 /* --- sending -------------------------------------------------------------- */
@@ -28,11 +28,11 @@ static void send_to(sim_worker *w, int lane, bool joins, fl_packet *p)
 
     if (w->dying)
         return;
-    sim_fault_message(w->s, w->index, server, p);
+    sim_fault_message(w->s, w->process, server, p);
     if (!w->dying)
         sim_carry(w->s,
                   (sim_event){.kind = SIM_TO_LANE,
-                              .worker = w->index,
+                              .worker = w->process,
                               .server = server,
                               .lane = lane,
                               .life = w->life,
@@ -56,7 +56,7 @@ static void post_tick(sim_worker *w, int64_t in_ms)
 {
     sim_post(w->s, (sim_event){.at_ms = w->s->now_ms + in_ms,
                                .kind = SIM_WORKER_TICK,
-                               .worker = w->index,
+                               .worker = w->process,
                                .life = w->life});
 }
 
@@ -64,7 +64,7 @@ static void post_wake(sim_worker *w, int64_t in_ms)
 {
     sim_post(w->s, (sim_event){.at_ms = w->s->now_ms + in_ms,
                                .kind = SIM_WORKER_WAKES,
-                               .worker = w->index,
+                               .worker = w->process,
                                .life = w->life});
 }
 
@@ -215,7 +215,7 @@ void sim_worker_comes(sim *s, int worker)
                           .job = "sim",
                           .mode = s->o.sync ? "sync" : "async",
                           .program = s->o.model->signature,
-                          .stream = (uint32_t)worker,
+                          .stream = (uint32_t)w->index,
                           .n_worker = s->o.n_worker,
                           .connect_ms = s->o.connect_ms,
                           .peer_ms = s->o.peer_ms,
@@ -223,7 +223,8 @@ void sim_worker_comes(sim *s, int worker)
     uint32_t life = w->life + 1;
 
     *w = (sim_worker){.s = s,
-                      .index = worker,
+                      .process = worker,
+                      .index = w->index,
                       .life = life,
                       .phase = SIM_JOINS,
                       .own = s->own};

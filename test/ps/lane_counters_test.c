@@ -33,7 +33,8 @@ TEST(names_are_of_the_kind_that_prometheus_has)
 
         CHECK(strncmp(names[i], "fleet_lane_", 11) == 0);
         CHECK(strcmp(names[i] + n - 6, "_total") == 0 ||
-              strcmp(names[i] + n - 6, "_bytes") == 0);
+              strcmp(names[i] + n - 6, "_bytes") == 0 ||
+              strcmp(names[i] + n - 13, "_microseconds") == 0);
         CHECK_INT(strspn(names[i], "abcdefghijklmnopqrstuvwxyz_0123456789"), n);
         for (int j = 0; j < i; j++)
             CHECK(strcmp(names[i], names[j]) != 0);
@@ -115,6 +116,25 @@ TEST(they_may_be_read_while_the_lane_works)
     lane_close(&k);
 }
 
+TEST(the_longest_slice_is_the_longest_of_any_tick_and_lane)
+{
+    fl_lane_counts all = {.away = 50}, one;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    fl_lane_note_socket(k.lane, 3, 700);
+    fl_lane_note_socket(k.lane, 4, 20);
+    one = fl_lane_counted(k.lane);
+    CHECK_INT(one.away, 700);
+    CHECK_INT(one.refused, 4);
+    fl_lane_counts_add(&all, &one);
+    CHECK_INT(all.away, 700);
+    all.away = 900;
+    fl_lane_counts_add(&all, &one);
+    CHECK_INT(all.away, 900);
+    lane_close(&k);
+}
+
 /* --- a server ------------------------------------------------------------- */
 
 static _Atomic(struct fl_server *) server;
@@ -123,8 +143,17 @@ static fleet_status serve(ps_node *n)
 {
     fleet_status status = fleet_init_server(n->s.f, NULL);
 
+    uint64_t slice = 0;
+
     atomic_store(&server, n->s.f->server);
-    return status == FLEET_OK ? fleet_run_server(n->s.f) : status;
+    if (status == FLEET_OK)
+        status = fleet_run_server(n->s.f);
+    for (int lane = 0; status == FLEET_OK && lane < 2; lane++) {
+        CHECK(fl_server_count(server, lane,
+                              "fleet_lane_longest_slice_microseconds", &slice));
+        CHECK(slice > 0);
+    }
+    return status;
 }
 
 /* Steps of one worker, and of each lane. */

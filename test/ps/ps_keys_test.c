@@ -8,10 +8,13 @@
 #include "test.h"
 #include "wire_kit.h"
 
+#include "base/clock.h"
 #include "fleet/job/handle.h"
+#include "ps/server/server.h"
 #include "runtime/store/store.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +305,64 @@ TEST(strangers_are_refused_and_counted)
     close_forger(&wrong);
     close_forger(&knows);
     net_end(NULL, NULL);
+}
+
+/* --- counted while they come ---------------------------------------------- */
+
+enum { STRANGERS = 3 };
+
+static ps_pipe counted;
+
+/* Looks at the server's counter while it runs. */
+static void *wait_for_count(void *arg)
+{
+    const struct fl_server *server = arg;
+    fl_wait wait = fl_wait_for(20 * PS_SECOND);
+    uint64_t n = 0;
+
+    while (n < STRANGERS && fl_wait_left(&wait) > 0) {
+        CHECK(fl_server_count(server, 0, "fleet_lane_refused_connections_total",
+                              &n));
+        poll(NULL, 0, 5);
+    }
+    if (n == STRANGERS)
+        ps_tell(&counted);
+    return NULL;
+}
+
+static fleet_status serve_and_count(ps_node *n)
+{
+    pthread_t thread;
+    fleet_status status = fleet_init_server(n->s.f, NULL);
+
+    if (status != FLEET_OK)
+        return status;
+    CHECK(pthread_create(&thread, NULL, wait_for_count, n->s.f->server) == 0);
+    status = fleet_run_server(n->s.f);
+    pthread_join(thread, NULL);
+    return status;
+}
+
+/* Or what ZeroMQ tells of them would be kept until the job ends. */
+TEST(strangers_are_counted_while_the_job_runs)
+{
+    const char *keys = make_keys("keys");
+    ps_job j = held_job(keys);
+
+    counted = ps_pipe_make();
+    j.serve = serve_and_count;
+    ps_start_all(&j);
+    ps_hear_held(&j);
+    for (int i = 0; i < STRANGERS; i++) {
+        int fd = wire_connect(j.port[0]);
+
+        wire_greet(fd);
+        wire_say_frame(fd, "let me in", 9, false);
+        wire_hear_end(fd);
+    }
+    ps_hear(&counted);
+    let_end(&j);
+    CHECK_INT(connections_refused(&j), STRANGERS);
 }
 
 /* --- a flood -------------------------------------------------------------- */

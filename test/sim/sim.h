@@ -182,7 +182,7 @@ struct sim {
     struct sim_event *event; /* a heap */
     size_t n_event, event_capacity;
     int64_t last[2][SIM_MOST_PROCESS][SIM_MOST_LANE]; /* of links in order */
-    uint8_t lost[SIM_MOST_PROCESS][SIM_MOST_SERVER]; /* hellos, in a row */
+    uint8_t lost[SIM_MOST_PROCESS][SIM_MOST_SERVER];  /* hellos, in a row */
     ucontext_t main;
     void *main_fake;
     const void *main_bottom;

@@ -93,11 +93,10 @@ static fleet_status compare_row(void *arg, int bucket, uint64_t key,
         return FLEET_OK;
     r->n++;
     CHECK_OK(r->other->methods->find(r->other, &key, 1, &same));
-    r->same =
-        r->same && same &&
-        memcmp(same, row, (size_t)r->other->dim * sizeof *row) == 0 &&
-        fl_row_of(same)->step ==
-            ((const fl_row_head *)(const void *)row - 1)->step;
+    r->same = r->same && same &&
+              memcmp(same, row, (size_t)r->other->dim * sizeof *row) == 0 &&
+              fl_row_of(same)->step ==
+                  ((const fl_row_head *)(const void *)row - 1)->step;
     return FLEET_OK;
 }
 

@@ -68,9 +68,8 @@ static const char *two_live(uint64_t seed)
     if (sim_pick(seed, 101, 2)) {
         o.lost = o.slow = 0;
         o.fault[0] = (sim_fault){.kind = SIM_SLEEPS,
-                                 .worker = sim_pick(seed, 102, 2)
-                                               ? o.twin - 1
-                                               : o.n_worker,
+                                 .worker = sim_pick(seed, 102, 2) ? o.twin - 1
+                                                                  : o.n_worker,
                                  .server = SIM_NOBODY,
                                  .count = sim_pick(seed, 103, 60),
                                  .ms = 1 + sim_pick(seed, 104, 700)};

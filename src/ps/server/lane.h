@@ -155,4 +155,8 @@ typedef struct fl_lane_counts {
 
 /* From any thread, while there is the lane. lane_counters.h finds by name. */
 fl_lane_counts fl_lane_counted(const fl_ps_lane *l);
+
+/* By its thread: how many connections the socket has refused so far, and for
+ * how long the thread has not looked at it, at most, of late. */
+void fl_lane_note_socket(fl_ps_lane *l, uint64_t refused, uint64_t away_us);
 int64_t fl_lane_version(const fl_ps_lane *l);

@@ -20,6 +20,15 @@ fl_lane_counts fl_lane_counted(const fl_ps_lane *l)
     return n;
 }
 
+void fl_lane_note_socket(fl_ps_lane *l, uint64_t refused, uint64_t away_us)
+{
+    fl_lane_counters *c = &l->counters;
+
+    atomic_store_explicit(&c->refused, refused, memory_order_relaxed);
+    if (away_us > atomic_load_explicit(&c->away, memory_order_relaxed))
+        atomic_store_explicit(&c->away, away_us, memory_order_relaxed);
+}
+
 bool fl_lane_counts_find(const fl_lane_counts *counts, const char *name,
                          uint64_t *value)
 {
@@ -42,9 +51,12 @@ bool fl_lane_counts_find(const fl_lane_counts *counts, const char *name,
 
 void fl_lane_counts_add(fl_lane_counts *all, const fl_lane_counts *one)
 {
+    uint64_t away = all->away > one->away ? all->away : one->away;
+
 #define FL_LANE_COUNTER(field, name) all->field += one->field;
 #include "ps/server/lane_counters.def"
 #undef FL_LANE_COUNTER
+    all->away = away;
 }
 
 /* --- the log -------------------------------------------------------------- */
@@ -62,14 +74,14 @@ void fl_lane_counts_log_strays(const fl_lane_counts *counts, fl_log *log,
 }
 
 void fl_lane_counts_log_refused(const fl_lane_counts *counts, fl_log *log,
-                                int server, int lane, uint64_t refused)
+                                int server, int lane)
 {
-    if (refused + counts->foreign > 0)
+    if (counts->refused + counts->foreign > 0)
         FL_WARN(log,
                 "server %d, lane %d: %" PRIu64 " connections had no key of "
                 "this job, %" PRIu64 " messages were of another worker than "
                 "their key",
-                server, lane, refused, counts->foreign);
+                server, lane, counts->refused, counts->foreign);
 }
 
 /* Where it is bounded: the slowest worker's pulls have 0. */
@@ -89,8 +101,10 @@ void fl_lane_counts_log(const fl_lane_counts *all, fl_log *log, int server)
 {
     FL_INFO(log,
             "server %d: steps %" PRIu64 ", updates %" PRIu64
-            "; messages that came again %" PRIu64 ", too early %" PRIu64,
-            server, all->steps, all->updates, all->duplicates, all->gaps);
+            "; messages that came again %" PRIu64 ", too early %" PRIu64
+            "; away from its sockets for %.1f ms at most",
+            server, all->steps, all->updates, all->duplicates, all->gaps,
+            (double)all->away / 1000);
     if (all->stale_0 > 0)
         log_staleness(all, log, server);
 }

@@ -35,7 +35,7 @@ void fl_lane_counts_log_strays(const fl_lane_counts *counts, fl_log *log,
 
 /* Strangers that the keys have kept out: connections, and messages. */
 void fl_lane_counts_log_refused(const fl_lane_counts *counts, fl_log *log,
-                                int server, int lane, uint64_t refused);
+                                int server, int lane);
 
 /* What a server has done, of all its lanes. */
 void fl_lane_counts_add(fl_lane_counts *all, const fl_lane_counts *one);

@@ -42,6 +42,23 @@ static void send_packet(void *arg, const fl_peer *to, fl_packet *p)
                    p); /* a deadline notices a worker that is gone */
 }
 
+/* The thread looks at its socket: how long ago has it done so before? */
+static void look_at_socket(fl_lane_runner *r)
+{
+    int64_t now = fl_now_ns();
+
+    if (now - r->looked_ns > r->away_ns)
+        r->away_ns = now - r->looked_ns;
+    r->looked_ns = now;
+}
+
+static void wait_for_messages(fl_lane_runner *r, int ms)
+{
+    look_at_socket(r);
+    fl_socket_wait(&r->socket, 1, &r->wakeup, ms);
+    r->looked_ns = fl_now_ns();
+}
+
 static void receive_all(fl_lane_runner *r)
 {
     fl_packet *p;
@@ -50,7 +67,15 @@ static void receive_all(fl_lane_runner *r)
     while (fl_socket_receive(r->socket, &from, &p) == FLEET_OK && p) {
         fl_lane_receive(r->lane, &from, p, fl_now_ms());
         fl_packet_drop(p);
+        look_at_socket(r);
     }
+}
+
+/* What was refused is taken, too, or ZeroMQ keeps an event of each. */
+static void note_socket(fl_lane_runner *r)
+{
+    fl_lane_note_socket(r->lane, fl_socket_refused(r->socket),
+                        (uint64_t)r->away_ns / 1000);
 }
 
 static void ring_all(fl_server *s)
@@ -110,7 +135,7 @@ static void report_strangers(const fl_lane_runner *r)
 
     if (s->guard)
         fl_lane_counts_log_refused(&n, &s->o.context->log, s->o.index,
-                                   r->number, fl_socket_refused(r->socket));
+                                   r->number);
     fl_lane_counts_log_strays(&n, &s->o.context->log, s->o.index, r->number,
                               fl_socket_dropped(r->socket));
 }
@@ -145,6 +170,7 @@ static void *run_lane(void *arg)
     int resume_ms;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
+    r->looked_ns = fl_now_ns();
     if (atomic_load(&r->loads) && fl_runner_begin_load(r) != FLEET_OK)
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
@@ -153,7 +179,7 @@ static void *run_lane(void *arg)
             resume_ms = (int)tick_ms;
         if (fl_lane_looks_again(r->lane) && resume_ms > LOOK_MS)
             resume_ms = LOOK_MS;
-        fl_socket_wait(&r->socket, 1, &r->wakeup, resume_ms);
+        wait_for_messages(r, resume_ms);
         receive_all(r);
         fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
@@ -162,13 +188,14 @@ static void *run_lane(void *arg)
             continue; /* a tick looks at all workers: not with each message */
         next_ms = fl_now_ms() + tick_ms;
         fl_lane_tick(r->lane, fl_now_ms());
-        fl_socket_refused(r->socket); /* or ZeroMQ keeps an event of each */
+        note_socket(r);
         watch_descriptors(r);
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
         record_failure(r->server, fl_lane_error(r->lane),
                        atomic_load(&r->loads));
+    note_socket(r);
     report_strangers(r);
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;

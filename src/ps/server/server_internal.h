@@ -23,9 +23,10 @@ typedef struct fl_lane_runner {
     fl_wakeup wakeup;
     pthread_t thread;
     bool has_thread;
-    char *address;             /* JSON, for HELLO's answer */
-    char *tcp_address;         /* the same without its Unix socket */
-    char ipc[FL_ADDRESS_SIZE]; /* that socket's path; "": none */
+    int64_t looked_ns, away_ns; /* at its socket; between two looks, at most */
+    char *address;              /* JSON, for HELLO's answer */
+    char *tcp_address;          /* the same without its Unix socket */
+    char ipc[FL_ADDRESS_SIZE];  /* that socket's path; "": none */
 
     /* a command, on a thread of its own; command_done hands it over */
     pthread_t command_thread;

@@ -505,12 +505,15 @@ clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 
 # --- benchmarks ---------------------------------------------------------------
-# data_*.c, ps_*.c and gpu_*.c look inside: they are linked with the library's
-# objects
+# data_*.c, ps_*.c, rows_*.c and gpu_*.c look inside: they are linked with the
+# library's objects
 $(BUILD)/bench/data_%: $(BUILD)/bench/data_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/bench/ps_%: $(BUILD)/bench/ps_%.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/bench/rows_%: $(BUILD)/bench/rows_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/bench/gpu_%: $(BUILD)/bench/gpu_%.o $(OBJ)

@@ -121,7 +121,7 @@ static char *new_page(fl_table *t, int part)
     size_t size = fl_table_place(t) << t->layout.shift;
     fl_table_slab *s = t->slab[part];
 
-    size = (size + FL_CACHE_LINE - 1) / FL_CACHE_LINE * FL_CACHE_LINE;
+    size = (size + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
     if (!s || sizeof *s + s->used + size > s->size)
         s = new_slab(t, part, size);
     if (!s)

@@ -197,10 +197,10 @@ $(BINDIR)/fleetrun: $(BUILD)/fleetrun
 # Built where there is a nvcc of CUDA 12.8 or newer; CUDA_LINE says whether. It
 # is the same for all variants. Contraction is off, as on the CPU: the rules of
 # updates then have the same bits.
-NVCC_PATH  := $(shell tools/nvcc 2>/dev/null)
+NVCC_PATH  := $(shell NVCC='$(NVCC)' tools/nvcc 2>/dev/null)
 CUDA_LIB   := $(if $(NVCC_PATH),$(LIBDIR)/libfleet_cuda.so)
 CUDA_LINE  := $(if $(NVCC_PATH),cuda: $(LIBDIR)/libfleet_cuda.so is built by \
-                $(NVCC_PATH),cuda: no plug-in: $(shell tools/nvcc 2>&1))
+                $(NVCC_PATH),cuda: no plug-in: $(shell NVCC='$(NVCC)' tools/nvcc 2>&1))
 CUDA_BUILD := build/cuda
 CUDA_SRC   := $(shell find src -name '*.cu' | LC_ALL=C sort)
 CUDA_OBJ   := $(CUDA_SRC:%=$(CUDA_BUILD)/%.o)

@@ -175,7 +175,11 @@ static fleet_status check_fc(const fleet_var *x, int64_t n)
     if (n < 1 || n > INT32_MAX)
         return fl_fail(FLEET_ESHAPE, "fc: cannot have %lld units",
                        (long long)n);
-    if (x->ragged || !fl_shape_batched(&x->shape) || x->shape.n_dim < 2)
+    if (x->ragged)
+        return fl_fail(FLEET_EDTYPE,
+                       "fc: \"%s\" is ragged %s, not float32: pool it first",
+                       x->name, fleet_dtype_name(x->dtype));
+    if (!fl_shape_batched(&x->shape) || x->shape.n_dim < 2)
         return fl_fail(FLEET_ESHAPE, "fc: \"%s\" has shape %s; expected [-1,K]",
                        x->name, fl_shape_print(&x->shape).chars);
     return FLEET_OK;

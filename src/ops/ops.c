@@ -45,8 +45,9 @@ fleet_status fl_want_label(const fl_node *n, int in, bool float_too)
 
     if (v->ragged ||
         (v->dtype != FLEET_INT64 && !(float_too && v->dtype == FLEET_FLOAT32)))
-        return fl_fail(FLEET_EDTYPE, "%s: label \"%s\" is %s, not int64%s",
-                       n->op->name, v->name, fleet_dtype_name(v->dtype),
+        return fl_fail(FLEET_EDTYPE, "%s: label \"%s\" is %s%s, not int64%s",
+                       n->op->name, v->name, v->ragged ? "ragged " : "",
+                       fleet_dtype_name(v->dtype),
                        float_too ? " or float32" : "");
     if (!fl_shape_batched(&v->shape) || fl_shape_cols(&v->shape) != 1)
         return fl_want_shape(n, in, "[-1,1]");

@@ -212,10 +212,20 @@ TEST(only_sparse_embeddings_take_ragged_ids)
         if (strcmp(builders[i].name, "sparse") == 0)
             CHECK(builders[i].build(s.p, x) != NULL);
         else
-            CHECK(builders[i].build(s.p, x) == NULL &&
-                  fleet_program_status(s.p) != FLEET_OK);
+            check_refused(s.p, &builders[i], x, FLEET_EDTYPE, "ragged int64");
         fleet_destroy(s.f);
     }
+}
+
+TEST(no_label_is_ragged)
+{
+    scene s = open_scene();
+
+    CHECK(fleet_log_loss(s.p, kit_data(s.p, "x", 1),
+                         fleet_data_ragged(s.p, "l"), 0) == NULL);
+    CHECK_FAILS(fleet_program_status(s.p), FLEET_EDTYPE,
+                "label \"l\" is ragged int64, not int64 or float32");
+    fleet_destroy(s.f);
 }
 
 TEST(no_builder_adds_to_a_program_that_has_run)

@@ -167,8 +167,8 @@ TEST(ragged_feeds_need_offsets_that_grow_from_zero)
     feed_of(&s, "some")->dims = two;
     feed_of(&s, "some")->n_dim = 2;
     check_refused(&s, FLEET_ESHAPE,
-                  "feed \"some\": expected shape [-1,1] with offsets, got "
-                  "[4,1]");
+                  "feed \"some\": expected shape [-1], the rows alone, with "
+                  "offsets, got [4,1]");
     close_scene(&s);
 }
 

@@ -40,9 +40,10 @@ static fleet_status wrong_shape(const fleet_var *v, const fleet_feed *f)
     int n = f->n_dim < FLEET_MAX_DIM ? f->n_dim : FLEET_MAX_DIM;
     fl_shape got = fl_shape_make(f->dims, f->dims && n > 0 ? n : 0);
 
-    return fl_fail(FLEET_ESHAPE, "feed \"%s\": expected shape %s%s, got %s",
-                   v->name, fl_shape_print(&v->shape).chars,
-                   v->ragged ? " with offsets" : "",
+    return fl_fail(FLEET_ESHAPE, "feed \"%s\": expected shape %s, got %s",
+                   v->name,
+                   v->ragged ? "[-1], the rows alone, with offsets"
+                             : fl_shape_print(&v->shape).chars,
                    fl_shape_print(&got).chars);
 }
 
@@ -155,11 +156,10 @@ static fleet_status check_complete(const fleet_executor *e, const fl_plan *plan)
 
         if (v->kind == FL_VAR_DATA && !e->input[i].data &&
             plan->value_of[i] >= 0)
-            return fl_fail(FLEET_ENOENT,
-                           "feed \"%s\" is missing: expected %s "
-                           "%s",
-                           v->name, fleet_dtype_name(v->dtype),
-                           fl_shape_print(&v->shape).chars);
+            return fl_fail(
+                FLEET_ENOENT, "feed \"%s\" is missing: expected %s%s %s",
+                v->name, v->ragged ? "ragged " : "", fleet_dtype_name(v->dtype),
+                fl_shape_print(&v->shape).chars);
     }
     return FLEET_OK;
 }

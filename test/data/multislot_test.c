@@ -69,6 +69,16 @@ TEST(the_last_line_needs_no_newline)
     CHECK_INT(d.rows, 2);
 }
 
+TEST(a_byte_order_mark_is_no_part_of_the_first_count)
+{
+    fl_stream_spec spec = spec_of("\xEF\xBB\xBF"
+                                  "1 5 1 1 3 1 2 3 1 4\r\n");
+    data_dump d = data_read(&spec);
+
+    CHECK_STATUS(d.status, FLEET_EEND);
+    CHECK_INT(d.rows, 1);
+}
+
 /* Every line but this one is well-formed. */
 static void refused(const char *line, const char *words, const char *more)
 {

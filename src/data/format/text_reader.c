@@ -110,13 +110,13 @@ static fleet_status read_more(text_reader *r)
 
 static void take_line(text_reader *r, size_t end, fl_line *line)
 {
-    /* some programs begin a csv file with it, to say that it is UTF-8 */
+    /* some programs begin a file with it, to say that it is UTF-8 */
     static const char mark[] = "\xEF\xBB\xBF";
     const size_t n = sizeof mark - 1;
     const char *text = r->block->data + r->begin;
     size_t size = end - r->begin;
 
-    if (r->csv && r->number == 0 && size >= n && memcmp(text, mark, n) == 0) {
+    if (r->number == 0 && size >= n && memcmp(text, mark, n) == 0) {
         text += n;
         size -= n;
     }

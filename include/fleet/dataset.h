@@ -127,6 +127,7 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
  * end in .gz are unpacked. Files are opened when a pass begins; of FLEET_IDX
  * the images' header is read now.
  *
+ *   FLEET_EINVAL   no files, a path that is NULL
  *   FLEET_ENOENT   a glob that matches nothing
  *   FLEET_EIO      a folder below a glob that may not be read: it is named
  *   FLEET_EFORMAT  images without a header of images

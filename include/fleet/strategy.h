@@ -152,7 +152,8 @@ typedef struct fleet_distributed_strategy {
 #define FLEET_DISTRIBUTED_STRATEGY_INIT fleet_distributed_strategy_default()
 
 /* fleet_distributed_strategy_default - Fleet's defaults: what a strategy starts
- * from. */
+ * from. All zeros, which are the defaults of other structs, are none here: most
+ * fields then are out of range, or ask for something. */
 FLEET_API fleet_distributed_strategy fleet_distributed_strategy_default(void);
 
 /* fleet_distributed_optimizer - the optimizer, to be used under the strategy
@@ -176,6 +177,9 @@ FLEET_API fleet_optimizer *fleet_distributed_optimizer(
  *                 that this job has not: it is named
  *   FLEET_EINVAL  optimizer is NULL; after a fleet_distributed_optimizer() that
  *                 failed it is that call's failure, whose text follows
+ *
+ * A loss whose gradient reaches nothing that is trained, such as an accuracy,
+ * is a warning.
  *
  * fleet_executor_create() then fails with FLEET_EUNSUPPORTED if another
  * optimizer already trains in this handle: all its programs share one.

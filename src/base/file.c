@@ -576,7 +576,10 @@ fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
 {
     *p = (fl_paths){0};
     for (int i = 0; i < n; i++) {
-        fleet_status status = add_glob(p, globs[i]);
+        fleet_status status =
+            globs[i] ? add_glob(p, globs[i])
+                     : fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
+                               i + 1, n);
 
         if (status != FLEET_OK) {
             fl_paths_done(p);

@@ -71,6 +71,50 @@ static void warn_of_names(fleet *f, const fleet_program *p)
     }
 }
 
+/* Does a gradient of the loss get to anything that is trained? None passes
+ * metrics. `reached` has a place for each variable. */
+static bool is_learned(const fleet_program *p, const fleet_var *loss,
+                       bool *reached)
+{
+    bool any = false;
+
+    memset(reached, 0, p->n_var * sizeof *reached);
+    reached[loss->id] = true;
+    for (size_t i = p->n_node; i-- > 0;) {
+        const fl_node *n = p->node[i];
+        bool passes = false;
+
+        for (int j = 0; n->op->gradient && j < n->op->n_out; j++)
+            passes = passes || reached[n->out[j]->id];
+        for (int j = 0; passes && j < n->n_in; j++)
+            if (n->in[j])
+                reached[n->in[j]->id] = true;
+    }
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+        bool is_kept = v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
+
+        any = any || (reached[i] && is_kept && !v->attr.frozen);
+    }
+    return any;
+}
+
+/* Such a program may run, and learns nothing. */
+static fleet_status warn_of_nothing(fleet *f, const fleet_program *p,
+                                    const fleet_var *loss)
+{
+    bool *reached;
+
+    FL_TRY(FL_NEW(&reached, p->n_var * sizeof *reached));
+    if (!is_learned(p, loss, reached))
+        FL_WARN(&f->context.log,
+                "fleet_minimize: the gradient of \"%s\" reaches no parameter "
+                "and no table that is trained: nothing will change",
+                loss->name);
+    fl_free(reached);
+    return FLEET_OK;
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -95,6 +139,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
+    FL_TRY(warn_of_nothing(f, p, loss));
     fl_param_home_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;

@@ -349,12 +349,59 @@ TEST(what_cannot_be_read_is_named)
     scene_data(&s, scene_file("a.txt", 10, 1), 4, 1, 0);
     CHECK_FAILS(fleet_dataset_set_filelist(s.data, &missing, 1), FLEET_ENOENT,
                 "/nonexistent/part-*");
+    CHECK_FAILS(
+        fleet_dataset_set_filelist(s.data, (const char *[]){"*", NULL}, 2),
+        FLEET_EINVAL, "files: path 2 of 2 is NULL");
     CHECK_FAILS(fleet_dataset_set_filelist(s.data, NULL, 1), FLEET_EINVAL,
                 "no files");
     s.e = fleet_executor_create(s.p, NULL);
     CHECK_FAILS(fleet_infer_from_dataset(s.e, s.data, NULL, NULL), FLEET_ESTATE,
                 "for_test");
     scene_close(&s);
+}
+
+/* --- a loss that teaches nothing ------------------------------------------ */
+
+static void keep_warnings(void *user, fleet_log_level level, const char *line)
+{
+    if (level == FLEET_LOG_WARNING)
+        snprintf((char *)user, 500, "%s", line);
+}
+
+enum { OF_ACCURACY, OF_DATA, OF_FROZEN, OF_TRAINED };
+
+static void warned(int of, const char *words)
+{
+    char line[500] = "";
+    fleet_options o = {.log = keep_warnings, .log_user = line};
+    fleet_fc_options fc = {.weight.frozen = of == OF_FROZEN, .no_bias = 1};
+    fleet_program *p;
+    fleet_var *x, *y, *loss;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &o));
+    p = fleet_program_create(f);
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    y = fleet_fc(p, x, 2, &fc);
+    if (of == OF_ACCURACY)
+        loss = fleet_accuracy(
+            p, y, fleet_data(p, "l", FLEET_INT64, (int64_t[]){-1, 1}, 2));
+    else
+        loss = fleet_mean(p, of == OF_DATA ? x : y);
+    CHECK_OK(fleet_minimize(fleet_sgd(f, 0.1f), loss));
+    if (words)
+        CHECK_CONTAINS(line, words);
+    else
+        CHECK_TEXT(line, "");
+    fleet_destroy(f);
+}
+
+TEST(a_loss_that_changes_nothing_is_a_warning)
+{
+    warned(OF_ACCURACY, "reaches no parameter");
+    warned(OF_DATA, "reaches no parameter");
+    warned(OF_FROZEN, "reaches no parameter");
+    warned(OF_TRAINED, NULL);
 }
 
 /* As text it would be a header without the columns that are asked for. */

@@ -75,7 +75,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
 
 /* fleet_save_inference_model - the part of a program that computes `fetch` from
- * `feed`, and the weights and rows it needs, without optimizer states.
+ * `feed`, and the weights and rows it needs, without optimizer states. Ids of
+ * fleet_data_weighted() need their weights in feed, too:
+ * fleet_program_var(program, "<name>.weights"). The order of feed and fetch is
+ * that of the predictor's inputs and outputs.
  *
  *   FLEET_ENOENT  a variable that fetch depends on is not among feed
  *   FLEET_EINVAL  a feed that is no data variable, a fetch that is not computed

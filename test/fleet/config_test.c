@@ -401,11 +401,14 @@ TEST(what_is_asked_for_in_vain_is_in_the_log)
     CHECK_TEXT(lines, "");
     s.a_sync = 1;
     s.a_sync_configs.k_steps = 3;
+    s.a_sync_configs.max_staleness = 0;
     s.nccl_comm_num = 2;
     CHECK(fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s) != NULL);
     CHECK_TEXT(lines,
                "strategy.a_sync_configs.k_steps is 3: no effect: no servers, "
                "training is synchronous\n"
+               "strategy.a_sync_configs.max_staleness is 0: no effect: no "
+               "servers, training is synchronous\n"
                "strategy.nccl_comm_num is 2: no effect: one worker\n");
     fleet_destroy(f);
 }

@@ -529,6 +529,22 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     lane_close(&k);
 }
 
+/* Who waits for it wants to know: this one knows of one worker, not of two. */
+TEST(a_worker_that_does_not_come_may_have_been_refused)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    say_hello(&k, "there:2", "b", 5);
+    lane_hear_status(&k, 5, FL_ANSWER_REFUSED);
+    k.lane->o.connect_ms = 10;
+    fl_lane_tick(k.lane, k.now_ms + 11);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text,
+                   "worker 0 has not come within 0.0 s (connect deadline); the "
+                   "last one that was refused: the worker counts 1 workers");
+    lane_close(&k);
+}
+
 /* It asks again until the other has gone: one line a second. */
 TEST(who_is_turned_away_again_and_again_fills_no_log)
 {

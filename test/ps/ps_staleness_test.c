@@ -336,36 +336,23 @@ TEST(a_server_with_another_bound_refuses_the_worker)
 
 /* --- the field ------------------------------------------------------------ */
 
-static void check_refused(const fleet_role *role, int is_collective, int a_sync,
-                          fleet_status code, const char *words)
+TEST(sync_has_nothing_stale_and_refuses_the_field)
 {
+    const fleet_role worker = {.kind = FLEET_WORKER,
+                               .worker_num = 2,
+                               .server_endpoints = "127.0.0.1:7000"};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet *f;
 
-    s.is_collective = is_collective;
-    s.a_sync = a_sync;
+    s.a_sync = 0;
     s.a_sync_configs.max_staleness = 0;
-    CHECK_OK(fleet_init(&f, &(fleet_options){.role = role}));
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &worker}));
     CHECK(!fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s));
-    CHECK_INT(fleet_last_status(), code);
-    CHECK_CONTAINS(fleet_last_error(), words);
+    CHECK_INT(fleet_last_status(), FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "strategy.a_sync_configs.max_staleness is 0, but "
+                   "strategy.a_sync is 0");
     fleet_destroy(f);
-}
-
-TEST(modes_in_which_nothing_is_stale_refuse_the_field)
-{
-    const char *servers = "127.0.0.1:7000";
-    const fleet_role worker = {
-        .kind = FLEET_WORKER, .worker_num = 2, .server_endpoints = servers};
-    fleet_role alone = {.kind = FLEET_WORKER, .worker_num = 1};
-
-    check_refused(&worker, 0, 0, FLEET_EINVAL,
-                  "strategy.a_sync_configs.max_staleness is 0, but "
-                  "strategy.a_sync is 0");
-    check_refused(&alone, 0, 1, FLEET_EUNSUPPORTED,
-                  "strategy.a_sync_configs.max_staleness: this version does "
-                  "not have 0 in mode local (it bounds how far workers of "
-                  "parameter servers in async are apart; expected -1)");
 }
 
 TEST(the_dump_says_what_becomes_of_the_field)

@@ -188,6 +188,8 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
         (status = check_run(l)) == FL_ANSWER_OK)
         status = grant_place(l, h, &incarnation);
     if (status != FL_ANSWER_OK) {
+        snprintf(l->turned_away, sizeof l->turned_away, "%s",
+                 fleet_last_error());
         fl_lane_refuse(l, &l->msg.head, from, status, fl_last_code(), "%s",
                        fleet_last_error());
         return;

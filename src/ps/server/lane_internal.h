@@ -156,8 +156,9 @@ struct fl_ps_lane {
     fl_ledger *ledger; /* of answers: an account for each stream, and a last one
                           for all other peers */
     fl_refusals refusals;
-    bool has_warned; /* of workers of another run */
-    fl_msg msg;      /* that is being read */
+    char turned_away[300]; /* why a hello was refused last; "": none was */
+    bool has_warned;       /* of workers of another run */
+    fl_msg msg;            /* that is being read */
 };
 
 typedef void fl_lane_handler(fl_ps_lane *l, const fl_peer *from, fl_packet *p);

@@ -92,14 +92,16 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
 static void check_stream(fl_ps_lane *l, int i)
 {
     const fl_stream_state *s = &l->stream[i];
-    char text[256];
+    char text[600];
 
     if (s->left || (!s->known && l->o.lane > 0))
         return;
     if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
         snprintf(text, sizeof text,
-                 "worker %d has not come within %.1f s (connect deadline)", i,
-                 (double)l->o.connect_ms / 1000);
+                 "worker %d has not come within %.1f s (connect deadline)%s%s",
+                 i, (double)l->o.connect_ms / 1000,
+                 *l->turned_away ? "; the last one that was refused: " : "",
+                 l->turned_away);
         fl_lane_abort(l, FLEET_ETIMEDOUT, text);
     } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms) {
         snprintf(text, sizeof text,

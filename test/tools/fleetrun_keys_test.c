@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #define SUITE fleetrun_keys
 #include "launch_kit.h"
+#include "net/keys.h"
 #include "test.h"
 
 #include <poll.h>
@@ -243,15 +244,36 @@ TEST(servers_on_several_nodes_need_a_folder_of_keys)
     static const char nodes[] =
         "--servers 127.0.0.1:%d,127.0.0.2:9 --workers 127.0.0.1:8,127.0.0.2:8";
     char flags[300], more[400];
+    const char *folder;
 
     snprintf(flags, sizeof flags, nodes, launch_free_port("127.0.0.1"));
     CHECK_INT(launch_run(flags, "true"), 2);
     CHECK_CONTAINS(launch_err(), words);
     snprintf(more, sizeof more, "--insecure %s", flags);
     CHECK_INT(launch_run(more, "true"), 0);
-    snprintf(more, sizeof more, "--keys k %s", flags);
+    folder = test_path("k");
+    CHECK_OK(fl_keys_make(folder, 2, 2));
+    snprintf(more, sizeof more, "--keys %s %s", folder, flags);
     CHECK_INT(launch_run(more, "env"), 0);
-    CHECK_TEXT(launch_value("serverlog.0", "FLEET_KEYS"), "k");
+    CHECK_TEXT(launch_value("serverlog.0", "FLEET_KEYS"), folder);
+}
+
+/* No process starts without its key: the others would wait for it. */
+TEST(a_folder_that_lacks_a_key_is_refused_before_the_start)
+{
+    const char *folder = test_path("few");
+    char flags[400];
+
+    CHECK_INT(launch_run("--keys nowhere --server_num 1", "env"), 1);
+    CHECK_CONTAINS(launch_err(), "nowhere");
+    CHECK_OK(fl_keys_make(folder, 1, 1));
+    snprintf(flags, sizeof flags, "--keys %s --server_num 2", folder);
+    CHECK_INT(launch_run(flags, "env"), 1);
+    CHECK_CONTAINS(launch_err(), "server-1.secret");
+    snprintf(flags, sizeof flags, "--keys %s --server_num 1 --worker_num 2",
+             folder);
+    CHECK_INT(launch_run(flags, "env"), 1);
+    CHECK_CONTAINS(launch_err(), "worker-1.secret");
 }
 
 /* --- fleetrun keys -------------------------------------------------------- */

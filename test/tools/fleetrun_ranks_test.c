@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #define SUITE fleetrun_ranks
 #include "launch_kit.h"
+#include "net/keys.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -298,22 +299,25 @@ TEST(counts_devices_as_CUDA_does)
 
 TEST(counts_ranks_over_nodes)
 {
-    char flags[200], master[40];
+    const char *keys = test_path("k");
+    char flags[400], master[40];
 
     unsetenv("CUDA_VISIBLE_DEVICES");
+    CHECK_OK(fl_keys_make(keys, 1, 4));
     snprintf(master, sizeof master, "127.0.0.1:%d",
              launch_free_port("127.0.0.1"));
     for (int node = 0; node < 2; node++) {
         snprintf(flags, sizeof flags,
-                 "--keys k --devices 0,1 --nnodes 2 --node_rank %d --master %s",
-                 node, master);
+                 "--keys %s --devices 0,1 --nnodes 2 --node_rank %d "
+                 "--master %s",
+                 keys, node, master);
         CHECK_INT(launch_run(flags, "env"), 0);
         for (int i = 0; i < 2; i++) {
             const char *log = log_of(2 * node + i);
 
             check_rank(2 * node + i, i, 4);
             check_number(log, "PADDLE_NNODES", 2);
-            check_value(log, "FLEET_KEYS", "k");
+            check_value(log, "FLEET_KEYS", keys);
             check_number(log, "FLAGS_selected_gpus", i);
             check_value(log, "PADDLE_MASTER", master);
             check_value(log, "PADDLE_TRAINER_ENDPOINTS", "(unset)");

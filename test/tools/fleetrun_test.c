@@ -478,7 +478,7 @@ TEST(refuses_wrong_use)
         {"--sever_num 1", "unknown flag --sever_num"},
         {"--server_nu 1", "unknown flag --server_nu;"},
         {"-n 1", "unknown flag -n"},
-        {"--server_num x", "expected an integer from 0 to 4096, got \"x\""},
+        {"--server_num x", "expected an integer from 0 to 128, got \"x\""},
         {"--server_num=", "--server_num: its value is missing"},
         {"--worker_num 0", "expected an integer from 1 to 4096, got \"0\""},
         {"--worker_num 2", "several workers need servers"},

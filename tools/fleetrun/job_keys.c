@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "net/keys.h"
+#include "ps/bucket_map.h"
 
 enum { MOST_KEYS = 4096, SERVERS = 16, WORKERS = 64 };
 
@@ -35,7 +36,7 @@ typedef struct keys_options {
 static fleet_status read_flag(keys_options *o, int found, const char *argument)
 {
     if (found == 's')
-        return run_options_integer("--server_num", optarg, 1, MOST_KEYS,
+        return run_options_integer("--server_num", optarg, 1, FL_MOST_SERVER,
                                    &o->n_server);
     if (found == 'w')
         return run_options_integer("--worker_num", optarg, 1, MOST_KEYS,
@@ -82,6 +83,22 @@ fleet_status run_keys_command(int argc, char **argv)
     return FLEET_OK;
 }
 
+/* Each process of this node would fail by itself, and the others would wait for
+ * it. */
+static fleet_status check_folder(const run_job *j)
+{
+    for (int i = 0; i < j->n_process; i++) {
+        const run_process *p = &j->process[i];
+        fl_keys *keys;
+
+        if (!p->is_local && !(p->by_mpirun && j->n_host == 1))
+            continue;
+        FL_TRY(fl_keys_read(&keys, j->keys, p->is_server, p->index));
+        fl_keys_destroy(keys);
+    }
+    return FLEET_OK;
+}
+
 fleet_status run_keys_open(run_job *j)
 {
     fleet_status status;
@@ -90,7 +107,7 @@ fleet_status run_keys_open(run_job *j)
         return FLEET_OK;
     if (j->options->keys) {
         snprintf(j->keys, sizeof j->keys, "%s", j->options->keys);
-        return FLEET_OK;
+        return check_folder(j);
     }
     if (!j->needs_keys && j->n_host > 1)
         return FLEET_OK; /* they would be on this one alone */

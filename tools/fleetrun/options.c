@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps/bucket_map.h"
+
 enum {
     MOST_PROCESSES = 4096,
     MOST_SECONDS = 1000000,
@@ -80,7 +82,7 @@ typedef struct flag {
 #define FIELD(name) offsetof(run_options, name)
 
 static const flag flags[] = {
-    {"server_num", FLAG_NUMBER, FIELD(n_server), 0, MOST_PROCESSES},
+    {"server_num", FLAG_NUMBER, FIELD(n_server), 0, FL_MOST_SERVER},
     {"worker_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
     {"trainer_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
     {"servers", FLAG_TEXT, FIELD(servers), 0, 0},

@@ -61,6 +61,9 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * Ranks all call it before fleet_init_worker(), which gives all of them what
  * the first one has, and refuses if only some have loaded their part.
  *
+ * What the save has and the programs do not is left out, with a line in the
+ * log. fleet_load_model_with() loads saves that fit less.
+ *
  *   FLEET_ENOENT    no save at the path, or a parameter of the programs that
  *                   the save does not have
  *   FLEET_ECORRUPT  a damaged file, named
@@ -73,6 +76,54 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  *   FLEET_ENOMEM
  */
 FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
+
+/* What becomes of a parameter or table of the programs that the save does not
+ * have. */
+typedef enum fleet_on_missing {
+    FLEET_MISSING_REFUSE,    /* FLEET_ENOENT */
+    FLEET_MISSING_KEEP,      /* it stays what it is, with its states */
+    FLEET_MISSING_INITIALIZE /* it starts anew, with its states */
+} fleet_on_missing;
+
+/* What becomes of what the save has and no program does: a parameter, a table,
+ * or, with FLEET_STATES_INITIALIZE, a state of the optimizer. */
+typedef enum fleet_on_extra {
+    FLEET_EXTRA_IGNORE, /* a line in the log */
+    FLEET_EXTRA_REFUSE  /* FLEET_ENOENT; FLEET_ESHAPE of a state */
+} fleet_on_extra;
+
+/* Optimizer states of what both have. */
+typedef enum fleet_load_states {
+    FLEET_STATES_REFUSE,    /* they are those of the optimizer: FLEET_ESHAPE */
+    FLEET_STATES_INITIALIZE /* by name; those that the save does not have start
+                               anew, and of their rows the count of updates */
+} fleet_load_states;
+
+/* How a save is loaded. All-zero fields are defaults, which are those of
+ * fleet_load_model(). */
+typedef struct fleet_load_options {
+    fleet_on_missing on_missing;
+    fleet_on_extra on_extra;
+    fleet_load_states states;
+    int restart; /* nonzero: no update was done, as for the learning rate's
+                    decay and Adam's corrections, and of no row. Another
+                    optimizer than the saved one wants it: Adam's first steps
+                    are too long where its moments start anew and its
+                    corrections do not */
+} fleet_load_options;
+
+/* fleet_load_model_with - the same of a save that has more or less than the
+ * programs: of a smaller model, of another optimizer. With servers or ranks all
+ * that call it give the same options. A line in the log names all that was
+ * kept, initialized or left out. options may be NULL.
+ *
+ *   FLEET_EINVAL  an option that is none of its choices
+ *   FLEET_ESHAPE  also: FTRL from a save without its states, from which its
+ *                 weights follow
+ *   and the codes of fleet_load_model()
+ */
+FLEET_API fleet_status fleet_load_model_with(fleet *fleet, const char *path,
+                                             const fleet_load_options *options);
 
 /* fleet_save_inference_model - the part of a program that computes `fetch` from
  * `feed`, and the weights and rows it needs, without optimizer states. Ids of

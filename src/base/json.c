@@ -224,6 +224,11 @@ bool fl_at_is_array(const fl_at *at)
     return cJSON_IsArray(at->json);
 }
 
+bool fl_at_is_object(const fl_at *at)
+{
+    return cJSON_IsObject(at->json);
+}
+
 bool fl_at_is_string(const fl_at *at)
 {
     return cJSON_IsString(at->json);

@@ -38,6 +38,7 @@ fl_at fl_at_first(const fl_at *array);
 void fl_at_next(const fl_at *array, fl_at *element);
 int fl_at_count(const fl_at *array); /* elements, 0 when absent */
 bool fl_at_is_array(const fl_at *at);
+bool fl_at_is_object(const fl_at *at);
 bool fl_at_is_string(const fl_at *at);
 
 /* FLEET_ECONFIG if at is no object, or has a key that is not in the NULL-ended

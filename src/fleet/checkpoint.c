@@ -1,6 +1,8 @@
 /* checkpoint.c - fleet_save_persistables() and fleet_load_model(). */
 #include "fleet/checkpoint.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
 #include "fleet/inference.h"
@@ -103,13 +105,21 @@ static fleet_status read_statistics(fleet *f, const fl_saved *save,
     return FLEET_OK;
 }
 
+static bool has_moments(const fl_saved *s)
+{
+    const fl_saved_item *item = s->n_table > 0 ? s->table : NULL;
+
+    return item && item->n_state == fl_rule_of(FL_RULE_ADAM)->n_state &&
+           strcmp(item->state[0], fl_rule_of(FL_RULE_ADAM)->state[0]) == 0;
+}
+
 /* Adam's rows go on with another count than they were trained with. */
 static void note_row_steps(fleet *f, const fl_saved *s)
 {
     const fleet_optimizer *o = f->store->optimizer;
 
     if (!fleet_is_first_worker(f) || !o || o->kind != FL_RULE_ADAM ||
-        f->store->tables.n == 0 ||
+        f->store->tables.n == 0 || !has_moments(s) ||
         s->row_steps == fl_optimizer_has_row_steps(o))
         return;
     FL_WARN(&f->context.log,
@@ -121,18 +131,27 @@ static void note_row_steps(fleet *f, const fl_saved *s)
                          : "the number of the row's own updates");
 }
 
+/* A load that this process takes part in. */
+typedef struct loading {
+    fleet *f;
+    const fl_load_how *how;
+} loading;
+
 static fleet_status load_save(void *arg, fl_saved *s)
 {
+    const loading *l = arg;
     fl_statistics statistics = {0};
-    fleet *f = arg;
+    fleet *f = l->f;
     const fl_bucket_set own =
         f->role.collective ? fl_ranks_own(f) : fl_bucket_range(0, FL_N_BUCKET);
     fleet_status status;
 
     FL_GOTO(done, read_statistics(f, s, &statistics));
     f->loads = true;
-    FL_GOTO(done, fl_saved_apply(s, f->store, &own));
+    FL_GOTO(done, fl_saved_apply(s, f->store, &own, l->how));
     note_row_steps(f, s);
+    if (fleet_is_first_worker(f))
+        fl_saved_note(s, f->store, l->how);
     for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
         if (fl_dataset_standardizes(d))
             FL_GOTO(done, fl_dataset_set_statistics(d, &statistics));
@@ -146,41 +165,67 @@ done:
 
 /* Of workers, the first one alone tells the servers; all wait until they have
  * loaded. Before they are connected, that is left to fleet_init_worker(). */
-static fleet_status load_on_servers(fleet *f, const char *path)
+static fleet_status load_on_servers(fleet *f, const char *path,
+                                    const fl_load_how *how)
 {
-    if (!fl_worker_io_is_open(f->worker_io)) {
-        fl_free(f->load);
-        f->load = fl_strdup(path);
-        return f->load ? FLEET_OK : FLEET_ENOMEM;
+    char *text = NULL;
+    fleet_status status;
+
+    FL_TRY(fl_save_part_load_text(path, how, &text));
+    if (fl_worker_io_is_open(f->worker_io)) {
+        status = fl_worker_io_load(f->worker_io,
+                                   fleet_is_first_worker(f) ? text : NULL);
+        if (status == FLEET_OK)
+            f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
+    } else {
+        fl_text_add(&f->load, "%s\n", text);
+        status = f->load.status;
     }
-    FL_TRY(
-        fl_save_part_load_between(f, fleet_is_first_worker(f) ? path : NULL));
-    f->store->updates = fl_worker_io_remote(f->worker_io)->updates;
-    return FLEET_OK;
+    fl_free(text);
+    return status;
 }
 
-static fleet_status load_here(fleet *f, const char *path)
+static fleet_status load_here(fleet *f, const char *path,
+                              const fl_load_how *how)
 {
+    loading l = {f, how};
+
     if (f->comm && f->role.worker_num > 1)
         return fl_fail(FLEET_ESTATE,
                        "fleet_load_model: ranks load before "
                        "fleet_init_worker(), which sees to it that all have "
                        "the same");
     FL_TRY(fl_add_programs(f));
-    return fl_saved_use(path, "checkpoint", load_save, f);
+    return fl_saved_use(path, "checkpoint", load_save, &l);
 }
 
-fleet_status fleet_load_model(fleet *f, const char *path)
+static fleet_status load_all(fleet *f, const char *path, const fl_load_how *how)
 {
-    fleet_status status;
+    fleet_status status = load_here(f, path, how);
 
-    FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
-    status = load_here(f, path);
     if (status != FLEET_OK && fl_has_ranks(f) && f->role.worker_num > 1)
         return fl_fail_in(status, "rank %d of %d", f->role.index,
                           f->role.worker_num);
     FL_TRY(status);
-    return f->worker_io ? load_on_servers(f, path) : FLEET_OK;
+    return f->worker_io ? load_on_servers(f, path, how) : FLEET_OK;
+}
+
+fleet_status fleet_load_model(fleet *f, const char *path)
+{
+    FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
+    return load_all(f, path, &(fl_load_how){0});
+}
+
+fleet_status fleet_load_model_with(fleet *f, const char *path,
+                                   const fleet_load_options *o)
+{
+    fl_load_how how = {0};
+
+    FL_TRY(fl_handle_check_worker(f, "fleet_load_model_with"));
+    if (o)
+        how.o = *o;
+    FL_TRY(fl_load_options_check(&how.o));
+    return load_all(f, path, &how);
 }
 
 bool fl_checkpoint_is_mine(fleet *f, const char *call)

@@ -237,7 +237,7 @@ static fleet_status read_model(void *arg, fl_saved *s)
     FL_TRY(
         read_vars(p->program, &fetch, FL_VAR_TEMP, &p->output, &p->n_output));
     FL_TRY(fl_store_add(p->store, p->program));
-    return fl_saved_apply(s, p->store, NULL);
+    return fl_saved_apply(s, p->store, NULL, &(fl_load_how){0});
 }
 
 fleet_predictor *fleet_load_inference_model(const char *path)

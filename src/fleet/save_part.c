@@ -131,13 +131,33 @@ done:
 typedef struct lane_load {
     fl_store *store;
     const fl_bucket_set *own;
+    fl_load_how how;
 } lane_load;
 
 static fleet_status load_lane(void *arg, fl_saved *s)
 {
     lane_load *l = arg;
 
-    return fl_saved_apply(s, l->store, l->own);
+    return fl_saved_apply(s, l->store, l->own, &l->how);
+}
+
+static fleet_status load_request(fl_store *store, const fl_bucket_set *own,
+                                 const char *text, char **answer)
+{
+    lane_load load = {.store = store, .own = own};
+    const char *path = "";
+    fl_json *json = NULL;
+    fleet_status status;
+
+    FL_TRY(fl_json_parse(text, strlen(text), "load", &json));
+    status = fl_load_how_read(json, &load.how, &path);
+    if (status == FLEET_OK)
+        status = fl_saved_use(path, load.how.table ? NULL : "checkpoint",
+                              load_lane, &load);
+    fl_json_free(json);
+    FL_TRY(status);
+    *answer = fl_strdup("loaded");
+    return *answer ? FLEET_OK : FLEET_ENOMEM;
 }
 
 /* Files whose names begin with the prefix; *answer is JSON for worker 0. */
@@ -164,15 +184,11 @@ fleet_status fl_save_part_of_lane(void *arg, fl_store *store,
                                   int lane, fl_job_command command,
                                   const char *text, char **answer)
 {
-    lane_load load = {store, own};
     char prefix[32];
 
     (void)arg;
-    if (command == FL_COMMAND_LOAD) {
-        FL_TRY(fl_saved_use(text, "checkpoint", load_lane, &load));
-        *answer = fl_strdup("loaded");
-        return *answer ? FLEET_OK : FLEET_ENOMEM;
-    }
+    if (command == FL_COMMAND_LOAD)
+        return load_request(store, own, text, answer);
     snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
     return save_request(store, own, prefix, text, answer);
 }
@@ -337,34 +353,16 @@ fleet_status fl_save_part_collect(void *arg, const fl_save *s,
     return FLEET_OK;
 }
 
-/* Absolute, as above; for free(). */
-static fleet_status find_save(const char *path, char **whole)
+/* The path is absolute, as above. */
+fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
+                                    char **text)
 {
-    *whole = realpath(path, NULL);
-    return *whole ? FLEET_OK
-                  : fl_fail(FLEET_ENOENT, "load: %s: there is no such folder",
-                            path);
-}
+    char *whole = realpath(path, NULL);
+    fleet_status status =
+        whole
+            ? fl_load_how_print(how, whole, text)
+            : fl_fail(FLEET_ENOENT, "load: %s: there is no such folder", path);
 
-fleet_status fl_save_part_load(fleet *f, const char *path)
-{
-    fleet_status status;
-    char *whole;
-
-    FL_TRY(find_save(path, &whole));
-    status = fl_worker_io_command(f->worker_io, FL_COMMAND_LOAD, whole, NULL);
-    free(whole);
-    return status;
-}
-
-fleet_status fl_save_part_load_between(fleet *f, const char *path)
-{
-    fleet_status status;
-    char *whole = NULL;
-
-    if (path)
-        FL_TRY(find_save(path, &whole));
-    status = fl_worker_io_load(f->worker_io, whole);
     free(whole);
     return status;
 }

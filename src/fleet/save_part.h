@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fleet/job/handle.h"
-#include "fleet/save/save.h"
+#include "fleet/save/load.h"
 #include "ps/server/server.h"
 
 /* A lane's part of a command: it writes files part-SERVER-LANE-*. */
@@ -26,8 +26,6 @@ fleet_status fl_save_part_answer(const fl_save *s, const char *answer,
 fleet_status fl_save_part_collect(void *arg, const fl_save *s,
                                   const char *folder, fl_json *list);
 
-/* Worker 0 has all servers load a save: before any worker has read from them;
- * or between two passes, when all workers call it, with NULL but for worker
- * 0. */
-fleet_status fl_save_part_load(fleet *f, const char *path);
-fleet_status fl_save_part_load_between(fleet *f, const char *path);
+/* What worker 0 tells lanes of a load, for fl_free(). */
+fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
+                                    char **text);

@@ -6,6 +6,7 @@
 #include "fleet/servers.h"
 
 #include <sched.h>
+#include <string.h>
 #include <signal.h>
 #include <stdatomic.h>
 
@@ -93,23 +94,33 @@ void fl_servers_close(fleet *f)
         f->store->remote = NULL;
     fl_server_destroy(f->server);
     f->server = NULL;
-    fl_free(f->load);
-    f->load = NULL;
+    fl_text_done(&f->load);
 }
 
-/* A load from before fleet_init_worker(), when no server was connected yet: the
+static fleet_status tell_loads(fleet *f)
+{
+    char *end;
+
+    for (char *at = f->load.chars; *at; at = end + 1) {
+        end = strchr(at, '\n');
+        *end = 0;
+        FL_TRY(fl_worker_io_command(f->worker_io, FL_COMMAND_LOAD, at, NULL));
+    }
+    return FLEET_OK;
+}
+
+/* Loads from before fleet_init_worker(), when no server was connected yet: the
  * first worker tells the servers, for all workers. Returns when all workers
  * have come. */
 static fleet_status pass_on_load(fleet *f)
 {
     bool first = fleet_is_first_worker(f);
-    double loads[2] = {f->load != NULL, f->load && first};
-    fleet_status status = FLEET_OK;
+    double loads[2] = {f->load.length > 0, f->load.length > 0 && first};
+    fleet_status status = f->load.status;
 
-    if (f->load && first)
-        status = fl_save_part_load(f, f->load);
-    fl_free(f->load);
-    f->load = NULL;
+    if (status == FLEET_OK && loads[1] > 0)
+        status = tell_loads(f);
+    fl_text_done(&f->load);
     FL_TRY(status);
     FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, loads, 2));
     if (loads[0] > 0 && loads[1] == 0)
@@ -188,6 +199,7 @@ static fleet_status server_call(const fleet *f, const char *call)
     return FLEET_OK;
 }
 
+/* load: a load_how.c text; NULL: nothing. */
 static fleet_status create_server(fleet *f, const char *load)
 {
     const fl_role *r = &f->role;
@@ -228,6 +240,14 @@ static fleet_status create_server(fleet *f, const char *load)
 
 fleet_status fleet_init_server(fleet *f, const char *path)
 {
+    return fl_init_server(f, path, &(fl_load_how){0});
+}
+
+fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how)
+{
+    char *load = NULL;
+    fleet_status status;
+
     FL_TRY(server_call(f, "fleet_init_server"));
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_server: call "
@@ -239,7 +259,11 @@ fleet_status fleet_init_server(fleet *f, const char *path)
         FL_TRY(fl_param_home_check(f, f->program[i]));
     }
     FL_TRY(make_terms(f));
-    FL_TRY(create_server(f, path));
+    if (path)
+        FL_TRY(fl_load_how_print(how, path, &load));
+    status = create_server(f, load);
+    fl_free(load);
+    FL_TRY(status);
     f->trained->training.optimizer->serves = true;
     return FLEET_OK;
 }

@@ -5,10 +5,14 @@
 #include "fleet/job/handle.h"
 #include "ps/worker/worker_io.h"
 #include "ps/server/server.h"
+#include "fleet/save/load.h"
 
 /* A worker of such a job gets its f->worker_io, not connected yet. */
 fleet_status fl_servers_open(fleet *f);
 void fl_servers_close(fleet *f);
+
+/* fleet_init_server() that loads the save as it says. */
+fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how);
 
 /* All programs' parameters and tables are in the store from now on. */
 fleet_status fl_add_programs(fleet *f);

@@ -57,6 +57,31 @@ TEST(mixed_precision_has_fleets_fields)
             "strategy.amp_configs.custom_black_list: expected a string");
 }
 
+TEST(a_load_is_a_path_or_says_how)
+{
+    static const char text[] =
+        "{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"old\", "
+        "\"on_missing\": \"initialize\", \"on_extra\": \"refuse\", "
+        "\"states\": \"initialize\", \"restart\": true}}";
+    fl_config c;
+
+    CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
+    CHECK_TEXT(c.load, "old");
+    CHECK_INT(c.load_options.on_missing, FLEET_MISSING_INITIALIZE);
+    CHECK_INT(c.load_options.on_extra, FLEET_EXTRA_REFUSE);
+    CHECK_INT(c.load_options.states, FLEET_STATES_INITIALIZE);
+    CHECK_INT(c.load_options.restart, 1);
+    fl_config_done(&c);
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"old\", "
+            "\"on_missing\": \"drop\"}}",
+            "load.on_missing: expected one of \"refuse\", \"keep\"");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"states\": "
+            "\"refuse\"}}",
+            "load.path");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": 3}",
+            "load: expected a string or an object");
+}
+
 /* Text becomes ids, but a class is a number. */
 TEST(a_label_in_a_csv_is_a_number)
 {

@@ -81,7 +81,7 @@ static fleet_status load(void *arg, fl_saved *s)
 {
     const fl_bucket_set all = fl_bucket_range(0, FL_N_BUCKET);
 
-    return fl_saved_apply(s, arg, &all);
+    return fl_saved_apply(s, arg, &all, &(fl_load_how){0});
 }
 
 fleet_status sim_load_store(fl_store *s, const char *path)
@@ -139,9 +139,18 @@ static fleet_status save_job(sim_worker *w, sim_script *k, int pass)
     return fl_client_status(w->client);
 }
 
+const char *sim_load_text(const char *path, char text[400])
+{
+    snprintf(text, 400, "{\"path\":\"%s\"}", path);
+    return text;
+}
+
 fleet_status sim_load_job(sim_worker *w, const sim_script *k)
 {
-    return fl_worker_command(&w->core, FL_COMMAND_LOAD, k->path, NULL);
+    char text[400];
+
+    return fl_worker_command(&w->core, FL_COMMAND_LOAD,
+                             sim_load_text(k->path, text), NULL);
 }
 
 /* Nobody trains while it is written: all know what is saved. */
@@ -157,13 +166,17 @@ static fleet_status save_between(sim_worker *w, sim_script *k, int pass)
 
 fleet_status sim_use_disk(sim_worker *w, sim_script *k, int pass)
 {
+    char text[400];
+
     switch (sim_disk_act_after(k, pass)) {
     case SIM_TO_BAD_DISK:
     case SIM_TO_DISK:
         return save_between(w, k, pass);
     case SIM_FROM_DISK:
         return sim_loads_after(k, pass)
-                   ? fl_worker_load(&w->core, w->index == 0 ? k->path : NULL)
+                   ? fl_worker_load(&w->core, w->index == 0
+                                                  ? sim_load_text(k->path, text)
+                                                  : NULL)
                    : FLEET_OK;
     default:
         return FLEET_OK;

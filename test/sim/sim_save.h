@@ -9,6 +9,8 @@ fleet_status sim_save_job(sim_worker *w, const char *path);
 
 /* What worker 0 does after a pass; and at the job's begin. */
 fleet_status sim_use_disk(sim_worker *w, sim_script *k, int pass);
+/* What lanes are told of a load of that path. */
+const char *sim_load_text(const char *path, char text[400]);
 fleet_status sim_load_job(sim_worker *w, const sim_script *k);
 
 /* All of a store; and what is saved there, brought into one. */

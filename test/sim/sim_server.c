@@ -2,6 +2,7 @@
  * called as server.c calls them. */
 #define SUITE sim_kit
 #include "sim_internal.h"
+#include "sim_save.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -125,10 +126,11 @@ static void hash_ends(sim *s, sim_lane *l)
 /* To a disk, or from one. */
 static void disk_ends(sim *s, sim_lane *l)
 {
-    char *text = NULL;
-    fleet_status status =
-        fl_save_part_of_lane(NULL, l->store, &l->own, l->server, l->lane,
-                             l->command.kind, l->command.text, &text);
+    char *text = NULL, load[400];
+    fleet_status status = fl_save_part_of_lane(
+        NULL, l->store, &l->own, l->server, l->lane, l->command.kind,
+        l->loads ? sim_load_text(l->command.text, load) : l->command.text,
+        &text);
 
     fl_snapshot_end(l->store);
     fl_lane_command_done(l->core, status,

@@ -266,6 +266,43 @@ static fleet_status read_deadlines(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* A path, or an object with it and how it is loaded. */
+static fleet_status read_load(fl_config *c, const fl_at *load)
+{
+    static const char *const keys[] = {"path",   "on_missing", "on_extra",
+                                       "states", "restart",    NULL};
+    static const char *const missing[] = {"refuse", "keep", "initialize", NULL};
+    static const char *const extra[] = {"ignore", "refuse", NULL};
+    static const char *const states[] = {"refuse", "initialize", NULL};
+    int chosen[3] = {0};
+    bool restart = false;
+    fl_at at;
+
+    if (!load->json || fl_at_is_string(load))
+        return fl_at_string(load, &c->load);
+    if (fl_at_keys(load, keys) != FLEET_OK)
+        return fl_at_is_object(load)
+                   ? FLEET_ECONFIG
+                   : fl_at_expected(load, "a string or an object");
+    at = fl_at_key(load, "path");
+    FL_TRY(fl_at_required(&at));
+    FL_TRY(fl_at_string(&at, &c->load));
+    at = fl_at_key(load, "on_missing");
+    FL_TRY(fl_at_choice(&at, missing, &chosen[0]));
+    at = fl_at_key(load, "on_extra");
+    FL_TRY(fl_at_choice(&at, extra, &chosen[1]));
+    at = fl_at_key(load, "states");
+    FL_TRY(fl_at_choice(&at, states, &chosen[2]));
+    at = fl_at_key(load, "restart");
+    FL_TRY(fl_at_bool(&at, &restart));
+    c->load_options =
+        (fleet_load_options){.on_missing = (fleet_on_missing)chosen[0],
+                             .on_extra = (fleet_on_extra)chosen[1],
+                             .states = (fleet_load_states)chosen[2],
+                             .restart = restart};
+    return FLEET_OK;
+}
+
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
@@ -299,7 +336,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "save");
     FL_TRY(fl_at_string(&at, &c->save));
     at = fl_at_key(&root, "load");
-    return fl_at_string(&at, &c->load);
+    return read_load(c, &at);
 }
 
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,

@@ -65,7 +65,8 @@ typedef struct fl_config {
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;
-    const char *save, *load;            /* NULL: none */
+    const char *save, *load; /* NULL: none */
+    fleet_load_options load_options;
     int64_t deadline_ms[FL_N_DEADLINE]; /* 0: not given */
     bool has_deadlines;                 /* any of them */
 } fl_config;

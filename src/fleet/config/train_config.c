@@ -10,6 +10,7 @@
 #include "fleet/job/dataset.h"
 #include "fleet/save/save.h"
 #include "fleet/checkpoint.h"
+#include "fleet/servers.h"
 #include "runtime/exec/executor.h"
 
 typedef struct training {
@@ -291,7 +292,7 @@ static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
     fleet_executor_options for_test = {.for_test = 1};
 
     if (t->c->load)
-        FL_TRY(fleet_load_model(t->f, t->c->load));
+        FL_TRY(fleet_load_model_with(t->f, t->c->load, &t->c->load_options));
     if (t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
     t->trainer = fleet_executor_create(t->program, NULL);
@@ -314,7 +315,8 @@ static fleet_status run_training(training *t, char **line, int64_t begun_ns)
     FL_TRY(make_model(t));
     if (fleet_is_worker(t->f))
         return run_worker(t, line, begun_ns);
-    FL_TRY(fleet_init_server(t->f, t->c->load));
+    FL_TRY(fl_init_server(t->f, t->c->load,
+                          &(fl_load_how){.o = t->c->load_options}));
     return fleet_run_server(t->f);
 }
 

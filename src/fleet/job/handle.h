@@ -31,7 +31,8 @@ struct fleet {
     struct fl_server *server; /* made, not run yet; NULL: none */
     atomic_bool serving;      /* in fleet_run_server() */
     fl_text terms;            /* the strategy, as processes compare it */
-    char *load; /* what the servers load once this worker has connected */
+    fl_text load; /* what the servers are told to load once this worker has
+                     connected, a line each */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();
                                             the default without it */
     fleet_program *trained;              /* by fleet_minimize(), the last one */

@@ -1,5 +1,5 @@
-/* load.c - reading saves: every part is walked twice, to check it and to bring
- * it into a store. */
+/* load.c - reading saves: every part is walked twice, to check it and to use
+ * it. */
 #include "fleet/save/load.h"
 
 #include <stdlib.h>
@@ -8,8 +8,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/save/manifest.h"
-#include "runtime/exec/executor.h"
-#include "runtime/lookup/wanted_rows.h"
 
 /* --- parts ---------------------------------------------------------------- */
 
@@ -18,15 +16,6 @@ typedef struct part {
     char *data;
     size_t size, at;
 } part;
-
-/* One record: its header, then what follows it. */
-typedef struct record {
-    fl_record head;
-    const fl_saved_item *item;
-    const char *payload;
-} record;
-
-typedef fleet_status visit_record(void *arg, const record *r);
 
 static fleet_status part_damaged(const part *p, const char *why)
 {
@@ -66,12 +55,12 @@ static fleet_status check_head(const part *p, const fl_saved *s,
     return FLEET_OK;
 }
 
-static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
-                              void *arg)
+static fleet_status walk_part(part *p, const fl_saved *s,
+                              fl_saved_visitor *visit, void *arg)
 {
     while (p->at < p->size) {
         fl_saved_item *item = NULL;
-        record r;
+        fl_saved_record r;
         size_t size;
 
         if (p->size - p->at < sizeof r.head)
@@ -91,7 +80,7 @@ static fleet_status walk_part(part *p, const fl_saved *s, visit_record *visit,
 }
 
 static fleet_status read_part(const fl_saved *s, const fl_at *entry,
-                              visit_record *visit, void *arg)
+                              fl_saved_visitor *visit, void *arg)
 {
     fl_at sum_at = fl_at_key(entry, "xxh64");
     fleet_status status;
@@ -114,8 +103,8 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     return status;
 }
 
-static fleet_status each_record(const fl_saved *s, visit_record *visit,
-                                void *arg)
+fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
+                           void *arg)
 {
     fl_at root = fl_at_root(s->manifest), list = fl_at_key(&root, "parts");
 
@@ -140,7 +129,7 @@ static fleet_status expect_parts(const fl_saved *s)
     return FLEET_OK;
 }
 
-static fleet_status count_record(void *arg, const record *r)
+static fleet_status count_record(void *arg, const fl_saved_record *r)
 {
     fl_saved *s = arg;
     bool dense = r->head.kind == FL_RECORD_DENSE;
@@ -202,7 +191,7 @@ static fleet_status use_once(const char *path, const char *what,
     FL_GOTO(done, fl_source_folder_open(&s.folder, path));
     FL_GOTO(done, fl_manifest_open(&s, what));
     FL_GOTO(done, expect_parts(&s));
-    FL_GOTO(done, each_record(&s, count_record, &s));
+    FL_GOTO(done, fl_saved_each(&s, count_record, &s));
     FL_GOTO(done, check_blocks(&s));
     FL_GOTO(done, check_seen(&s, s.param, s.n_param, "numbers"));
     FL_GOTO(done, check_seen(&s, s.table, s.n_table, "rows"));
@@ -235,213 +224,4 @@ fleet_status fl_saved_use(const char *path, const char *what,
             fl_fail(FLEET_EIO, "%s was replaced %d times while it was read",
                     path, TRIES);
     return status == FLEET_OK ? FLEET_OK : fl_fail_in(status, "load");
-}
-
-/* --- into a store --------------------------------------------------------- */
-
-/* The optimizer's states must be the saved ones; without one, none are read. */
-static fleet_status check_states(const fl_saved_item *item,
-                                 const fl_store *store)
-{
-    const fl_rule *rule;
-    bool same;
-
-    if (!store->optimizer)
-        return FLEET_OK;
-    rule = fl_rule_of(store->optimizer->kind);
-    same = item->n_state == rule->n_state;
-    for (int i = 0; same && i < rule->n_state; i++)
-        same = strcmp(item->state[i], rule->state[i]) == 0;
-    return same ? FLEET_OK
-                : fl_fail(FLEET_ESHAPE,
-                          "\"%s\" was saved with the states of another "
-                          "optimizer than %s",
-                          item->name, rule->name);
-}
-
-static fleet_status check_item(const fl_saved *s, const fl_store *store,
-                               const fl_saved_item *item, const char *name,
-                               const fl_shape *shape)
-{
-    if (!item)
-        return fl_fail(FLEET_ENOENT, "%s has no \"%s\"", s->folder.path, name);
-    if (!fl_shape_equal(&item->shape, shape))
-        return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
-                       fl_shape_print(shape).chars,
-                       fl_shape_print(&item->shape).chars, s->folder.path);
-    return check_states(item, store);
-}
-
-static fleet_status check_fit(fl_saved *s, const fl_store *store)
-{
-    for (size_t i = 0; i < store->params.n; i++) {
-        const fl_param *p = store->params.entry[i].value;
-
-        FL_TRY(check_item(s, store, fl_map_get(&s->params, p->name), p->name,
-                          &p->shape));
-    }
-    for (size_t i = 0; i < store->tables.n; i++) {
-        const fl_rows *r = store->tables.entry[i].value;
-        fl_shape shape = fl_shape_2(r->modulo, r->dim);
-
-        FL_TRY(check_item(s, store, fl_map_get(&s->tables, r->name), r->name,
-                          &shape));
-    }
-    return FLEET_OK;
-}
-
-static void apply_dense(const record *r, const fl_param *p)
-{
-    const fl_flat *g = p->flat;
-    size_t bytes = (size_t)r->head.n * sizeof(float);
-    int64_t at = fl_block_offset(p, r->head.index);
-
-    memcpy(g->weight + at, r->payload, bytes);
-    if (at < g->first || at >= g->end)
-        return; /* its states are another rank's */
-    for (int i = 0; i < r->item->n_state; i++)
-        if (g->state[i])
-            memcpy(g->state[i] + (at - g->first),
-                   r->payload + (size_t)(1 + i) * bytes, bytes);
-}
-
-/* A row of a save, and how many of its numbers the table has, too. */
-typedef struct saved_row {
-    uint64_t key;
-    const char *step, *values;
-    size_t bytes;
-} saved_row;
-
-static fleet_status apply_row(const saved_row *from, fl_rows *rows)
-{
-    fl_wanted_rows wanted = {0};
-    fleet_status status = fl_rows_bring(&wanted, rows, &from->key, 1);
-    float *row;
-
-    if (status == FLEET_OK)
-        status = rows->methods->make(rows, &from->key, 1, &row);
-    if (status == FLEET_OK) {
-        memcpy(&fl_row_of(row)->step, from->step, sizeof(uint32_t));
-        memcpy(row, from->values, from->bytes);
-    }
-    fl_wanted_rows_done(&wanted);
-    return status;
-}
-
-static fleet_status apply_rows(const record *r, fl_rows *rows)
-{
-    size_t n = (size_t)r->head.n;
-    size_t width = (1 + (size_t)r->item->n_state) * (size_t)rows->dim;
-    size_t kept = (1 + (size_t)rows->n_state) * (size_t)rows->dim;
-    const char *keys = r->payload, *steps = keys + n * sizeof(uint64_t);
-    const char *values = steps + n * sizeof(uint32_t);
-
-    for (size_t i = 0; i < n; i++) {
-        saved_row one = {.step = steps + i * sizeof(uint32_t),
-                         .values = values + i * width * sizeof(float),
-                         .bytes =
-                             (kept < width ? kept : width) * sizeof(float)};
-
-        memcpy(&one.key, keys + i * sizeof one.key, sizeof one.key);
-        if (fl_bucket_of(fl_mix(one.key)) != (int)r->head.index)
-            return fl_fail(FLEET_ECORRUPT,
-                           "a row of \"%s\" is in another bucket than its own",
-                           rows->name);
-        FL_TRY(apply_row(&one, rows));
-    }
-    return FLEET_OK;
-}
-
-/* A save that goes into a store. */
-typedef struct applying {
-    fl_saved *saved;
-    fl_store *store;
-    const fl_bucket_set *rows; /* whose rows; NULL: all */
-} applying;
-
-static fleet_status apply_record(void *arg, const record *r)
-{
-    const applying *a = arg;
-    fl_rows *rows;
-
-    if (r->head.kind == FL_RECORD_DENSE) {
-        const fl_param *p = fl_store_param(a->store, r->item->name);
-
-        if (p && fl_block_offset(p, r->head.index) >= 0)
-            apply_dense(r, p);
-        return FLEET_OK;
-    }
-    rows = fl_store_rows(a->store, r->item->name);
-    if (!rows || rows->remote ||
-        (a->rows && !fl_bucket_set_has(a->rows, (int)r->head.index)))
-        return FLEET_OK;
-    a->saved->table[r->head.item].own += (int64_t)r->head.n;
-    return apply_rows(r, rows);
-}
-
-/* A key that stands twice was counted twice. */
-static fleet_status check_counts(const fl_saved *s, const fl_store *store)
-{
-    for (size_t i = 0; i < store->tables.n; i++) {
-        const fl_rows *r = store->tables.entry[i].value;
-        const fl_saved_item *item = fl_map_get(&s->tables, r->name);
-
-        if (r->methods->count(r) != item->own)
-            return fl_fail(FLEET_ECORRUPT,
-                           "%s: damaged: the parts hold %lld different rows of "
-                           "\"%s\", not %lld",
-                           s->folder.path, (long long)r->methods->count(r),
-                           r->name, (long long)item->own);
-    }
-    return FLEET_OK;
-}
-
-static fleet_status apply_all(fl_saved *s, fl_store *store,
-                              const fl_bucket_set *rows)
-{
-    /* a lane's store never has more: it is whole */
-    bool part_of_rows =
-        !store->filter.keeps && rows && fl_bucket_set_count(rows) < FL_N_BUCKET;
-    applying a = {s, store, rows};
-
-    if (store->n_flat > 0)
-        return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
-                                     "with fleet_executor_flush()");
-    FL_TRY(check_fit(s, store));
-    store->half_loaded = true;
-    for (size_t i = 0; i < store->tables.n; i++) {
-        fl_rows *r = store->tables.entry[i].value;
-
-        r->methods->clear(r);
-        r->filler = ((fl_saved_item *)fl_map_get(&s->tables, r->name))->filler;
-    }
-    for (int i = 0; i < s->n_table; i++)
-        s->table[i].own = 0;
-    FL_TRY(each_record(s, apply_record, &a));
-    FL_TRY(check_counts(s, store));
-    store->updates = s->updates;
-    if (s->scaling.scale > 0) {
-        store->scaling = s->scaling;
-        store->known_skips = 0;
-    }
-    fl_store_forget_own(store);
-    store->half_loaded = false;
-    store->partial = part_of_rows && fl_store_own_tables(store) > 0;
-    return FLEET_OK;
-}
-
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
-                            const fl_bucket_set *rows)
-{
-    fleet_status status;
-
-    FL_TRY(fl_store_synchronize(store)); /* it would count in what was loaded */
-    pthread_rwlock_wrlock(&store->lock);
-    status = fl_store_to_host(store); /* what is not loaded stays */
-    if (status == FLEET_OK) {
-        status = apply_all(s, store, rows);
-        fl_store_written(store);
-    }
-    pthread_rwlock_unlock(&store->lock);
-    return status;
 }

@@ -37,7 +37,8 @@ typedef struct fl_server_options {
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
     fl_server_command *command;
     void *command_arg;
-    const char *load; /* what every lane loads first; NULL: nothing */
+    const char *load; /* what every lane loads first, as a command has it; NULL:
+                         nothing */
 } fl_server_options;
 
 typedef struct fl_server fl_server;

@@ -111,9 +111,9 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
                                const char *text, char **answer);
 
 /* Have every lane load between two passes: all workers call it, one with the
- * path of the save and each other one with NULL. No worker reads from a lane
+ * text of the command and each other one with NULL. No worker reads from a lane
  * that has loaded and from one that has not; the dense weights are renewed. */
-fleet_status fl_worker_load(fl_worker *w, const char *path);
+fleet_status fl_worker_load(fl_worker *w, const char *text);
 
 /* The sum over all rows of a table (params_hash), and how many there are. */
 fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,

@@ -216,10 +216,10 @@ fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
     return unlock(l, fl_worker_command(&l->worker, command, text, answer));
 }
 
-fleet_status fl_worker_io_load(fl_worker_io *l, const char *path)
+fleet_status fl_worker_io_load(fl_worker_io *l, const char *text)
 {
     FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_load(&l->worker, path));
+    return unlock(l, fl_worker_load(&l->worker, text));
 }
 
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,

@@ -155,13 +155,13 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
 
 /* A worker that comes late from its last pass still renews its weights: nothing
  * is loaded before it has them. */
-fleet_status fl_worker_load(fl_worker *w, const char *path)
+fleet_status fl_worker_load(fl_worker *w, const char *text)
 {
     double none = 0;
 
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
-    if (path)
-        FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, path, NULL));
+    if (text)
+        FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, text, NULL));
     return fl_worker_barrier(w);
 }
 

@@ -6,6 +6,6 @@
 typedef enum fl_job_command {
     FL_COMMAND_SAVE, /* its part of a save; told in JSON what of it, and
                         where */
-    FL_COMMAND_LOAD, /* its part of the save at a path */
+    FL_COMMAND_LOAD, /* its part of a save; told in JSON which, and how */
     FL_COMMAND_HASH  /* the sum over its rows of one table */
 } fl_job_command;

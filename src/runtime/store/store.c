@@ -253,6 +253,27 @@ static void fill_first(const fl_store *s, const fl_param *p)
                             fl_block_size(p, b));
 }
 
+void fl_store_first_states(const fl_store *s, float *state, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        state[i] = s->optimizer->number[FL_FIRST_STATE];
+}
+
+void fl_store_first_values(const fl_store *s, const fl_param *p)
+{
+    const fl_flat *g = p->flat;
+
+    fill_first(s, p);
+    for (int64_t b = 0; b < fl_blocks_of(p); b++) {
+        int64_t at = fl_block_offset(p, b);
+
+        for (int i = 0; i < FL_MAX_STATE; i++)
+            if (at >= 0 && g->state[i] && at >= g->first && at < g->end)
+                fl_store_first_states(s, g->state[i] + (at - g->first),
+                                      fl_block_size(p, b));
+    }
+}
+
 static fleet_status add_group_states(fl_store *s, fl_flat *g)
 {
     const fl_rule *rule = fl_rule_of(s->optimizer->kind);

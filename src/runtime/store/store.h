@@ -174,6 +174,12 @@ fleet_status fl_store_add(fl_store *s, const fleet_program *p);
 /* Train with this optimizer: make room for its states. A store has one. */
 fleet_status fl_store_train(fl_store *s, fleet_optimizer *o);
 
+/* As it was made: its weights, and its states in this process. Under the lock,
+ * in the host's memory. */
+void fl_store_first_values(const fl_store *s, const fl_param *p);
+/* n floats of a state of the optimizer, or of rows'. */
+void fl_store_first_states(const fl_store *s, float *state, int64_t n);
+
 fl_param *fl_store_param(const fl_store *s, const char *name);
 fl_rows *fl_store_rows(const fl_store *s, const char *name);
 fl_state *fl_store_state(const fl_store *s, const char *name);

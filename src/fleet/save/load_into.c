@@ -1,0 +1,542 @@
+/* load_into.c - a save that is brought into a store: what both have is compared
+ * first, then values go by name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/save/load.h"
+#include "runtime/exec/executor.h"
+#include "runtime/lookup/wanted_rows.h"
+
+/* A save that goes into a store. */
+typedef struct applying {
+    fl_saved *saved;
+    fl_store *store;
+    const fl_bucket_set *rows; /* whose rows; NULL: all */
+    const fl_load_how *how;
+} applying;
+
+/* --- what is compared ----------------------------------------------------- */
+
+static const fl_rule *rule_of(const fl_store *store)
+{
+    return store->optimizer ? fl_rule_of(store->optimizer->kind) : NULL;
+}
+
+static bool has_state(const fl_rule *rule, const char *name)
+{
+    for (int i = 0; i < rule->n_state; i++)
+        if (strcmp(rule->state[i], name) == 0)
+            return true;
+    return false;
+}
+
+static int find_state(const fl_saved_item *item, const char *name)
+{
+    for (int i = 0; i < item->n_state; i++)
+        if (strcmp(item->state[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* How many of the rule's states the save does not have. */
+static int place_states(const fl_rule *rule, fl_saved_item *item)
+{
+    int missing = 0;
+
+    for (int i = 0; rule && i < rule->n_state; i++) {
+        item->state_at[i] = find_state(item, rule->state[i]);
+        missing += item->state_at[i] < 0;
+    }
+    return missing;
+}
+
+/* FTRL's weights follow from its states. */
+static fleet_status check_ftrl(const fl_rule *rule, const fl_saved_item *item)
+{
+    if (rule != fl_rule_of(FL_RULE_FTRL))
+        return FLEET_OK;
+    return fl_fail(FLEET_ESHAPE,
+                   "\"%s\" was saved without the states z and n of ftrl, from "
+                   "which its weights follow: they cannot be initialized",
+                   item->name);
+}
+
+static void list_states(fl_text *t, const char *const *state, int n)
+{
+    for (int i = 0; i < n; i++)
+        fl_text_add(t, "%s%s", i > 0 ? ", " : "", state[i]);
+    if (n == 0)
+        fl_text_add(t, "none");
+}
+
+static fleet_status refuse_states(const fl_rule *rule,
+                                  const fl_saved_item *item)
+{
+    fl_text has = {0}, wants = {0};
+    fleet_status status;
+
+    list_states(&has, item->state, item->n_state);
+    list_states(&wants, rule->state, rule->n_state);
+    status = fl_fail(FLEET_ESHAPE,
+                     "\"%s\" was saved with the states of another optimizer "
+                     "than %s: expected %s, got %s",
+                     item->name, rule->name, fl_text_chars(&wants),
+                     fl_text_chars(&has));
+    fl_text_done(&has);
+    fl_text_done(&wants);
+    return status;
+}
+
+/* The optimizer's states must be the saved ones, unless others may be; without
+ * one, none are read. */
+static fleet_status check_states(const fl_rule *rule, fl_saved_item *item,
+                                 const fleet_load_options *o)
+{
+    int missing = place_states(rule, item);
+    bool extra = rule && item->n_state > rule->n_state - missing;
+
+    if (!rule || (missing == 0 && !extra))
+        return FLEET_OK;
+    if (o->states == FLEET_STATES_REFUSE ||
+        (extra && o->on_extra == FLEET_EXTRA_REFUSE))
+        return refuse_states(rule, item);
+    return missing > 0 ? check_ftrl(rule, item) : FLEET_OK;
+}
+
+static fleet_status check_item(const fl_saved *s, const fl_store *store,
+                               fl_saved_item *item, const char *name,
+                               const fl_shape *shape,
+                               const fleet_load_options *o)
+{
+    if (!item && o->on_missing != FLEET_MISSING_REFUSE)
+        return FLEET_OK;
+    if (!item)
+        return fl_fail(FLEET_ENOENT, "%s has no \"%s\"", s->folder.path, name);
+    if (!fl_shape_equal(&item->shape, shape))
+        return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
+                       fl_shape_print(shape).chars,
+                       fl_shape_print(&item->shape).chars, s->folder.path);
+    return check_states(rule_of(store), item, o);
+}
+
+static fleet_status check_extra(const fl_saved *s, const fl_store *store)
+{
+    for (int i = 0; i < s->n_param; i++)
+        if (!fl_store_param(store, s->param[i].name))
+            return fl_fail(FLEET_ENOENT,
+                           "no program has the parameter \"%s\" of %s, and "
+                           "on_extra refuses what is not wanted",
+                           s->param[i].name, s->folder.path);
+    for (int i = 0; i < s->n_table; i++)
+        if (!fl_store_rows(store, s->table[i].name))
+            return fl_fail(FLEET_ENOENT,
+                           "no program has the table \"%s\" of %s, and "
+                           "on_extra refuses what is not wanted",
+                           s->table[i].name, s->folder.path);
+    return FLEET_OK;
+}
+
+static fleet_status check_all(const applying *a)
+{
+    const fl_store *store = a->store;
+    const fl_saved *s = a->saved;
+
+    for (size_t i = 0; i < store->params.n; i++) {
+        const fl_param *p = store->params.entry[i].value;
+
+        FL_TRY(check_item(s, store, fl_map_get(&s->params, p->name), p->name,
+                          &p->shape, &a->how->o));
+    }
+    for (size_t i = 0; i < store->tables.n; i++) {
+        const fl_rows *r = store->tables.entry[i].value;
+        fl_shape shape = fl_shape_2(r->modulo, r->dim);
+
+        FL_TRY(check_item(s, store, fl_map_get(&s->tables, r->name), r->name,
+                          &shape, &a->how->o));
+    }
+    return a->how->o.on_extra == FLEET_EXTRA_REFUSE ? check_extra(s, store)
+                                                    : FLEET_OK;
+}
+
+/* --- one table ------------------------------------------------------------ */
+
+static fl_saved_item *find_source(const fl_saved *s, const fl_load_how *how)
+{
+    if (how->source)
+        return fl_map_get(&s->tables, how->source);
+    if (s->n_table == 1)
+        return &s->table[0];
+    return fl_map_get(&s->tables, how->table);
+}
+
+static fleet_status check_key(void *arg, const fl_saved_record *r)
+{
+    const applying *a = arg;
+    const fl_rows *rows = fl_store_rows(a->store, a->how->table);
+
+    if (r->head.kind == FL_RECORD_DENSE ||
+        r->item != find_source(a->saved, a->how))
+        return FLEET_OK;
+    for (uint64_t i = 0; i < r->head.n; i++) {
+        uint64_t key;
+
+        memcpy(&key, r->payload + i * sizeof key, sizeof key);
+        if (key >= (uint64_t)rows->modulo)
+            return fl_fail(FLEET_ESHAPE,
+                           "\"%s\" has rows 0 to %lld, but \"%s\" in %s the "
+                           "row %llu",
+                           rows->name, (long long)rows->modulo - 1,
+                           r->item->name, a->saved->folder.path,
+                           (unsigned long long)key);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status check_table(applying *a)
+{
+    const fl_load_how *how = a->how;
+    const fl_rows *rows = fl_store_rows(a->store, how->table);
+    fl_saved_item *item = find_source(a->saved, how);
+    const char *source = how->source ? how->source : how->table;
+    int64_t dim;
+
+    if (!rows)
+        return fl_fail(FLEET_ENOENT, "there is no table \"%s\"", how->table);
+    if (!item)
+        return fl_fail(FLEET_ENOENT, "%s has no table \"%s\"",
+                       a->saved->folder.path, source);
+    dim = item->shape.dim[1];
+    if (dim > rows->dim || (dim < rows->dim && !how->wider))
+        return fl_fail(FLEET_ESHAPE,
+                       "\"%s\" has %lld columns, but \"%s\" in %s %lld%s",
+                       rows->name, (long long)rows->dim, item->name,
+                       a->saved->folder.path, (long long)dim,
+                       dim < rows->dim ? ": a narrower one is loaded with "
+                                         "`wider` alone"
+                                       : "");
+    FL_TRY(check_states(rule_of(a->store), item, &how->o));
+    if (rows->modulo == 0 || item->shape.dim[0] == rows->modulo)
+        return FLEET_OK;
+    return fl_saved_each(a->saved, check_key, a);
+}
+
+/* --- dense parameters ----------------------------------------------------- */
+
+static void apply_dense(const applying *a, const fl_saved_record *r,
+                        const fl_param *p)
+{
+    const fl_rule *rule = rule_of(a->store);
+    const fl_flat *g = p->flat;
+    size_t bytes = (size_t)r->head.n * sizeof(float);
+    int64_t at = fl_block_offset(p, r->head.index);
+
+    memcpy(g->weight + at, r->payload, bytes);
+    if (at < g->first || at >= g->end)
+        return; /* its states are another rank's */
+    for (int i = 0; rule && i < rule->n_state; i++) {
+        int from = r->item->state_at[i];
+
+        if (g->state[i] && from >= 0)
+            memcpy(g->state[i] + (at - g->first),
+                   r->payload + (size_t)(1 + from) * bytes, bytes);
+        else if (g->state[i])
+            fl_store_first_states(a->store, g->state[i] + (at - g->first),
+                                  (int64_t)r->head.n);
+    }
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+/* A row of a save. */
+typedef struct saved_row {
+    uint64_t key;
+    uint32_t step;
+    const float *values;
+    const fl_saved_item *item;
+} saved_row;
+
+static void fill_row(const applying *a, const saved_row *from,
+                     const fl_rows *rows, float *row)
+{
+    const fl_rule *rule = rows->n_state > 0 ? rule_of(a->store) : NULL;
+    int64_t dim = from->item->shape.dim[1];
+    size_t bytes = (size_t)dim * sizeof(float);
+    bool fresh = false;
+
+    memcpy(row, from->values, bytes);
+    for (int i = 0; rule && i < rule->n_state; i++) {
+        float *state = row + (1 + i) * rows->dim;
+        int at = from->item->state_at[i];
+
+        if (at >= 0)
+            memcpy(state, from->values + (1 + at) * dim, bytes);
+        else
+            fl_store_first_states(a->store, state, dim);
+        fresh = fresh || at < 0;
+    }
+    fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
+    fl_row_of(row)->changed_at = 0;
+}
+
+static fleet_status apply_row(const applying *a, const saved_row *from,
+                              fl_rows *rows)
+{
+    fl_wanted_rows wanted = {0};
+    fleet_status status = fl_rows_bring(&wanted, rows, &from->key, 1);
+    float *row;
+
+    if (status == FLEET_OK)
+        status = rows->methods->make(rows, &from->key, 1, &row);
+    if (status == FLEET_OK)
+        fill_row(a, from, rows, row);
+    fl_wanted_rows_done(&wanted);
+    return status;
+}
+
+static fleet_status apply_rows(const applying *a, const fl_saved_record *r,
+                               fl_rows *rows)
+{
+    size_t n = (size_t)r->head.n;
+    size_t width =
+        (1 + (size_t)r->item->n_state) * (size_t)r->item->shape.dim[1];
+    const char *keys = r->payload, *steps = keys + n * sizeof(uint64_t);
+    const char *values = steps + n * sizeof(uint32_t);
+
+    for (size_t i = 0; i < n; i++) {
+        saved_row one = {.item = r->item};
+
+        memcpy(&one.key, keys + i * sizeof one.key, sizeof one.key);
+        memcpy(&one.step, steps + i * sizeof one.step, sizeof one.step);
+        one.values =
+            (const float *)(const void *)(values + i * width * sizeof(float));
+        if (fl_bucket_of(fl_mix(one.key)) != (int)r->head.index)
+            return fl_fail(FLEET_ECORRUPT,
+                           "a row of \"%s\" is in another bucket than its own",
+                           r->item->name);
+        FL_TRY(apply_row(a, &one, rows));
+    }
+    return FLEET_OK;
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
+/* Where the saved table goes; NULL: nowhere. */
+static fl_rows *target_of(const applying *a, const fl_saved_item *item)
+{
+    if (!a->how->table)
+        return fl_store_rows(a->store, item->name);
+    return item == find_source(a->saved, a->how)
+               ? fl_store_rows(a->store, a->how->table)
+               : NULL;
+}
+
+static fl_saved_item *source_of(const applying *a, const fl_rows *rows)
+{
+    if (!a->how->table)
+        return fl_map_get(&a->saved->tables, rows->name);
+    return strcmp(rows->name, a->how->table) == 0
+               ? find_source(a->saved, a->how)
+               : NULL;
+}
+
+static fleet_status apply_record(void *arg, const fl_saved_record *r)
+{
+    const applying *a = arg;
+    fl_rows *rows;
+
+    if (r->head.kind == FL_RECORD_DENSE) {
+        const fl_param *p =
+            a->how->table ? NULL : fl_store_param(a->store, r->item->name);
+
+        if (p && fl_block_offset(p, r->head.index) >= 0)
+            apply_dense(a, r, p);
+        return FLEET_OK;
+    }
+    rows = target_of(a, r->item);
+    if (!rows || rows->remote ||
+        (a->rows && !fl_bucket_set_has(a->rows, (int)r->head.index)))
+        return FLEET_OK;
+    a->saved->table[r->head.item].own += (int64_t)r->head.n;
+    return apply_rows(a, r, rows);
+}
+
+/* A key that stands twice was counted twice. */
+static fleet_status check_counts(const applying *a)
+{
+    for (size_t i = 0; i < a->store->tables.n; i++) {
+        const fl_rows *r = a->store->tables.entry[i].value;
+        const fl_saved_item *item = source_of(a, r);
+
+        if (item && !a->how->keep_rows && r->methods->count(r) != item->own)
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: the parts hold %lld different rows of "
+                           "\"%s\", not %lld",
+                           a->saved->folder.path,
+                           (long long)r->methods->count(r), item->name,
+                           (long long)item->own);
+    }
+    return FLEET_OK;
+}
+
+/* Rows of before go; what is still unknown starts as it would have where it was
+ * saved. */
+static void begin_tables(const applying *a)
+{
+    bool initialize = a->how->o.on_missing == FLEET_MISSING_INITIALIZE;
+
+    for (size_t i = 0; i < a->store->tables.n; i++) {
+        fl_rows *r = a->store->tables.entry[i].value;
+        const fl_saved_item *item = source_of(a, r);
+
+        if (item ? !a->how->keep_rows : initialize && !a->how->table)
+            r->methods->clear(r);
+        if (item && !a->how->keep_rows && item->shape.dim[1] == r->dim)
+            r->filler = item->filler;
+    }
+}
+
+static void begin_params(const applying *a)
+{
+    for (size_t i = 0; i < a->store->params.n; i++) {
+        const fl_param *p = a->store->params.entry[i].value;
+
+        if (!fl_map_get(&a->saved->params, p->name) &&
+            a->how->o.on_missing == FLEET_MISSING_INITIALIZE)
+            fl_store_first_values(a->store, p);
+    }
+}
+
+/* What is of the store as a whole. */
+static void apply_counts(const applying *a)
+{
+    const fl_saved *s = a->saved;
+    fl_store *store = a->store;
+
+    store->updates = a->how->o.restart ? 0 : s->updates;
+    if (s->scaling.scale > 0) {
+        store->scaling = s->scaling;
+        store->known_skips = 0;
+    }
+    fl_store_forget_own(store);
+}
+
+static fleet_status apply_all(applying *a)
+{
+    fl_store *store = a->store;
+    /* a lane's store never has more: it is whole */
+    bool part_of_rows = !store->filter.keeps && a->rows &&
+                        fl_bucket_set_count(a->rows) < FL_N_BUCKET;
+    bool was_half = store->half_loaded;
+
+    if (store->n_flat > 0)
+        return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
+                                     "with fleet_executor_flush()");
+    FL_TRY(a->how->table ? check_table(a) : check_all(a));
+    store->half_loaded = true;
+    begin_tables(a);
+    if (!a->how->table)
+        begin_params(a);
+    for (int i = 0; i < a->saved->n_table; i++)
+        a->saved->table[i].own = 0;
+    FL_TRY(fl_saved_each(a->saved, apply_record, a));
+    FL_TRY(check_counts(a));
+    if (!a->how->table)
+        apply_counts(a);
+    store->half_loaded = a->how->table && was_half; /* by another load */
+    store->partial = part_of_rows && fl_store_own_tables(store) > 0;
+    return FLEET_OK;
+}
+
+fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
+                            const fl_bucket_set *rows, const fl_load_how *how)
+{
+    applying a = {s, store, rows, how};
+    fleet_status status;
+
+    FL_TRY(fl_store_synchronize(store)); /* it would count in what was loaded */
+    pthread_rwlock_wrlock(&store->lock);
+    status = fl_store_to_host(store); /* what is not loaded stays */
+    if (status == FLEET_OK) {
+        status = apply_all(&a);
+        fl_store_written(store);
+    }
+    pthread_rwlock_unlock(&store->lock);
+    return status;
+}
+
+/* --- what is said --------------------------------------------------------- */
+
+static void note_missing(const fl_saved *s, const fl_store *store,
+                         const fleet_load_options *o)
+{
+    const char *what =
+        o->on_missing == FLEET_MISSING_KEEP ? "kept as it is" : "initialized";
+
+    for (size_t i = 0; i < store->params.n; i++)
+        if (!fl_map_get(&s->params, store->params.entry[i].name))
+            FL_INFO(&store->context->log,
+                    "load: %s has no parameter \"%s\": it is %s",
+                    s->folder.path, store->params.entry[i].name, what);
+    for (size_t i = 0; i < store->tables.n; i++)
+        if (!fl_map_get(&s->tables, store->tables.entry[i].name))
+            FL_INFO(&store->context->log,
+                    "load: %s has no table \"%s\": it is %s", s->folder.path,
+                    store->tables.entry[i].name, what);
+}
+
+static void note_extra(const fl_saved *s, const fl_store *store)
+{
+    for (int i = 0; i < s->n_param; i++)
+        if (!fl_store_param(store, s->param[i].name))
+            FL_INFO(&store->context->log,
+                    "load: no program has the parameter \"%s\" of %s: it is "
+                    "left out",
+                    s->param[i].name, s->folder.path);
+    for (int i = 0; i < s->n_table; i++)
+        if (!fl_store_rows(store, s->table[i].name))
+            FL_INFO(&store->context->log,
+                    "load: no program has the table \"%s\" of %s: it is left "
+                    "out",
+                    s->table[i].name, s->folder.path);
+}
+
+/* All that was saved has the same states. */
+static void note_states(const fl_saved_item *item, const fl_store *store)
+{
+    const fl_rule *rule = rule_of(store);
+    fl_text initialized = {0}, left_out = {0};
+
+    for (int i = 0; rule && i < rule->n_state; i++)
+        if (item->state_at[i] < 0)
+            fl_text_add(&initialized, " %s", rule->state[i]);
+    for (int i = 0; rule && i < item->n_state; i++)
+        if (!has_state(rule, item->state[i]))
+            fl_text_add(&left_out, " %s", item->state[i]);
+    if (initialized.length + left_out.length > 0)
+        FL_INFO(&store->context->log,
+                "load: \"%s\" comes from another optimizer than %s: states "
+                "initialized:%s; left out:%s",
+                item->name, rule->name,
+                initialized.length ? initialized.chars : " none",
+                left_out.length ? left_out.chars : " none");
+    fl_text_done(&initialized);
+    fl_text_done(&left_out);
+}
+
+void fl_saved_note(const fl_saved *s, const fl_store *store,
+                   const fl_load_how *how)
+{
+    if (how->table) {
+        note_states(find_source(s, how), store);
+        return;
+    }
+    note_missing(s, store, &how->o);
+    note_extra(s, store);
+    for (int i = 0; i < s->n_param; i++)
+        if (fl_store_param(store, s->param[i].name))
+            note_states(&s->param[i], store);
+    for (int i = 0; i < s->n_table; i++)
+        if (fl_store_rows(store, s->table[i].name))
+            note_states(&s->table[i], store);
+}

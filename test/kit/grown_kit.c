@@ -1,0 +1,142 @@
+/* grown_kit.c - see grown_kit.h. */
+#define SUITE grown_kit
+#include "grown_kit.h"
+
+#include <stdio.h>
+
+#include "test.h"
+#include "train_kit.h"
+
+static fleet_var *mean_of_rows(fleet_program *p, fleet_var *ids,
+                               const char *table, int64_t dim, int64_t rows)
+{
+    const fleet_sparse_embedding_options o = {
+        .table = table,
+        .rows = rows,
+        .initializer = {FLEET_INIT_UNIFORM, -1, 1}};
+
+    return fleet_mean(p, fleet_sparse_embedding(p, ids, dim, &o));
+}
+
+static fleet_var *mean_of_weights(fleet_program *p, const char *name, int64_t n)
+{
+    const fleet_param_attr a = {.name = name,
+                                .initializer = {FLEET_INIT_UNIFORM, -1, 1}};
+
+    return fleet_mean(
+        p, fleet_square(p, fleet_parameter(p, (int64_t[]){n}, 1, &a)));
+}
+
+fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *ids, *loss;
+
+    *p = fleet_program_create(f);
+    ids = fleet_data(*p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    loss = fleet_add(
+        *p,
+        mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM, how->rows),
+        mean_of_weights(*p, "w", GROWN_W));
+    if (how->larger) {
+        loss = fleet_add(*p, loss, mean_of_rows(*p, ids, "more", GROWN_DIM, 0));
+        loss = fleet_add(*p, loss, mean_of_weights(*p, "extra", 2));
+    }
+    s.a_sync = how->a_sync;
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(f, kit_rule(f, how->optimizer, 0.5f), &s),
+        loss));
+    return ids;
+}
+
+void grown_open(grown *g, const grown_how *how)
+{
+    fleet_options o = how->options;
+
+    o.num_threads = 1;
+    *g = (grown){0};
+    CHECK_OK(fleet_init(&g->f, &o));
+    grown_build(g->f, &g->p, how);
+    g->e = fleet_executor_create(g->p, NULL);
+    CHECK(g->e != NULL);
+}
+
+void grown_close(grown *g)
+{
+    fleet_executor_destroy(g->e);
+    fleet_destroy(g->f);
+}
+
+static void run_ids(fleet_executor *e, const int64_t *id, int64_t n,
+                    fleet_fetch *fetch)
+{
+    fleet_feed feed = {"id", FLEET_INT64, id, (int64_t[]){n, 1}, 2, NULL};
+
+    CHECK_OK(fleet_executor_run(e, &feed, 1, fetch, fetch ? 1 : 0));
+}
+
+void grown_train(grown *g, int n)
+{
+    int64_t id[100];
+
+    for (int i = 0; i < n; i++)
+        id[i] = i;
+    run_ids(g->e, id, n, NULL);
+}
+
+uint64_t grown_hash(const grown *g)
+{
+    uint64_t hash = 0;
+
+    CHECK_OK(fleet_params_hash(g->f, &hash));
+    return hash;
+}
+
+static void fetch_for_test(const grown *g, int64_t id, const char *name,
+                           float *value, size_t size)
+{
+    fleet_fetch fetch = {
+        .var = fleet_program_var(g->p, name), .data = value, .size = size};
+    fleet_executor *e =
+        fleet_executor_create(g->p, &(fleet_executor_options){.for_test = 1});
+
+    CHECK(e && fetch.var);
+    run_ids(e, &id, 1, &fetch);
+    fleet_executor_destroy(e);
+}
+
+void grown_fetch(grown *g, const char *name, float *value, size_t size)
+{
+    fetch_for_test(g, 0, name, value, size);
+}
+
+void grown_row(const grown *g, int64_t id, float row[GROWN_DIM])
+{
+    fetch_for_test(g, id, "sparse_embedding_0.tmp", row,
+                   GROWN_DIM * sizeof(float));
+}
+
+const char *grown_ids(const char *name, int from, int n)
+{
+    char text[4096], *at = text;
+
+    for (int i = from; i < from + n; i++)
+        at += sprintf(at, "1 %d\n", i);
+    return test_file(name, text);
+}
+
+void grown_open_node(ps_node *n, const fleet_options *o)
+{
+    fleet_dataset_options data = {.batch_size = 4, .n_use_var = 1};
+    fleet_var *ids;
+    scene *c = &n->s;
+
+    CHECK_OK(fleet_init(&c->f, o));
+    ids = grown_build(c->f, &c->p, n->job->user);
+    data.use_var = &ids;
+    if (!n->job->file[0])
+        return;
+    c->data = fleet_queue_dataset(c->f, &data);
+    CHECK(c->data != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(c->data, n->job->file, 1));
+}

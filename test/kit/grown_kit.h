@@ -1,0 +1,47 @@
+/* grown_kit.h - a tiny model whose rows and weights can be said by hand, and
+ * the same grown by a parameter and a table: for what is loaded of another
+ * model, and what is read and written row by row. Its loss is the mean of the
+ * rows of "t" (dim 2) of a batch's ids, and the mean of "w" (3); grown also
+ * those of "more" (dim 2) and "extra" (2). */
+#pragma once
+
+#include <fleet/fleet.h>
+
+#include "ps_kit.h"
+
+typedef struct grown {
+    fleet *f;
+    fleet_program *p;
+    fleet_executor *e;
+} grown;
+
+enum { GROWN_DIM = 2, GROWN_W = 3 };
+
+typedef struct grown_how {
+    const char *optimizer; /* of kit_rule() */
+    bool larger, a_sync;
+    int64_t dim; /* of "t"; 0: GROWN_DIM */
+    int64_t rows;
+    fleet_options options;
+} grown_how;
+
+/* The program in a handle, minimized; the ids' variable. */
+fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how);
+
+void grown_open(grown *g, const grown_how *how);
+void grown_close(grown *g);
+
+/* Train with the ids 0 .. n - 1. */
+void grown_train(grown *g, int n);
+
+uint64_t grown_hash(const grown *g);
+
+/* A parameter's value, by a fetch. */
+void grown_fetch(grown *g, const char *name, float *value, size_t size);
+
+/* The row of "t" as an executor for test reads it. */
+void grown_row(const grown *g, int64_t id, float row[GROWN_DIM]);
+
+/* As a job with servers: job.user is a grown_how; the ids are a file's. */
+void grown_open_node(ps_node *n, const fleet_options *o);
+const char *grown_ids(const char *name, int from, int n);

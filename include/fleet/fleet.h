@@ -14,6 +14,7 @@
 #include <fleet/program.h>
 #include <fleet/report.h>
 #include <fleet/strategy.h>
+#include <fleet/table.h>
 #include <fleet/train.h>
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "collective/sharded/sharded_table.h"
+#include "fleet/save/table_part.h"
 #include "fleet/save_part.h"
 #include "runtime/store/store_hash.h"
 
@@ -68,7 +69,13 @@ static fleet_status run_command(fleet *f, fl_job_command command,
     FL_TRY(fl_store_to_host(f->store));
     const fl_bucket_set own = fl_ranks_own(f);
 
-    return fl_save_part_of_rank(f->store, &own, f->role.index, text, answer);
+    if (command == FL_COMMAND_SAVE)
+        return fl_save_part_of_rank(f->store, &own, f->role.index, text,
+                                    answer);
+    FL_TRY(fl_table_part(f->store, &own, command, text, answer));
+    if (command == FL_COMMAND_WRITE)
+        fl_store_written(f->store);
+    return FLEET_OK;
 }
 
 /* All answers go to all, so that all know whether it was done. */

@@ -7,8 +7,8 @@
 #include "runtime/store/job_command.h"
 #include "runtime/store/store_hash.h"
 
-/* All ranks do it when they next agree what to do: the text is JSON for a save,
- * a table's name for a hash. answer[]: of each rank, for fl_free(). */
+/* All ranks do it when they next agree what to do: the text is a table's
+ * name for a hash, else JSON. answer[]: of each rank, for fl_free(). */
 fleet_status fl_ranks_command(fleet *f, fl_job_command command,
                               const char *text, char **answer);
 

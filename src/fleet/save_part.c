@@ -12,6 +12,7 @@
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/save/load.h"
+#include "fleet/save/table_part.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/store/snapshot.h"
 
@@ -189,6 +190,8 @@ fleet_status fl_save_part_of_lane(void *arg, fl_store *store,
     (void)arg;
     if (command == FL_COMMAND_LOAD)
         return load_request(store, own, text, answer);
+    if (command == FL_COMMAND_READ || command == FL_COMMAND_WRITE)
+        return fl_table_part(store, own, command, text, answer);
     snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
     return save_request(store, own, prefix, text, answer);
 }

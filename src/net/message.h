@@ -45,7 +45,8 @@ enum {
     FL_MSG_PASS_END = 2,    /* in place of a contribution: the pass is over */
     FL_MSG_LEAVE = 4,       /* the stream is over */
     FL_MSG_TRACE = 8,
-    FL_MSG_COMMAND = 16, /* in place of a contribution: a save or a load */
+    FL_MSG_COMMAND = 16, /* in place of a contribution: a save, a load, a
+                            write */
     FL_MSG_CONTROL = FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_COMMAND,
     FL_MSG_CRC_ALL = 32, /* the sum covers columns too, not head and sections
                             alone */

@@ -310,6 +310,21 @@ void lane_load(lane_kit *k, uint32_t stream, uint64_t step, const char *path)
     tell_command(k, stream, step, FL_SECTION_LOAD, path);
 }
 
+void lane_write(lane_kit *k, uint32_t stream, uint64_t step, const char *text)
+{
+    tell_command(k, stream, step, FL_SECTION_WRITE, text);
+}
+
+void lane_read(lane_kit *k, uint32_t stream, const char *text)
+{
+    fl_msg_head head = lane_head(FL_MSG_QUERY, stream, 0, 0);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_text(&w, FL_SECTION_READ, text);
+    lane_tell(k, &w, (int)stream);
+}
+
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n)
 {

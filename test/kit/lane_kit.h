@@ -88,10 +88,13 @@ void lane_push_as(lane_kit *k, uint32_t incarnation, uint32_t stream,
 void lane_push_rows(lane_kit *k, uint32_t stream, uint64_t step,
                     const uint64_t *key, uint32_t n, float g);
 
-/* A save or a load of a worker's step; numbers for all workers. */
+/* A save, a load or a write of a worker's step; a read; numbers for all
+ * workers. */
 void lane_command(lane_kit *k, uint32_t stream, uint64_t step,
                   const char *text);
 void lane_load(lane_kit *k, uint32_t stream, uint64_t step, const char *path);
+void lane_write(lane_kit *k, uint32_t stream, uint64_t step, const char *text);
+void lane_read(lane_kit *k, uint32_t stream, const char *text);
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
 

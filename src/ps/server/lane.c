@@ -392,8 +392,8 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
 
 /* --- commands ------------------------------------------------------------- */
 
-static void answer_hash(fl_ps_lane *l, fleet_status status, const char *text,
-                        const uint64_t sums[2])
+static void answer_query(fl_ps_lane *l, fleet_status status, const char *text,
+                         const uint64_t sums[2])
 {
     fl_msg_writer w;
     void *bytes = NULL;
@@ -402,7 +402,7 @@ static void answer_hash(fl_ps_lane *l, fleet_status status, const char *text,
                          status == FLEET_OK ? FL_ANSWER_OK : FL_ANSWER_FAILED,
                          FL_NOBODY);
     w.head.step = (uint64_t)status;
-    if (status != FLEET_OK && text)
+    if (text)
         fl_msg_text(&w, FL_SECTION_TEXT, text);
     else if (fl_msg_section(&w, FL_SECTION_HASH, (uint32_t)l->command.table))
         bytes = fl_msg_column(&w, FL_COLUMN_BYTES, 2 * sizeof *sums);
@@ -468,7 +468,7 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
     if (l->loading)
         fl_lane_end_load(l, status, text);
     else if (l->requester.packet)
-        answer_hash(l, status, text, sums);
+        answer_query(l, status, text, sums);
     else
         finish_command(l, status, text);
     fl_packet_drop(l->requester.packet);

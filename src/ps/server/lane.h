@@ -39,7 +39,7 @@ enum { FL_MOST_STREAM = 4096 };
 typedef struct fl_lane_command {
     fl_job_command kind;
     int table;            /* HASH */
-    char *text;           /* SAVE, LOAD: the request's; the lane's own */
+    char *text;           /* of all others: the request's; the lane's own */
     bool beside_training; /* SAVE, in async */
     const uint64_t *done; /* of such a save: each stream's last step in it */
 } fl_lane_command;
@@ -133,7 +133,7 @@ void fl_lane_doom(fl_ps_lane *l, fleet_status code, const char *why);
 bool fl_lane_looks_again(const fl_ps_lane *l);
 void fl_lane_look_again(fl_ps_lane *l, int64_t now_ms); /* else: nothing */
 
-/* The command has ended. text: SAVE's result, or why it failed; the lane copies
+/* The command has ended. text: its result, or why it failed; the lane copies
  * it. sum, rows: HASH's. */
 void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
                           uint64_t sum, uint64_t rows, int64_t now_ms);

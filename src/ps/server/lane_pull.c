@@ -313,12 +313,37 @@ int fl_lane_resume(fl_ps_lane *l, int64_t now_ms)
     return !l->deferred ? -1 : wait_ms > 1000 ? 1000 : (int)wait_ms;
 }
 
-void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+/* Of l->msg: one that exists? */
+static bool read_query(const fl_ps_lane *l, fl_lane_command *command)
 {
     const fl_section *s = &l->msg.section[0];
 
-    if (l->msg.head.n_section != 1 || s->op != FL_SECTION_HASH ||
-        s->table >= (uint32_t)l->o.layout->n_table) {
+    if (l->msg.head.n_section != 1)
+        return false;
+    if (s->op == FL_SECTION_READ && s->columns & FL_COLUMN_BYTES) {
+        *command = (fl_lane_command){.kind = FL_COMMAND_READ};
+        return true;
+    }
+    *command =
+        (fl_lane_command){.kind = FL_COMMAND_HASH, .table = (int)s->table};
+    return s->op == FL_SECTION_HASH &&
+           s->table < (uint32_t)l->o.layout->n_table;
+}
+
+static fleet_status begin_query(fl_ps_lane *l)
+{
+    if (l->command.kind == FL_COMMAND_READ) {
+        l->command.text = fl_msg_get_text(&l->msg, FL_SECTION_READ);
+        FL_TRY(l->command.text ? FLEET_OK : FLEET_ENOMEM);
+    }
+    return l->host.begin(l->host.arg, &l->command);
+}
+
+void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_lane_command command;
+
+    if (!read_query(l, &command)) {
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "worker %u asks for what there is not",
                        l->msg.head.stream);
@@ -329,11 +354,10 @@ void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         return;
     }
     l->busy = true;
-    l->command =
-        (fl_lane_command){.kind = FL_COMMAND_HASH, .table = (int)s->table};
+    l->command = command;
     l->requester = (fl_parked){
         .from = *from, .packet = fl_packet_keep(p), .head = l->msg.head};
-    if (l->host.begin(l->host.arg, &l->command) != FLEET_OK)
+    if (begin_query(l) != FLEET_OK)
         fl_lane_end_command(l, fl_last_code(), fleet_last_error(),
                             (uint64_t[2]){0});
 }

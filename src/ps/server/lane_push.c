@@ -41,7 +41,8 @@ static fleet_status check_control(const fl_msg *msg, int control)
     if (command &&
         (head->n_section != 1 || !(msg->section[0].columns & FL_COLUMN_BYTES) ||
          (msg->section[0].op != FL_SECTION_SAVE &&
-          msg->section[0].op != FL_SECTION_LOAD)))
+          msg->section[0].op != FL_SECTION_LOAD &&
+          msg->section[0].op != FL_SECTION_WRITE)))
         return fl_fail(FLEET_EINVAL, "a command that does not exist");
     return FLEET_OK;
 }

@@ -260,13 +260,20 @@ static fleet_status note_cut(fl_ps_lane *l)
     return FLEET_OK;
 }
 
+static fl_job_command command_of(fl_section_op op)
+{
+    return op == FL_SECTION_LOAD    ? FL_COMMAND_LOAD
+           : op == FL_SECTION_WRITE ? FL_COMMAND_WRITE
+                                    : FL_COMMAND_SAVE;
+}
+
 /* A save in async does not need the store for itself. */
 static fleet_status start(fl_ps_lane *l, const fl_stream_state *s)
 {
     fl_section_op op = (fl_section_op)s->open->msg.section[0].op;
 
     l->requester = (fl_parked){.head = s->request, .from = s->from};
-    l->command.kind = op == FL_SECTION_LOAD ? FL_COMMAND_LOAD : FL_COMMAND_SAVE;
+    l->command.kind = command_of(op);
     l->command.text = fl_msg_get_text(&s->open->msg, op);
     l->command.beside_training = op == FL_SECTION_SAVE && !l->o.sync;
     l->saving = l->command.beside_training;

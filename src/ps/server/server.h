@@ -5,7 +5,7 @@
 
 #include "ps/server/lane.h"
 
-/* A save or a load of a lane's store, whose buckets are `own`; on a thread of
+/* What a command that has a text does to a lane's store, whose buckets are `own`; on a thread of
  * its own while the lane leaves the store alone. *answer, for fl_free(), goes
  * to the worker. */
 typedef fleet_status fl_server_command(void *arg, fl_store *store,

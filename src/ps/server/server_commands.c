@@ -1,5 +1,5 @@
-/* server_commands.c - what takes a lane long: saves, loads, sums over tables. A
- * thread of its own does it, so that the lane's goes on to look at its socket.
+/* server_commands.c - what takes a lane long: saves, loads, sums over tables,
+ * reads and writes of rows. A thread of its own does it, so that the lane's goes on to look at its socket.
  */
 #define _GNU_SOURCE
 #include "ps/server/server_internal.h"
@@ -53,7 +53,9 @@ static void *command_main(void *arg)
 
 static const char *const command_name[] = {[FL_COMMAND_SAVE] = "a save",
                                            [FL_COMMAND_LOAD] = "a load",
-                                           [FL_COMMAND_HASH] = "a params_hash"};
+                                           [FL_COMMAND_HASH] = "a params_hash",
+                                           [FL_COMMAND_READ] = "a read",
+                                           [FL_COMMAND_WRITE] = "a write"};
 
 static fleet_status start_thread(fl_lane_runner *r)
 {
@@ -119,8 +121,12 @@ bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *total)
     return any;
 }
 
+/* When the lane knows, it may begin the next one. */
 void fl_runner_end_command(fl_lane_runner *r)
 {
+    fleet_status status;
+    char *text;
+
     if (r->has_command && fl_lane_error(r->lane)->code != FLEET_OK)
         atomic_store(&r->progress.stop, true);
     if (!r->has_command || !atomic_load(&r->command_done))
@@ -128,10 +134,12 @@ void fl_runner_end_command(fl_lane_runner *r)
     pthread_join(r->command_thread, NULL);
     r->has_command = false;
     fl_snapshot_end(r->store);
-    fl_lane_command_done(r->lane, r->command_status, r->command_text,
-                         r->command_sum, r->command_rows, fl_now_ms());
-    fl_free(r->command_text);
+    status = r->command_status;
+    text = r->command_text;
     r->command_text = NULL;
-    if (r->command_status == FLEET_OK) /* the first is the load */
+    fl_lane_command_done(r->lane, status, text, r->command_sum,
+                         r->command_rows, fl_now_ms());
+    fl_free(text);
+    if (status == FLEET_OK) /* the first is the load */
         atomic_store(&r->loads, false);
 }

@@ -105,7 +105,7 @@ fleet_status fl_worker_barrier(fl_worker *w);
 /* Its last step, after which it is part of nothing any more. */
 fleet_status fl_worker_leave(fl_worker *w);
 
-/* Have every lane save or load at this point of the stream. answer[lane] gets
+/* Have every lane save, load or write at this point of the stream. answer[lane] gets
  * what each says, for fl_free(). */
 fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
                                const char *text, char **answer);
@@ -114,6 +114,10 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
  * text of the command and each other one with NULL. No worker reads from a lane
  * that has loaded and from one that has not; the dense weights are renewed. */
 fleet_status fl_worker_load(fl_worker *w, const char *text);
+
+/* Ask every lane; answer[] is each one's, for fl_free(), also after a
+ * failure. */
+fleet_status fl_worker_read(fl_worker *w, const char *text, char **answer);
 
 /* The sum over all rows of a table (params_hash), and how many there are. */
 fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,

@@ -222,6 +222,12 @@ fleet_status fl_worker_io_load(fl_worker_io *l, const char *text)
     return unlock(l, fl_worker_load(&l->worker, text));
 }
 
+fleet_status fl_worker_io_read(fl_worker_io *l, const char *text, char **answer)
+{
+    FL_TRY(lock_open(l));
+    return unlock(l, fl_worker_read(&l->worker, text, answer));
+}
+
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows)
 {

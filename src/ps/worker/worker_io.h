@@ -55,6 +55,8 @@ fleet_status fl_worker_io_barrier(fl_worker_io *l);
 fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
                                   const char *text, char **answer);
 fleet_status fl_worker_io_load(fl_worker_io *l, const char *text);
+fleet_status fl_worker_io_read(fl_worker_io *l, const char *text,
+                               char **answer);
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows);
 int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */

@@ -132,15 +132,19 @@ fleet_status fl_worker_leave(fl_worker *w)
 fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
                                const char *text, char **answer)
 {
-    bool load = command == FL_COMMAND_LOAD;
+    static const struct {
+        fl_section_op op;
+        const char *name;
+    } of[] = {[FL_COMMAND_SAVE] = {FL_SECTION_SAVE, "save"},
+              [FL_COMMAND_LOAD] = {FL_SECTION_LOAD, "load"},
+              [FL_COMMAND_WRITE] = {FL_SECTION_WRITE, "write"}};
     fleet_status status;
 
-    FL_TRY(send_step(w, FL_MSG_COMMAND,
-                     load ? FL_SECTION_LOAD : FL_SECTION_SAVE, text));
-    status = fl_worker_wait_update_as(w, load ? "load" : "save");
-    /* a save that a lane could not write is a step nevertheless, and the stream
-     * goes on; after half a load nothing does */
-    w->pushed = w->pushed || (load && status != FLEET_OK);
+    FL_TRY(send_step(w, FL_MSG_COMMAND, of[command].op, text));
+    status = fl_worker_wait_update_as(w, of[command].name);
+    /* what a lane could not do is a step nevertheless, and the stream goes on;
+     * after half a load nothing does */
+    w->pushed = w->pushed || (command == FL_COMMAND_LOAD && status != FLEET_OK);
     FL_TRY(status);
     for (int i = 0; answer && i < w->n_lane; i++) {
         const fl_msg *msg = fl_client_answer(w->client, &w->push[i]);
@@ -164,6 +168,8 @@ fleet_status fl_worker_load(fl_worker *w, const char *text)
         FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, text, NULL));
     return fl_worker_barrier(w);
 }
+
+/* --- questions ------------------------------------------------------------ */
 
 static fleet_status query_hash(fl_worker *w, fl_request *r, int lane, int table)
 {
@@ -205,6 +211,43 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
         status = query_hash(w, &r[i], i, table);
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
         status = take_hash(w, &r[i], sum, rows);
+    fl_client_forget(w->client, r, w->n_lane);
+    return status;
+}
+
+static fleet_status query_text(fl_worker *w, fl_request *r, int lane,
+                               const char *text)
+{
+    fl_msg_writer writer;
+
+    fl_client_begin(w->client, lane, r, &writer, FL_MSG_QUERY, 0, 0);
+    fl_msg_text(&writer, FL_SECTION_READ, text);
+    FL_TRY(fl_client_add(w->client, r, &writer));
+    fl_client_send(w->client, r, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+static fleet_status take_text(fl_worker *w, fl_request *r, char **answer)
+{
+    const fl_msg *msg;
+
+    FL_TRY(fl_worker_wait(w, r, 1, "read"));
+    msg = fl_client_answer(w->client, r);
+    *answer = msg ? fl_msg_get_text(msg, FL_SECTION_TEXT) : NULL;
+    return *answer ? FLEET_OK
+                   : fl_fail(FLEET_EFORMAT, "%s has not said what it has",
+                             fl_client_lane_name(w->client, r->lane));
+}
+
+fleet_status fl_worker_read(fl_worker *w, const char *text, char **answer)
+{
+    fl_request *r = fl_alloc_array((size_t)w->n_lane, sizeof *r);
+    fleet_status status = r ? fl_worker_wait_update(w) : FLEET_ENOMEM;
+
+    for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
+        status = query_text(w, &r[i], i, text);
+    for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
+        status = take_text(w, &r[i], &answer[i]);
     fl_client_forget(w->client, r, w->n_lane);
     return status;
 }

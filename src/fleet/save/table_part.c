@@ -1,0 +1,367 @@
+/* table_part.c - see table_part.h. */
+#include "fleet/save/table_part.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/lookup/wanted_rows.h"
+
+/* --- numbers as texts ----------------------------------------------------- */
+
+fl_json *fl_hex_json(const void *data, int64_t n, size_t size)
+{
+    static const char digit[] = "0123456789abcdef";
+    size_t bytes = (size_t)n * size;
+    const unsigned char *from = data;
+    char *text = fl_alloc(2 * bytes + 1);
+    fl_json *json;
+
+    for (size_t i = 0; text && i < bytes; i++) {
+        text[2 * i] = digit[from[i] >> 4];
+        text[2 * i + 1] = digit[from[i] & 15];
+    }
+    json = text ? fl_json_string(text) : NULL;
+    fl_free(text);
+    return json;
+}
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n)
+{
+    const char *text = NULL;
+    unsigned char *to;
+    size_t length;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_string(at, &text));
+    length = strlen(text);
+    if (length % (2 * size) != 0)
+        return fl_fail(FLEET_EFORMAT, "%s: %zu hex digits are no whole numbers",
+                       at->path, length);
+    FL_TRY(FL_NEW(&to, length / 2 + 1));
+    *(void **)data = to;
+    *n = (int64_t)(length / 2 / size);
+    for (size_t i = 0; i < length / 2; i++) {
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return fl_fail(FLEET_EFORMAT, "%s: expected hex digits, got '%.2s'",
+                           at->path, text + 2 * i);
+        to[i] = (unsigned char)(high << 4 | low);
+    }
+    return FLEET_OK;
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+static fleet_status print(fl_json *json, fleet_status status, char **text)
+{
+    *text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
+    fl_json_free(json);
+    return *text ? FLEET_OK : FLEET_ENOMEM;
+}
+
+fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
+                                int64_t n, bool states, const float *values,
+                                int64_t width, char **text)
+{
+    fl_json *json = fl_json_object();
+    fleet_status status;
+
+    FL_GOTO(done, fl_json_put(json, "op", fl_json_string("rows")));
+    FL_GOTO(done, fl_json_put(json, "table", fl_json_string(table)));
+    FL_GOTO(done, fl_json_put(json, "keys", fl_hex_json(key, n, sizeof *key)));
+    FL_GOTO(done, fl_json_put(json, "states", fl_json_bool(states)));
+    if (values)
+        status = fl_json_put(json, "values",
+                             fl_hex_json(values, n * width, sizeof *values));
+done:
+    return print(json, status, text);
+}
+
+fleet_status fl_table_stat_text(const char *table, char **text)
+{
+    fl_json *json = fl_json_object();
+    fleet_status status;
+
+    FL_GOTO(done, fl_json_put(json, "op", fl_json_string("stat")));
+    status = fl_json_put(json, "table", fl_json_string(table));
+done:
+    return print(json, status, text);
+}
+
+fleet_status fl_table_param_text(const char *name, int64_t first,
+                                 const float *values, int64_t n, char **text)
+{
+    fl_json *json = fl_json_object();
+    fleet_status status;
+
+    FL_GOTO(done, fl_json_put(json, "op", fl_json_string("param")));
+    FL_GOTO(done, fl_json_put(json, "name", fl_json_string(name)));
+    FL_GOTO(done, fl_json_put(json, "first", fl_json_int(first)));
+    status =
+        fl_json_put(json, "values", fl_hex_json(values, n, sizeof *values));
+done:
+    return print(json, status, text);
+}
+
+/* --- rows ----------------------------------------------------------------- */
+
+/* A request for rows: of its keys those in own buckets, and what comes. */
+typedef struct rows_request {
+    const fl_store *store;
+    fl_rows *rows;
+    bool states;
+    int64_t width; /* floats that travel of a row */
+    uint64_t *key;
+    int64_t n_key;
+    float *value;
+    int64_t n_value;
+    uint32_t *at, *found; /* n of them */
+    uint64_t *own_key;
+    float **row;
+    int64_t n;
+} rows_request;
+
+static void done_rows(rows_request *r)
+{
+    fl_free(r->key);
+    fl_free(r->value);
+    fl_free(r->at);
+    fl_free(r->found);
+    fl_free(r->own_key);
+    fl_free(r->row);
+}
+
+static fleet_status find_table(const fl_store *store, const fl_at *root,
+                               fl_rows **rows)
+{
+    fl_at at = fl_at_key(root, "table");
+    const char *name = "";
+
+    FL_TRY(fl_at_string(&at, &name));
+    *rows = fl_store_rows(store, name);
+    return *rows ? FLEET_OK
+                 : fl_fail(FLEET_ENOENT, "there is no table \"%.200s\"", name);
+}
+
+static fleet_status take_own(rows_request *r, const fl_bucket_set *own)
+{
+    size_t n = (size_t)r->n_key + 1;
+
+    FL_TRY(FL_NEW(&r->at, n * sizeof *r->at));
+    FL_TRY(FL_NEW(&r->found, n * sizeof *r->found));
+    FL_TRY(FL_NEW(&r->own_key, n * sizeof *r->own_key));
+    FL_TRY(FL_NEW(&r->row, n * sizeof *r->row));
+    for (int64_t i = 0; i < r->n_key; i++) {
+        if (own && !fl_bucket_set_has(own, fl_bucket_of(fl_mix(r->key[i]))))
+            continue;
+        r->at[r->n] = (uint32_t)i;
+        r->own_key[r->n++] = r->key[i];
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_rows_request(rows_request *r, const fl_at *root,
+                                      const fl_bucket_set *own, bool write)
+{
+    fl_at keys = fl_at_key(root, "keys"), states = fl_at_key(root, "states");
+    fl_at values = fl_at_key(root, "values");
+
+    FL_TRY(find_table(r->store, root, &r->rows));
+    FL_TRY(fl_at_bool(&states, &r->states));
+    r->width = r->rows->dim * (r->states ? 1 + r->rows->n_state : 1);
+    FL_TRY(fl_at_words(&keys, sizeof *r->key, &r->key, &r->n_key));
+    if (write) {
+        FL_TRY(fl_at_words(&values, sizeof *r->value, &r->value, &r->n_value));
+        if (r->n_value != r->n_key * r->width)
+            return fl_fail(FLEET_EFORMAT,
+                           "%lld rows of \"%s\" have %lld numbers, not %lld",
+                           (long long)r->n_key, r->rows->name,
+                           (long long)(r->n_key * r->width),
+                           (long long)r->n_value);
+    }
+    return take_own(r, own);
+}
+
+static void first_row(const rows_request *r, uint64_t key, float *out)
+{
+    fl_filler_row(&r->rows->filler, key, out, r->rows->dim);
+    if (r->states && r->rows->n_state > 0)
+        fl_store_first_states(r->store, out + r->rows->dim,
+                              r->rows->n_state * r->rows->dim);
+}
+
+static fleet_status copy_rows(rows_request *r)
+{
+    FL_TRY(
+        FL_NEW(&r->value, ((size_t)(r->n * r->width) + 1) * sizeof *r->value));
+    FL_TRY(r->rows->methods->find(r->rows, r->own_key, r->n, r->row));
+    for (int64_t i = 0; i < r->n; i++) {
+        float *out = r->value + i * r->width;
+
+        r->found[i] = r->row[i] != NULL;
+        if (r->row[i])
+            memcpy(out, r->row[i], (size_t)r->width * sizeof *out);
+        else
+            first_row(r, r->own_key[i], out);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status answer_rows(const rows_request *r, char **answer)
+{
+    fl_json *json = fl_json_object();
+    fleet_status status;
+
+    FL_GOTO(done,
+            fl_json_put(json, "at", fl_hex_json(r->at, r->n, sizeof *r->at)));
+    FL_GOTO(done, fl_json_put(json, "found",
+                              fl_hex_json(r->found, r->n, sizeof *r->found)));
+    status =
+        fl_json_put(json, "values",
+                    fl_hex_json(r->value, r->n * r->width, sizeof *r->value));
+done:
+    return print(json, status, answer);
+}
+
+/* A row that is written is one that has changed, as by the next update. */
+static fleet_status write_rows(rows_request *r)
+{
+    const fl_store *s = r->store;
+
+    FL_TRY(r->rows->methods->make(r->rows, r->own_key, r->n, r->row));
+    for (int64_t i = 0; i < r->n; i++) {
+        memcpy(r->row[i], r->value + r->at[i] * r->width,
+               (size_t)r->width * sizeof *r->value);
+        fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status do_rows(fl_store *store, const fl_bucket_set *own,
+                            bool write, const fl_at *root, char **answer)
+{
+    rows_request r = {.store = store};
+    fl_wanted_rows wanted = {0};
+    fleet_status status = read_rows_request(&r, root, own, write);
+
+    if (status == FLEET_OK && r.n > 0)
+        status = fl_rows_bring(&wanted, r.rows, r.own_key, r.n);
+    if (status == FLEET_OK)
+        status = write ? write_rows(&r) : copy_rows(&r);
+    fl_wanted_rows_done(&wanted);
+    if (status == FLEET_OK && !write)
+        status = answer_rows(&r, answer);
+    done_rows(&r);
+    return status;
+}
+
+/* --- the rest ------------------------------------------------------------- */
+
+static fleet_status do_stat(const fl_store *store, const fl_at *root,
+                            char **answer)
+{
+    fl_json *json = fl_json_object();
+    fl_rows_stat stat = {0};
+    fl_rows *rows = NULL;
+    fleet_status status;
+
+    FL_GOTO(done, find_table(store, root, &rows));
+    FL_GOTO(done, rows->methods->stat(rows, &stat));
+    FL_GOTO(done, fl_json_put(json, "rows", fl_json_int(stat.rows)));
+    FL_GOTO(done, fl_json_put(json, "row_bytes",
+                              fl_json_int((int64_t)stat.row_bytes)));
+    FL_GOTO(done, fl_json_put(json, "index_bytes",
+                              fl_json_int((int64_t)stat.index_bytes)));
+    FL_GOTO(done, fl_json_put(json, "free_bytes",
+                              fl_json_int((int64_t)stat.free_bytes)));
+    return print(json, FLEET_OK, answer);
+done:
+    fl_json_free(json);
+    return status;
+}
+
+/* A part of the weights, of which this store may keep some blocks. */
+static void write_weights(const fl_param *p, int64_t first, const float *from,
+                          int64_t n)
+{
+    for (int64_t i = first; i < first + n;) {
+        int64_t block = i / FL_BLOCK, in = i % FL_BLOCK;
+        int64_t at = fl_block_offset(p, block);
+        int64_t left = fl_block_size(p, block) - in;
+        int64_t count = left < first + n - i ? left : first + n - i;
+
+        if (at >= 0)
+            memcpy(p->flat->weight + at + in, from + (i - first),
+                   (size_t)count * sizeof *from);
+        i += count;
+    }
+}
+
+static fleet_status do_param(const fl_store *store, const fl_at *root)
+{
+    fl_at name_at = fl_at_key(root, "name"), first_at;
+    fl_at values = fl_at_key(root, "values");
+    int64_t first = 0, n = 0;
+    const char *name = "";
+    const fl_param *p;
+    float *value = NULL;
+    fleet_status status;
+
+    FL_TRY(fl_at_string(&name_at, &name));
+    p = fl_store_param(store, name);
+    if (!p)
+        return fl_fail(FLEET_ENOENT, "there is no parameter \"%.200s\"", name);
+    first_at = fl_at_key(root, "first");
+    FL_TRY(fl_at_int(&first_at, 0, p->n, &first));
+    status = fl_at_words(&values, sizeof *value, &value, &n);
+    if (status == FLEET_OK && n > p->n - first)
+        status = fl_fail(FLEET_EFORMAT, "\"%s\" has %lld numbers", name,
+                         (long long)p->n);
+    if (status == FLEET_OK)
+        write_weights(p, first, value, n);
+    fl_free(value);
+    return status;
+}
+
+static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
+                             bool write, const fl_at *root, char **answer)
+{
+    static const char *const names[] = {"rows", "stat", "param", NULL};
+    fl_at op = fl_at_key(root, "op");
+    int which = -1;
+
+    FL_TRY(fl_at_choice(&op, names, &which));
+    if (which == 0)
+        return do_rows(store, own, write, root, answer);
+    if (which == 1 && !write)
+        return do_stat(store, root, answer);
+    if (which == 2 && write)
+        return do_param(store, root);
+    return fl_fail(FLEET_EFORMAT, "a request without what is asked for");
+}
+
+fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
+                           fl_job_command command, const char *text,
+                           char **answer)
+{
+    fl_json *json = NULL;
+    fleet_status status;
+    fl_at root;
+
+    *answer = NULL;
+    FL_TRY(fl_json_parse(text, strlen(text), "request", &json));
+    root = fl_at_root(json);
+    status = dispatch(store, own, command == FL_COMMAND_WRITE, &root, answer);
+    fl_json_free(json);
+    if (status == FLEET_OK && !*answer)
+        status = (*answer = fl_strdup("written")) ? FLEET_OK : FLEET_ENOMEM;
+    return status;
+}

@@ -1,0 +1,39 @@
+/* table_part.h - what one process does of a read or a write of rows and
+ * weights: this one, a lane of a server, or a rank. What is asked is JSON, and
+ * so is what comes of it; numbers in it are 8 or 16 hex digits for each, so
+ * that no bit is lost. */
+#pragma once
+
+#include "base/json.h"
+#include "base/text.h"
+#include "ps/partition.h"
+#include "runtime/store/job_command.h"
+
+/* READ or WRITE of what the store has, of rows those in the buckets `own`; NULL:
+ * all. *answer is for fl_free(). The store is the caller's alone, and on the
+ * host. */
+fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
+                           fl_job_command command, const char *text,
+                           char **answer);
+
+/* {"op": "rows", "table": NAME, "keys": HEX, "states": BOOL}, with "values" in
+ * a WRITE: each row's weights and, with states, its states.
+ * Answer of a READ: {"at": HEX, "found": HEX, "values": HEX}: of the keys that
+ * are in own buckets their places among the keys (u32), 1 if there is a row
+ * (u32), and its numbers, or its first ones.
+ *
+ * {"op": "stat", "table": NAME}. Answer: the numbers of an fl_rows_stat.
+ *
+ * {"op": "param", "name": NAME, "first": I, "values": HEX}: a WRITE of weights
+ * from I on. */
+fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
+                                int64_t n, bool states, const float *values,
+                                int64_t width, char **text);
+fleet_status fl_table_stat_text(const char *table, char **text);
+fleet_status fl_table_param_text(const char *name, int64_t first,
+                                 const float *values, int64_t n, char **text);
+
+/* Words of `size` bytes each, 4 or 8, as hex digits, and back; *data is for
+ * fl_free(). FLEET_EFORMAT for what is none. */
+fl_json *fl_hex_json(const void *data, int64_t n, size_t size);
+fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n);

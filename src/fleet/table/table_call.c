@@ -1,0 +1,165 @@
+/* table_call.c - see table_call.h. */
+#include "fleet/table/table_call.h"
+
+#include "base/memory.h"
+#include "fleet/ranks.h"
+#include "fleet/ranks_commands.h"
+#include "fleet/save/table_part.h"
+#include "fleet/servers.h"
+#include "runtime/exec/executor.h"
+
+void fl_answers_done(fl_answers *a)
+{
+    for (int i = 0; a->of && i < a->n; i++)
+        fl_free(a->of[i]);
+    fl_free(a->of);
+    *a = (fl_answers){0};
+}
+
+fleet_status fl_call_table(fleet *f, const char *call, const char *table,
+                           fl_rows **rows)
+{
+    FL_TRY(fl_handle_check_worker(f, call));
+    if (!table)
+        return fl_fail(FLEET_EINVAL, "%s: the table's name is NULL", call);
+    FL_TRY(fl_add_programs(f));
+    *rows = fl_store_rows(f->store, table);
+    return *rows ? FLEET_OK
+                 : fl_fail(FLEET_ENOENT, "%s: there is no table \"%s\"", call,
+                           table);
+}
+
+/* --- one process ---------------------------------------------------------- */
+
+static fleet_status local_part(fleet *f, fl_job_command command,
+                               const char *text, char **answer)
+{
+    FL_TRY(fl_store_check(f->store));
+    FL_TRY(fl_store_to_host(f->store));
+    FL_TRY(fl_table_part(f->store, NULL, command, text, answer));
+    if (command == FL_COMMAND_WRITE)
+        fl_store_written(f->store);
+    return FLEET_OK;
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+static bool by_ranks(const fleet *f)
+{
+    return f->comm && f->role.worker_num > 1;
+}
+
+static fleet_status run_parts(fleet *f, bool remote, fl_job_command command,
+                              const char *text, fl_answers *a)
+{
+    fleet_status status;
+
+    if (remote && command == FL_COMMAND_READ)
+        return fl_worker_io_read(f->worker_io, text, a->of);
+    if (remote)
+        return fl_worker_io_command(f->worker_io, command, text, a->of);
+    FL_TRY(fl_store_synchronize(f->store));
+    pthread_rwlock_wrlock(&f->store->lock);
+    status = by_ranks(f) ? fl_ranks_command(f, command, text, a->of)
+                         : local_part(f, command, text, a->of);
+    pthread_rwlock_unlock(&f->store->lock);
+    return status;
+}
+
+static int count_parts(const fleet *f, bool remote)
+{
+    return remote        ? fl_worker_io_lanes(f->worker_io)
+           : by_ranks(f) ? f->role.worker_num
+                         : 1;
+}
+
+static fleet_status run_all(fleet *f, bool remote, fl_job_command command,
+                            const char *text, fl_answers *a)
+{
+    a->n = count_parts(f, remote);
+    FL_TRY(FL_NEW(&a->of, ((size_t)a->n + 1) * sizeof *a->of));
+    return run_parts(f, remote, command, text, a);
+}
+
+fleet_status fl_call_read(fleet *f, const fl_rows *rows, const char *text,
+                          fl_answers *a)
+{
+    return run_all(f, rows->remote, FL_COMMAND_READ, text, a);
+}
+
+fleet_status fl_call_write(fleet *f, bool remote, const char *text)
+{
+    fl_answers a = {0};
+    fleet_status status = run_all(f, remote, FL_COMMAND_WRITE, text, &a);
+
+    fl_answers_done(&a);
+    return status;
+}
+
+/* --- all workers ---------------------------------------------------------- */
+
+/* Does any worker's call fail? Its own error is the caller's; the others are
+ * told that there is one. */
+static fleet_status share_error(fleet *f, const char *call,
+                                const fl_error *mine)
+{
+    double bad = mine->code != FLEET_OK;
+
+    FL_TRY(f->worker_io
+               ? fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, &bad, 1)
+               : fl_ranks_reduce(f, FL_ALL_SUM, &bad, 1));
+    FL_TRY(fl_error_raise(mine));
+    return bad > 0 ? fl_fail(FLEET_EINVAL,
+                             "%s: %.0f of %d workers could not: their errors "
+                             "say why",
+                             call, bad, f->role.worker_num)
+                   : FLEET_OK;
+}
+
+/* Dense weights of now come with it. */
+static fleet_status meet(fleet *f)
+{
+    fleet_status status;
+
+    if (!f->worker_io)
+        return fl_ranks_barrier(f);
+    pthread_rwlock_wrlock(&f->store->lock);
+    status = fl_store_to_host(f->store);
+    if (status == FLEET_OK) {
+        status = fl_worker_io_barrier(f->worker_io);
+        fl_store_written(f->store);
+    }
+    pthread_rwlock_unlock(&f->store->lock);
+    return status == FLEET_OK && f->comm ? fl_ranks_barrier(f) : status;
+}
+
+/* Nobody else has what this process has. */
+static fleet_status write_alone(fleet *f, const char *call,
+                                fl_call_writer *write, void *arg)
+{
+    if (fl_has_ranks(f) && f->role.worker_num > 1)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: ranks write together, between fleet_init_worker() "
+                       "and fleet_stop_worker()",
+                       call);
+    return write(arg);
+}
+
+fleet_status fl_call_together(fleet *f, const char *call, fleet_status mine,
+                              fl_call_writer *write, void *arg)
+{
+    fl_error error;
+
+    fl_error_take(&error, mine);
+    if (!f->worker_io && !by_ranks(f))
+        return mine == FLEET_OK ? write_alone(f, call, write, arg) : mine;
+    FL_TRY(f->worker_io && !fl_worker_io_is_open(f->worker_io) &&
+                   mine != FLEET_OK
+               ? mine
+               : meet(f));
+    FL_TRY(share_error(f, call, &error));
+    if (fleet_is_first_worker(f))
+        fl_error_take(&error, write(arg));
+    FL_TRY(share_error(f, call, &error));
+    return meet(f);
+}

@@ -125,6 +125,89 @@ FLEET_API fleet_status fleet_parameter_get(fleet *fleet, const char *name,
 FLEET_API fleet_status fleet_parameter_set(fleet *fleet, const char *name,
                                            const float *values, int64_t n);
 
+/* --- one table in a save -------------------------------------------------- */
+
+/* fleet_save_one_table - a save of that table alone, with its states: as
+ * fleet_save_persistables(), with its codes. FLEET_ENOENT: there is no such
+ * table. */
+FLEET_API fleet_status fleet_save_one_table(fleet *fleet, const char *table,
+                                            const char *path);
+
+/* How one table is loaded. All-zero fields are defaults. */
+typedef struct fleet_load_table_options {
+    const char *source;       /* its name in the save; NULL: that of the only
+                                 table there, or else the same */
+    fleet_load_states states; /* as fleet_load_options */
+    int keep_rows; /* nonzero: rows that the save does not have stay; else they
+                      go. Those that it has are replaced, states included */
+    int wider;     /* nonzero: the save may have fewer columns than the table;
+                      those behind them begin as in an unknown row */
+    int restart;   /* nonzero: no row was updated */
+} fleet_load_table_options;
+
+/* fleet_load_one_table - a table from any save: of one table, a checkpoint, or
+ * an inference model; nothing else is changed. The table takes over how the
+ * saved one begins unknown rows, but with keep_rows, or with fewer columns, not.
+ * Called as fleet_load_model(): of ranks by all before fleet_init_worker(), of
+ * workers with servers by all; options are the first worker's then. options
+ * may be NULL.
+ *
+ *   FLEET_ENOENT  there is no such table, here or in the save
+ *   FLEET_ESHAPE  the save has more columns, or fewer without `wider`; a key
+ *                 that is not below the rows of a bounded table; states of
+ *                 another optimizer
+ *   and the codes of fleet_load_model()
+ */
+FLEET_API fleet_status
+fleet_load_one_table(fleet *fleet, const char *table, const char *path,
+                     const fleet_load_table_options *options);
+
+/* --- one table as text ---------------------------------------------------- */
+
+/* All-zero fields are defaults. */
+typedef struct fleet_export_options {
+    int states; /* nonzero: also each row's updates and states */
+} fleet_export_options;
+
+/* fleet_export_table - a text file that other tools read: without states it is
+ * word2vec's format (gensim's load_word2vec_format()). Numbers have 9
+ * significant digits, which is every bit of them; docs/formats.md. It is the
+ * first worker's, as fleet_save_persistables(), and takes the place of an old
+ * file at once. Meanwhile the folder PATH.exporting has the table once more.
+ * options may be NULL.
+ *
+ *   and the codes of fleet_save_one_table()
+ */
+FLEET_API fleet_status fleet_export_table(fleet *fleet, const char *table,
+                                          const char *path,
+                                          const fleet_export_options *options);
+
+/* All-zero fields are defaults. */
+typedef struct fleet_import_options {
+    fleet_load_states states; /* of a text with states; one without any has them
+                                 begin anew */
+    int keep_rows, wider;     /* as fleet_load_table_options */
+    const char *folder;       /* where the table is put meanwhile, in the folder
+                           NAME.importing, which servers read; NULL: beside the
+                           text */
+} fleet_import_options;
+
+/* fleet_import_table - what fleet_export_table() or another tool wrote, perhaps
+ * packed by gzip. All of it is read and checked before anything is changed,
+ * into this process's memory. With servers it is a write, see above; ranks all
+ * call it before fleet_init_worker(). options may be NULL.
+ *
+ *   FLEET_EFORMAT  file and line, what was expected and what came: a line that
+ *                  is no row, a number that is not finite, a key that stands
+ *                  twice, another number of rows than the first line says
+ *   FLEET_ENOENT   there is no such table
+ *   FLEET_EIO      the text cannot be read, or the folder not be written
+ *   and the codes of fleet_load_one_table()
+ */
+FLEET_API fleet_status fleet_import_table(fleet *fleet, const char *table,
+                                          const char *path,
+                                          const fleet_import_options *options);
+
 #ifdef __cplusplus
 }
 #endif

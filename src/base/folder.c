@@ -220,6 +220,21 @@ static fleet_status resolve_parent(const char *path, size_t length, char **out)
 }
 
 /* PATH, the middle and a random end: for fl_free(), NULL without memory. */
+fleet_status fl_file_replace(const char *from, const char *to)
+{
+    const char *slash = strrchr(to, '/');
+    char *parent = slash ? fl_strndup(to, (size_t)(slash - to) + 1)
+                         : fl_strdup(".");
+    fleet_status status;
+
+    if (!parent)
+        return FLEET_ENOMEM;
+    status = fl_disk_rename(from, to, 0) == 0 ? flush_folder(parent)
+                                              : failed("replace", to);
+    fl_free(parent);
+    return status;
+}
+
 static char *make_name(const char *path, const char *middle)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";

@@ -35,5 +35,9 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
 fleet_status fl_folder_commit(fl_folder *f);
 void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
 
+/* The file, which is on the disk, takes the place of another one, or of none;
+ * the other one's folder is flushed. */
+fleet_status fl_file_replace(const char *from, const char *to);
+
 /* With its files; it has no folders inside. */
 void fl_folder_remove(const char *path);

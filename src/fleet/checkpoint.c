@@ -81,6 +81,17 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     return status;
 }
 
+fleet_status fl_checkpoint_save_table(fleet *f, fl_rows *rows, const char *path)
+{
+    fl_save s = {.store = f->store,
+                 .table = &rows,
+                 .n_table = 1,
+                 .states = true,
+                 .what = "table"};
+
+    return write_parts(f, &s, path);
+}
+
 fleet_status fleet_save_persistables(fleet *f, const char *path)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_save_persistables"));
@@ -146,7 +157,8 @@ static fleet_status load_save(void *arg, fl_saved *s)
         f->role.collective ? fl_ranks_own(f) : fl_bucket_range(0, FL_N_BUCKET);
     fleet_status status;
 
-    FL_GOTO(done, read_statistics(f, s, &statistics));
+    if (!l->how->table)
+        FL_GOTO(done, read_statistics(f, s, &statistics));
     f->loads = true;
     FL_GOTO(done, fl_saved_apply(s, f->store, &own, l->how));
     note_row_steps(f, s);
@@ -155,6 +167,8 @@ static fleet_status load_save(void *arg, fl_saved *s)
     for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
         if (fl_dataset_standardizes(d))
             FL_GOTO(done, fl_dataset_set_statistics(d, &statistics));
+    if (l->how->table)
+        return FLEET_OK;
     fl_statistics_done(&f->loaded);
     f->loaded = statistics; /* for datasets to come */
     return FLEET_OK;
@@ -185,8 +199,8 @@ static fleet_status load_on_servers(fleet *f, const char *path,
     return status;
 }
 
-static fleet_status load_here(fleet *f, const char *path,
-                              const fl_load_how *how)
+fleet_status fl_checkpoint_load_here(fleet *f, const char *path,
+                                     const fl_load_how *how)
 {
     loading l = {f, how};
 
@@ -196,12 +210,13 @@ static fleet_status load_here(fleet *f, const char *path,
                        "fleet_init_worker(), which sees to it that all have "
                        "the same");
     FL_TRY(fl_add_programs(f));
-    return fl_saved_use(path, "checkpoint", load_save, &l);
+    return fl_saved_use(path, how->table ? NULL : "checkpoint", load_save, &l);
 }
 
-static fleet_status load_all(fleet *f, const char *path, const fl_load_how *how)
+fleet_status fl_checkpoint_load(fleet *f, const char *path,
+                                const fl_load_how *how)
 {
-    fleet_status status = load_here(f, path, how);
+    fleet_status status = fl_checkpoint_load_here(f, path, how);
 
     if (status != FLEET_OK && fl_has_ranks(f) && f->role.worker_num > 1)
         return fl_fail_in(status, "rank %d of %d", f->role.index,
@@ -213,7 +228,7 @@ static fleet_status load_all(fleet *f, const char *path, const fl_load_how *how)
 fleet_status fleet_load_model(fleet *f, const char *path)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_load_model"));
-    return load_all(f, path, &(fl_load_how){0});
+    return fl_checkpoint_load(f, path, &(fl_load_how){0});
 }
 
 fleet_status fleet_load_model_with(fleet *f, const char *path,
@@ -225,7 +240,7 @@ fleet_status fleet_load_model_with(fleet *f, const char *path,
     if (o)
         how.o = *o;
     FL_TRY(fl_load_options_check(&how.o));
-    return load_all(f, path, &how);
+    return fl_checkpoint_load(f, path, &how);
 }
 
 bool fl_checkpoint_is_mine(fleet *f, const char *call)

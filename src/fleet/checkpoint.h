@@ -2,13 +2,24 @@
 #pragma once
 
 #include "fleet/job/handle.h"
-#include "fleet/save/save.h"
+#include "fleet/save/load.h"
 
 /* Write the store's parameters and tables, those alone that marked nodes of the
  * program read unless `marked` is NULL; with the servers and ranks that have
  * parts of it, if any have. */
 fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
                                  const bool *marked, const char *path);
+
+/* A save of one table with its states. */
+fleet_status fl_checkpoint_save_table(fleet *f, fl_rows *rows,
+                                      const char *path);
+
+/* Into what this process has, and checked as all of it; and with the servers,
+ * which are told. */
+fleet_status fl_checkpoint_load_here(fleet *f, const char *path,
+                                     const fl_load_how *how);
+fleet_status fl_checkpoint_load(fleet *f, const char *path,
+                                const fl_load_how *how);
 
 /* Worker 0 saves for all; other workers need not, and say so in the log. */
 bool fl_checkpoint_is_mine(fleet *f, const char *call);

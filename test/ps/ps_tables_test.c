@@ -282,3 +282,150 @@ TEST(processes_over_tcp_set_and_get)
     ps_start_all(&j);
     ps_check_all_end(&j);
 }
+
+/* --- one table's saves and texts ------------------------------------------ */
+
+static const char *one_path, *text_path;
+
+static fleet_status export_all(ps_node *n)
+{
+    const fleet_export_options states = {.states = 1};
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_save_one_table(n->s.f, "t", one_path));
+    TRY(fleet_export_table(n->s.f, "t", text_path, &states));
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+/* It has trained on; the table goes back, then all train on. */
+static fleet_status bring_back(ps_node *n)
+{
+    bool text = n->job->id != NULL;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(text ? fleet_import_table(n->s.f, "t", text_path, NULL)
+             : fleet_load_one_table(n->s.f, "t", one_path, NULL));
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+static fleet_status load_early(ps_node *n)
+{
+    TRY(fleet_load_one_table(n->s.f, "t", one_path, NULL));
+    TRY(ps_begin(n));
+    return ps_end(n);
+}
+
+static uint64_t alone_with(const ps_job *like, bool text)
+{
+    ps_job copy = *like;
+    ps_node n = {.job = &copy};
+    uint64_t hash = 0;
+
+    copy.id = text ? "text" : NULL;
+    grown_open_node(&n, &(fleet_options){.seed = 5, .num_threads = 1});
+    scene_train(&n.s, 1);
+    CHECK_OK(text ? fleet_import_table(n.s.f, "t", text_path, NULL)
+                  : fleet_load_one_table(n.s.f, "t", one_path, NULL));
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_params_hash(n.s.f, &hash));
+    scene_close(&n.s);
+    return hash;
+}
+
+/* Two servers -> one process -> three servers: each job takes what the one
+ * before has written, and writes it again. */
+TEST(a_table_travels_between_jobs_of_any_servers_with_its_bits)
+{
+    static const int shape[][2] = {{2, 1}, {3, 2}, {1, 1}};
+    grown_how how = {.optimizer = "adam"};
+    uint64_t want, texts;
+
+    one_path = test_path("one");
+    text_path = test_path("rows.txt");
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        ps_job j = job_of(&how, shape[i][0], shape[i][1]);
+
+        j.work = export_all;
+        CHECK(ps_hash(&j) != 0);
+        j.workers = 1;
+        want = alone_with(&j, false);
+        texts = alone_with(&j, true);
+        for (int k = 0; k < 3; k++) {
+            ps_job to = job_of(&how, shape[k][0], shape[k][1]);
+
+            to.workers = 1;
+            to.work = bring_back;
+            CHECK(ps_hash(&to) == want);
+            to.id = "text";
+            CHECK(ps_hash(&to) == texts);
+        }
+        CHECK(want == texts);
+    }
+}
+
+TEST(a_table_loaded_before_the_job_meets_is_what_it_begins_with)
+{
+    grown_how how = {.optimizer = "adam"};
+    ps_job j = job_of(&how, 2, 1), other = job_of(&how, 3, 1);
+    uint64_t hash;
+
+    one_path = test_path("one");
+    text_path = test_path("rows.txt");
+    j.work = export_all;
+    CHECK(ps_hash(&j) != 0);
+    j.work = other.work = load_early;
+    hash = ps_hash(&j);
+    CHECK(hash == ps_hash(&other));
+}
+
+/* What is wrong is told to all, and the job goes on. */
+static fleet_status import_wrongly(ps_node *n)
+{
+    fleet_status status;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    status = fleet_import_table(n->s.f, "t", text_path, NULL);
+    CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(), n->index == 0
+                                           ? "rows.txt:2: weight 1: \"nan\""
+                                           : "1 of 2 workers could not");
+    status = fleet_load_one_table(n->s.f, "t", one_path, NULL);
+    CHECK_INT(status, n->index == 0 ? FLEET_ENOENT : FLEET_EINVAL);
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_wrong_text_is_told_to_all_workers_and_changes_nothing)
+{
+    grown_how how = {.optimizer = "adam"};
+    ps_job j = job_of(&how, 2, 1), plain = job_of(&how, 2, 1);
+
+    one_path = test_path("nowhere");
+    text_path = test_file("rows.txt", "1 2\n1 1 nan\n");
+    plain.passes = 2;
+    j.work = import_wrongly;
+    CHECK(ps_hash(&j) == ps_hash(&plain));
+}
+
+TEST(processes_over_tcp_bring_a_table_back)
+{
+    grown_how how = {.optimizer = "adam"};
+    ps_job j = job_of(&how, 2, 1);
+
+    one_path = test_path("one");
+    text_path = test_path("rows.txt");
+    j.work = export_all;
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+    j.work = bring_back;
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+    j.id = "text";
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+}

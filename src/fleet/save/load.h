@@ -63,6 +63,8 @@ typedef struct fl_load_how {
                            only table there */
     bool keep_rows;     /* the table's rows that the save does not have */
     bool wider;         /* the save may have fewer columns */
+    bool own_filler;    /* unknown rows begin as they do now, not as those of
+                           the save */
 } fl_load_how;
 
 /* FLEET_EINVAL, naming the option that is none of its choices. */

@@ -35,6 +35,7 @@ static fleet_status put_all(const fl_load_how *how, const char *path,
     if (how->source)
         FL_TRY(fl_json_put(json, "source", fl_json_string(how->source)));
     FL_TRY(fl_json_put(json, "keep_rows", fl_json_bool(how->keep_rows)));
+    FL_TRY(fl_json_put(json, "own_filler", fl_json_bool(how->own_filler)));
     return fl_json_put(json, "wider", fl_json_bool(how->wider));
 }
 
@@ -72,6 +73,8 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
     FL_TRY(fl_at_string(&at, &how->source));
     at = fl_at_key(&root, "keep_rows");
     FL_TRY(fl_at_bool(&at, &how->keep_rows));
+    at = fl_at_key(&root, "own_filler");
+    FL_TRY(fl_at_bool(&at, &how->own_filler));
     at = fl_at_key(&root, "wider");
     how->o = (fleet_load_options){.on_missing = (fleet_on_missing)missing,
                                   .on_extra = (fleet_on_extra)extra,

@@ -391,7 +391,8 @@ static void begin_tables(const applying *a)
 
         if (item ? !a->how->keep_rows : initialize && !a->how->table)
             r->methods->clear(r);
-        if (item && !a->how->keep_rows && item->shape.dim[1] == r->dim)
+        if (item && !a->how->keep_rows && !a->how->own_filler &&
+            item->shape.dim[1] == r->dim)
             r->filler = item->filler;
     }
 }
@@ -427,12 +428,15 @@ static fleet_status apply_all(applying *a)
     /* a lane's store never has more: it is whole */
     bool part_of_rows = !store->filter.keeps && a->rows &&
                         fl_bucket_set_count(a->rows) < FL_N_BUCKET;
-    bool was_half = store->half_loaded;
+    const fl_rows *table =
+        a->how->table ? fl_store_rows(store, a->how->table) : NULL;
+    bool mends = !store->half_loaded || !table || store->half_table == table;
 
     if (store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
     FL_TRY(a->how->table ? check_table(a) : check_all(a));
+    store->half_table = mends ? table : NULL;
     store->half_loaded = true;
     begin_tables(a);
     if (!a->how->table)
@@ -443,7 +447,7 @@ static fleet_status apply_all(applying *a)
     FL_TRY(check_counts(a));
     if (!a->how->table)
         apply_counts(a);
-    store->half_loaded = a->how->table && was_half; /* by another load */
+    store->half_loaded = !mends;
     store->partial = part_of_rows && fl_store_own_tables(store) > 0;
     return FLEET_OK;
 }

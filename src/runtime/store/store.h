@@ -109,6 +109,7 @@ typedef struct fl_store {
     struct fleet_executor *trainer; /* made the last update; NULL: it is gone */
     int n_flat;                     /* merge groups under way */
     bool half_loaded;               /* a load stopped half-way */
+    const fl_rows *half_table;      /* of this table alone; NULL: of all */
     bool partial; /* the rest of the tables' rows is on ranks that this process
                     has not joined, or has left */
     struct fl_snapshot *snapshot; /* that a save is written from; NULL: none */

@@ -1,0 +1,33 @@
+/* table_text.h - a table as text, written and read: docs/formats.md. */
+#pragma once
+
+#include "base/file.h"
+#include "fleet/save/load.h"
+
+/* What the first line says. */
+typedef struct fl_table_text_head {
+    int64_t rows, dim;
+    bool states; /* each row has its updates and states */
+    int n_state;
+    const char *state[FL_MAX_STATE];
+} fl_table_text_head;
+
+/* The save of one table, to a file that is open. */
+fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w);
+
+/* Called for the first line, with row NULL, then for each row: its weights,
+ * then its states. */
+typedef struct fl_table_text_row {
+    uint64_t key;
+    uint32_t step; /* updates of the row */
+    const float *values;
+} fl_table_text_row;
+
+typedef fleet_status fl_table_text_visitor(void *arg,
+                                           const fl_table_text_head *head,
+                                           const fl_table_text_row *row);
+
+/* FLEET_EFORMAT, with file and line; what the visitor refuses is named so,
+ * too. */
+fleet_status fl_table_text_read(const char *path, fl_table_text_visitor *visit,
+                                void *arg);

@@ -147,7 +147,8 @@ typedef struct fleet_load_table_options {
 
 /* fleet_load_one_table - a table from any save: of one table, a checkpoint, or
  * an inference model; nothing else is changed. The table takes over how the
- * saved one begins unknown rows, but with keep_rows, or with fewer columns, not.
+ * saved one begins unknown rows; not with keep_rows, and not of fewer
+ * columns.
  * Called as fleet_load_model(): of ranks by all before fleet_init_worker(), of
  * workers with servers by all; options are the first worker's then. options
  * may be NULL.

@@ -223,8 +223,8 @@ static fleet_status resolve_parent(const char *path, size_t length, char **out)
 fleet_status fl_file_replace(const char *from, const char *to)
 {
     const char *slash = strrchr(to, '/');
-    char *parent = slash ? fl_strndup(to, (size_t)(slash - to) + 1)
-                         : fl_strdup(".");
+    char *parent =
+        slash ? fl_strndup(to, (size_t)(slash - to) + 1) : fl_strdup(".");
     fleet_status status;
 
     if (!parent)

@@ -8,7 +8,6 @@
 #include "fleet/inference.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
-#include "fleet/save/load.h"
 #include "fleet/save_part.h"
 #include "fleet/servers.h"
 

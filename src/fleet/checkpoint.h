@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fleet/job/handle.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_into.h"
 
 /* Write the store's parameters and tables, those alone that marked nodes of the
  * program read unless `marked` is NULL; with the servers and ranks that have

@@ -9,7 +9,7 @@
 #include "fleet/checkpoint.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_into.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"

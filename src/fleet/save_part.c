@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
-#include "fleet/save/load.h"
 #include "fleet/save/table_part.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/store/snapshot.h"

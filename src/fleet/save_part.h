@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fleet/job/handle.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_into.h"
 #include "ps/server/server.h"
 
 /* A lane's part of a command: it writes files part-SERVER-LANE-*. */

@@ -5,7 +5,7 @@
 #include "fleet/job/handle.h"
 #include "ps/worker/worker_io.h"
 #include "ps/server/server.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_how.h"
 
 /* A worker of such a job gets its f->worker_io, not connected yet. */
 fleet_status fl_servers_open(fleet *f);

@@ -116,6 +116,7 @@ static fleet_status set_between(ps_node *n)
                         NULL));
     CHECK(memcmp(w, w_set, sizeof w) == 0);
     CHECK(memcmp(row, row_set, sizeof row) == 0);
+    TRY(fleet_barrier_worker(n->s.f)); /* none trains before all have looked */
     TRY(ps_passes(n, 1));
     return ps_end(n);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_into.h"
 #include "fleet/save_part.h"
 #include "runtime/store/table.h"
 

@@ -2,8 +2,6 @@
  * any of it is used; docs/formats.md. */
 #pragma once
 
-#include <fleet/io.h>
-
 #include "fleet/save/save.h"
 
 /* A save that is being read. */
@@ -54,37 +52,3 @@ typedef struct fl_saved_record {
 typedef fleet_status fl_saved_visitor(void *arg, const fl_saved_record *r);
 fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
                            void *arg);
-
-/* What is loaded of a save, and how. All-zero fields are defaults. */
-typedef struct fl_load_how {
-    fleet_load_options o;
-    const char *table;  /* that one alone; NULL: all of the store */
-    const char *source; /* its name in the save; NULL: the same, or that of the
-                           only table there */
-    bool keep_rows;     /* the table's rows that the save does not have */
-    bool wider;         /* the save may have fewer columns */
-    bool own_filler;    /* unknown rows begin as they do now, not as those of
-                           the save */
-} fl_load_how;
-
-/* FLEET_EINVAL, naming the option that is none of its choices. */
-fleet_status fl_load_options_check(const fleet_load_options *o);
-
-/* As a text, for fl_free(), to other processes; and back: the texts belong to
- * the json. */
-fleet_status fl_load_how_print(const fl_load_how *how, const char *path,
-                               char **text);
-fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
-                              const char **path);
-
-/* Bring the save into the store, whatever both have: of dense parameters the
- * blocks that the store keeps, of tables the rows in the buckets `rows` (NULL:
- * all). A store with a remote has no rows of its own and gets none. All of it
- * is compared before anything is changed: shapes are equal; what one of both
- * does not have is as fleet_load_options says. */
-fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
-                            const fl_bucket_set *rows, const fl_load_how *how);
-
-/* Say in the log what was not loaded as it was saved. */
-void fl_saved_note(const fl_saved *s, const fl_store *store,
-                   const fl_load_how *how);

@@ -1,10 +1,11 @@
 /* load_into.c - a save that is brought into a store: what both have is compared
  * first, then values go by name. */
+#include "fleet/save/load_into.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/save/load.h"
 #include "runtime/exec/executor.h"
 #include "runtime/lookup/wanted_rows.h"
 
@@ -88,8 +89,8 @@ static fleet_status refuse_states(const fl_rule *rule,
     return status;
 }
 
-/* The optimizer's states must be the saved ones, unless others may be; without
- * one, none are read. */
+/* The optimizer's states must be the saved ones, unless other ones may be;
+ * without an optimizer, none are read. */
 static fleet_status check_states(const fl_rule *rule, fl_saved_item *item,
                                  const fleet_load_options *o)
 {

@@ -1,4 +1,5 @@
-/* table_part.c - see table_part.h. */
+/* table_part.c - rows and weights read and written in one store, as a request
+ * says. */
 #include "fleet/save/table_part.h"
 
 #include <string.h>
@@ -113,7 +114,7 @@ done:
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* A request for rows: of its keys those in own buckets, and what comes. */
+/* A request for rows: of its keys the ones in own buckets, and what comes. */
 typedef struct rows_request {
     const fl_store *store;
     fl_rows *rows;

@@ -9,9 +9,9 @@
 #include "ps/partition.h"
 #include "runtime/store/job_command.h"
 
-/* READ or WRITE of what the store has, of rows those in the buckets `own`; NULL:
- * all. *answer is for fl_free(). The store is the caller's alone, and on the
- * host. */
+/* READ or WRITE of what the store has, of a table the rows in the buckets
+ * `own`; NULL: all. *answer is for fl_free(). The store is the caller's alone,
+ * and on the host. */
 fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
                            fl_job_command command, const char *text,
                            char **answer);

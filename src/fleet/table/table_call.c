@@ -1,4 +1,5 @@
-/* table_call.c - see table_call.h. */
+/* table_call.c - reads that go to all that keep a table, and writes that all
+ * workers make together. */
 #include "fleet/table/table_call.h"
 
 #include "base/memory.h"
@@ -98,8 +99,8 @@ fleet_status fl_call_write(fleet *f, bool remote, const char *text)
 
 /* --- all workers ---------------------------------------------------------- */
 
-/* Does any worker's call fail? Its own error is the caller's; the others are
- * told that there is one. */
+/* Does any worker's call fail? Its own error is the caller's; the other
+ * workers are told that there is one. */
 static fleet_status share_error(fleet *f, const char *call,
                                 const fl_error *mine)
 {
@@ -133,7 +134,7 @@ static fleet_status meet(fleet *f)
     return status == FLEET_OK && f->comm ? fl_ranks_barrier(f) : status;
 }
 
-/* Nobody else has what this process has. */
+/* No other process has what this one has. */
 static fleet_status write_alone(fleet *f, const char *call,
                                 fl_call_writer *write, void *arg)
 {

@@ -157,14 +157,14 @@ fleet_status fleet_export_table(fleet *f, const char *table, const char *path,
 
 /* --- import --------------------------------------------------------------- */
 
-/* The text, read into a store of its own, and from there into a save. */
+/* The text, read into a store of its own, which is then saved. */
 typedef struct table_import {
     fleet *f;
     const fl_rows *into;
     fl_store *store;
     fl_rows *rows; /* of that store */
     fleet_optimizer *optimizer;
-    bool saved; /* the folder is ours */
+    bool saved; /* the folder is one that it has made */
     fl_load_how how;
 } table_import;
 

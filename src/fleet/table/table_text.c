@@ -101,7 +101,7 @@ static fleet_status wrong_line(const line_reader *r, const char *what)
                    what);
 }
 
-/* More bytes behind those that are left, which move to the front. */
+/* More bytes behind what is left, which moves to the front. */
 static fleet_status read_more(line_reader *r)
 {
     size_t left = r->end - r->begin, room = left + FL_BLOCK_SIZE, got = 0;
@@ -164,7 +164,7 @@ static bool next_word(const line_reader *r, const char **s, const char **end)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* The states' names are those of a rule. */
+/* A state of any rule by its name. */
 static const char *known_state(const char *s, size_t n)
 {
     for (int k = 0; k < FL_N_RULE; k++) {

@@ -39,7 +39,7 @@ enum { FL_MOST_STREAM = 4096 };
 typedef struct fl_lane_command {
     fl_job_command kind;
     int table;            /* HASH */
-    char *text;           /* of all others: the request's; the lane's own */
+    char *text;           /* of other commands: the request's; the lane's own */
     bool beside_training; /* SAVE, in async */
     const uint64_t *done; /* of such a save: each stream's last step in it */
 } fl_lane_command;

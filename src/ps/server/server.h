@@ -5,9 +5,9 @@
 
 #include "ps/server/lane.h"
 
-/* What a command that has a text does to a lane's store, whose buckets are `own`; on a thread of
- * its own while the lane leaves the store alone. *answer, for fl_free(), goes
- * to the worker. */
+/* What a command that has a text does to a lane's store, whose buckets are
+ * `own`; on a thread of its own while the lane leaves the store alone. *answer,
+ * for fl_free(), goes to the worker. */
 typedef fleet_status fl_server_command(void *arg, fl_store *store,
                                        const fl_bucket_set *own, int server,
                                        int lane, fl_job_command command,

@@ -1,6 +1,6 @@
 /* server_commands.c - what takes a lane long: saves, loads, sums over tables,
- * reads and writes of rows. A thread of its own does it, so that the lane's goes on to look at its socket.
- */
+ * reads and writes of rows. A thread of its own does it, so that the lane's
+ * goes on to look at its socket. */
 #define _GNU_SOURCE
 #include "ps/server/server_internal.h"
 
@@ -137,8 +137,8 @@ void fl_runner_end_command(fl_lane_runner *r)
     status = r->command_status;
     text = r->command_text;
     r->command_text = NULL;
-    fl_lane_command_done(r->lane, status, text, r->command_sum,
-                         r->command_rows, fl_now_ms());
+    fl_lane_command_done(r->lane, status, text, r->command_sum, r->command_rows,
+                         fl_now_ms());
     fl_free(text);
     if (status == FLEET_OK) /* the first is the load */
         atomic_store(&r->loads, false);

@@ -105,8 +105,8 @@ fleet_status fl_worker_barrier(fl_worker *w);
 /* Its last step, after which it is part of nothing any more. */
 fleet_status fl_worker_leave(fl_worker *w);
 
-/* Have every lane save, load or write at this point of the stream. answer[lane] gets
- * what each says, for fl_free(). */
+/* Have every lane save, load or write at this point of the stream. answer[lane]
+ * gets what each says, for fl_free(). */
 fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
                                const char *text, char **answer);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS = 20 };
+enum { KEYS = 20, LANES = -1 /* as many as a server has */ };
 
 #define TRY(call)                                                              \
     do {                                                                       \
@@ -53,6 +53,37 @@ static fleet_status check_set(grown *g)
     return FLEET_OK;
 }
 
+/* The first rank saves, the other one serves it while it waits. */
+static fleet_status save_all(grown *g)
+{
+    TRY(fleet_save_one_table(g->f, "t", getenv("TEST_TABLE_SAVE")));
+    TRY(fleet_export_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL));
+    return fleet_barrier_worker(g->f);
+}
+
+/* Each rank takes its own rows of what another job has saved. */
+static fleet_status load_all(grown *g, bool text)
+{
+    static const uint64_t key[] = {3, 900};
+    float got[2][GROWN_DIM];
+    int found[2];
+
+    TRY(text
+            ? fleet_import_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL)
+            : fleet_load_one_table(g->f, "t", getenv("TEST_TABLE_SAVE"), NULL));
+    TRY(fleet_init_worker(g->f));
+    g->e = fleet_executor_create(g->p, NULL);
+    TRY(get_in_turn(g, key, 2, got[0], NULL, found));
+    CHECK(found[0] && found[1]);
+    CHECK(got[0][0] == 1 / 5.0f && got[1][1] == 1 / 8.0f);
+    CHECK_FAILS(
+        fleet_load_one_table(g->f, "t", getenv("TEST_TABLE_SAVE"), NULL),
+        FLEET_ESTATE, "ranks load before fleet_init_worker()");
+    CHECK_FAILS(fleet_import_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL),
+                FLEET_ESTATE, "ranks import before fleet_init_worker()");
+    return fleet_stop_worker(g->f);
+}
+
 static fleet_status check_refused(grown *g)
 {
     static const uint64_t twice[] = {1, 1};
@@ -64,7 +95,8 @@ static fleet_status check_refused(grown *g)
     return FLEET_OK;
 }
 
-static fleet_status check_stat(grown *g)
+/* By lanes of servers any worker may ask. */
+static fleet_status check_stat(grown *g, int parts)
 {
     fleet_table_statistics s = {0};
 
@@ -74,53 +106,85 @@ static fleet_status check_stat(grown *g)
     if (fleet_worker_index(g->f) == 0)
         return FLEET_OK;
     CHECK_INT(s.rows, KEYS + 2);
-    CHECK_INT(s.parts, 2);
-    CHECK(s.most_rows < KEYS + 2);
+    CHECK(s.parts == parts || parts == LANES);
+    CHECK((s.parts == 1) == (s.most_rows == KEYS + 2));
     return FLEET_OK;
 }
 
-static fleet_status be_one(grown *g)
+static fleet_status be_one(grown *g, int parts)
 {
     static const uint64_t key[] = {1};
     static const float row[GROWN_DIM];
 
     CHECK_FAILS(fleet_table_set(g->f, "t", key, 1, GROWN_DIM, row, NULL),
-                FLEET_ESTATE, "ranks write together, between");
+                FLEET_ESTATE, "fleet_init_worker()");
     TRY(fleet_init_worker(g->f));
     g->e = fleet_executor_create(g->p, NULL);
     grown_train(g, KEYS);
     TRY(check_refused(g));
     TRY(check_set(g));
-    TRY(check_stat(g));
+    TRY(check_stat(g, parts));
+    TRY(save_all(g));
     grown_train(g, KEYS); /* and they go on */
     return fleet_stop_worker(g->f);
 }
 
+/* What TEST_TABLE_RANK says: "ranks" alone, or a hybrid job where "both" have
+ * something, or "servers" the table. */
 __attribute__((constructor)) static void be_a_rank(void)
 {
+    const char *what = getenv("TEST_TABLE_RANK");
+    grown_how how = {.optimizer = "adam"};
     fleet_status status;
     grown g = {0};
 
-    if (!getenv("TEST_TABLE_RANK"))
+    if (!what)
         return;
     test_ends_process = true;
+    how.is_collective = strncmp(what, "ranks", 5) != 0;
+    how.ps = strcmp(what, "both") == 0 ? FLEET_PS_RANKS : FLEET_PS_BY_MODE;
+    how.larger = how.ps == FLEET_PS_RANKS; /* "more" is on the server */
     status = fleet_init(&g.f, NULL);
     if (status == FLEET_OK)
-        grown_build(g.f, &g.p, &(grown_how){.optimizer = "adam"});
-    if (status == FLEET_OK)
-        status = be_one(&g);
+        grown_build(g.f, &g.p, &how);
+    if (status == FLEET_OK && strchr(what, '-'))
+        status = load_all(&g, strcmp(what, "ranks-text") == 0);
+    else if (status == FLEET_OK)
+        status = fleet_is_server(g.f)
+                     ? fleet_run_server(g.f)
+                     : be_one(&g, strcmp(what, "servers") == 0 ? LANES : 2);
     fprintf(stderr, "%s\n", status == FLEET_OK ? "fine" : fleet_last_error());
     grown_close(&g);
     exit(status == FLEET_OK ? 0 : 3);
 }
 
-TEST_LIMIT(ranks_read_and_write_the_rows_that_they_share_out, 90)
+static void run_job(const char *what, const char *options)
 {
     launch_need_mpirun();
-    setenv("TEST_TABLE_RANK", "1", 1);
+    setenv("TEST_TABLE_RANK", what, 1);
+    setenv("TEST_TABLE_SAVE", test_path("saved"), 1);
+    setenv("TEST_TABLE_TEXT", test_path("rows.txt"), 1);
     setenv("SELF", test_program(), 1);
     launch_deadline_ms = 60000;
-    CHECK_INT(launch_run("--nproc_per_node 2 --grace 50", "exec $SELF"), 0);
+    CHECK_INT(launch_run(options, "exec $SELF"), 0);
     CHECK_CONTAINS(launch_log("workerlog.0"), "fine");
     CHECK_CONTAINS(launch_log("workerlog.1"), "fine");
+}
+
+TEST_LIMIT(ranks_read_and_write_the_rows_that_they_share_out, 90)
+{
+    run_job("ranks", "--nproc_per_node 2 --grace 50");
+}
+
+/* The table of the first job is on servers. */
+TEST_LIMIT(ranks_load_and_import_what_a_job_with_servers_has_saved, 90)
+{
+    run_job("servers", "--server_num 2 --worker_num 2 --collective --grace 50");
+    run_job("ranks-save", "--nproc_per_node 2 --grace 50");
+    run_job("ranks-text", "--nproc_per_node 2 --grace 50");
+}
+
+TEST_LIMIT(ranks_that_share_out_rows_beside_servers_read_and_write_them, 90)
+{
+    run_job("both", "--server_num 1 --worker_num 2 --collective --grace 50");
 }

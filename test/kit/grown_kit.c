@@ -8,11 +8,13 @@
 #include "train_kit.h"
 
 static fleet_var *mean_of_rows(fleet_program *p, fleet_var *ids,
-                               const char *table, int64_t dim, int64_t rows)
+                               const char *table, int64_t dim, int64_t rows,
+                               fleet_ps ps)
 {
     const fleet_sparse_embedding_options o = {
         .table = table,
         .rows = rows,
+        .ps = ps,
         .initializer = {FLEET_INIT_UNIFORM, -1, 1}};
 
     return fleet_mean(p, fleet_sparse_embedding(p, ids, dim, &o));
@@ -34,15 +36,18 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
 
     *p = fleet_program_create(f);
     ids = fleet_data(*p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    loss = fleet_add(
-        *p,
-        mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM, how->rows),
-        mean_of_weights(*p, "w", GROWN_W));
+    loss = fleet_add(*p,
+                     mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM,
+                                  how->rows, how->ps),
+                     mean_of_weights(*p, "w", GROWN_W));
     if (how->larger) {
-        loss = fleet_add(*p, loss, mean_of_rows(*p, ids, "more", GROWN_DIM, 0));
+        loss = fleet_add(
+            *p, loss,
+            mean_of_rows(*p, ids, "more", GROWN_DIM, 0, FLEET_PS_BY_MODE));
         loss = fleet_add(*p, loss, mean_of_weights(*p, "extra", 2));
     }
     s.a_sync = how->a_sync;
+    s.is_collective = how->is_collective;
     CHECK_OK(fleet_minimize(
         fleet_distributed_optimizer(f, kit_rule(f, how->optimizer, 0.5f), &s),
         loss));

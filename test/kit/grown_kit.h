@@ -19,7 +19,8 @@ enum { GROWN_DIM = 2, GROWN_W = 3 };
 
 typedef struct grown_how {
     const char *optimizer; /* of kit_rule() */
-    bool larger, a_sync;
+    bool larger, a_sync, is_collective;
+    fleet_ps ps; /* of "t" */
     int64_t dim; /* of "t"; 0: GROWN_DIM */
     int64_t rows;
     fleet_options options;

@@ -100,15 +100,16 @@ fleet_status fl_call_write(fleet *f, bool remote, const char *text)
 /* --- all workers ---------------------------------------------------------- */
 
 /* Does any worker's call fail? Its own error is the caller's; the other
- * workers are told that there is one. */
+ * workers are told that there is one. Ranks wait for each other, and so serve
+ * the first one's command meanwhile. */
 static fleet_status share_error(fleet *f, const char *call,
                                 const fl_error *mine)
 {
     double bad = mine->code != FLEET_OK;
 
-    FL_TRY(f->worker_io
-               ? fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, &bad, 1)
-               : fl_ranks_reduce(f, FL_ALL_SUM, &bad, 1));
+    FL_TRY(by_ranks(f)
+               ? fl_ranks_reduce(f, FL_ALL_SUM, &bad, 1)
+               : fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, &bad, 1));
     FL_TRY(fl_error_raise(mine));
     return bad > 0 ? fl_fail(FLEET_EINVAL,
                              "%s: %.0f of %d workers could not: their errors "

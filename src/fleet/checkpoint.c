@@ -212,6 +212,13 @@ fleet_status fl_checkpoint_load_here(fleet *f, const char *path,
     return fl_saved_use(path, how->table ? NULL : "checkpoint", load_save, &l);
 }
 
+/* Have they anything of what is loaded? */
+static bool on_servers(const fleet *f, const fl_load_how *how)
+{
+    return f->worker_io &&
+           (!how->table || fl_store_rows(f->store, how->table)->remote);
+}
+
 fleet_status fl_checkpoint_load(fleet *f, const char *path,
                                 const fl_load_how *how)
 {
@@ -221,7 +228,7 @@ fleet_status fl_checkpoint_load(fleet *f, const char *path,
         return fl_fail_in(status, "rank %d of %d", f->role.index,
                           f->role.worker_num);
     FL_TRY(status);
-    return f->worker_io ? load_on_servers(f, path, how) : FLEET_OK;
+    return on_servers(f, how) ? load_on_servers(f, path, how) : FLEET_OK;
 }
 
 fleet_status fleet_load_model(fleet *f, const char *path)

@@ -397,6 +397,14 @@ static fleet_status import_wrongly(ps_node *n)
                                            : "1 of 2 workers could not");
     status = fleet_load_one_table(n->s.f, "t", one_path, NULL);
     CHECK_INT(status, n->index == 0 ? FLEET_ENOENT : FLEET_EINVAL);
+    status =
+        fleet_load_one_table(n->s.f, n->index ? "none" : "t", one_path, NULL);
+    CHECK_INT(status, FLEET_ENOENT);
+    status =
+        fleet_import_table(n->s.f, n->index ? "none" : "t", text_path, NULL);
+    CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_ENOENT);
+    status = fleet_import_table(n->s.f, "t", n->index ? NULL : text_path, NULL);
+    CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_EINVAL);
     TRY(ps_passes(n, 1));
     return ps_end(n);
 }

@@ -54,9 +54,12 @@ static fleet_status load_together(fleet *f, const char *call, const char *path,
     return status;
 }
 
+/* What is wrong with one worker's call is an error of all: of a table that it
+ * does not know, too. */
 static bool is_together(const fleet *f, const fl_rows *rows)
 {
-    return rows->remote && fl_worker_io_is_open(f->worker_io);
+    return f->worker_io && fl_worker_io_is_open(f->worker_io) &&
+           (!rows || rows->remote);
 }
 
 fleet_status fleet_load_one_table(fleet *f, const char *table, const char *path,
@@ -64,16 +67,18 @@ fleet_status fleet_load_one_table(fleet *f, const char *table, const char *path,
 {
     const fleet_load_table_options none = {0};
     fl_load_how how = {.table = table};
-    fl_rows *rows;
+    fl_rows *rows = NULL;
     fleet_status status;
 
-    FL_TRY(fl_call_table(f, "fleet_load_one_table", table, &rows));
+    FL_TRY(fl_handle_check_worker(f, "fleet_load_one_table"));
+    status = fl_call_table(f, "fleet_load_one_table", table, &rows);
     o = o ? o : &none;
     how.o = (fleet_load_options){.states = o->states, .restart = o->restart};
     how.source = o->source;
     how.keep_rows = o->keep_rows != 0;
     how.wider = o->wider != 0;
-    status = fl_load_options_check(&how.o);
+    if (status == FLEET_OK)
+        status = fl_load_options_check(&how.o);
     if (is_together(f, rows))
         return load_together(f, "fleet_load_one_table", path, &how, status);
     return status == FLEET_OK ? fl_checkpoint_load(f, path, &how) : status;
@@ -271,8 +276,9 @@ static char *import_folder(const fleet *f, const char *path, const char *where)
 }
 
 static fleet_status check_import(const fleet *f, const fl_rows *rows,
-                                 const char *path)
+                                 const char *path, const fl_load_how *how)
 {
+    FL_TRY(fl_load_options_check(&how->o));
     if (!path || !*path)
         return fl_fail(FLEET_EINVAL, "fleet_import_table: there is no path");
     if (rows->remote && !fl_worker_io_is_open(f->worker_io))
@@ -287,12 +293,11 @@ static fleet_status check_import(const fleet *f, const fl_rows *rows,
 }
 
 static fleet_status import_rows(table_import *t, const char *path,
-                                const char *folder)
+                                const char *folder, fleet_status status)
 {
     bool together = is_together(t->f, t->into);
-    fleet_status status = FLEET_OK;
 
-    if (!together || fleet_is_first_worker(t->f))
+    if (status == FLEET_OK && (!together || fleet_is_first_worker(t->f)))
         status = read_import(t, path, folder);
     if (together)
         status =
@@ -316,17 +321,21 @@ fleet_status fleet_import_table(fleet *f, const char *table, const char *path,
                                 const fleet_import_options *o)
 {
     table_import t = {.f = f, .how = {.table = table}};
-    fl_rows *rows;
-    char *folder;
+    fl_rows *rows = NULL;
+    char *folder = NULL;
     fleet_status status;
 
-    FL_TRY(fl_call_table(f, "fleet_import_table", table, &rows));
-    FL_TRY(check_import(f, rows, path));
+    FL_TRY(fl_handle_check_worker(f, "fleet_import_table"));
+    status = fl_call_table(f, "fleet_import_table", table, &rows);
     t.into = rows;
     take_options(&t, o);
-    FL_TRY(fl_load_options_check(&t.how.o));
-    folder = import_folder(f, path, o ? o->folder : NULL);
-    status = folder ? import_rows(&t, path, folder) : FLEET_ENOMEM;
+    if (status == FLEET_OK)
+        status = check_import(f, rows, path, &t.how);
+    if (status == FLEET_OK) {
+        folder = import_folder(f, path, o ? o->folder : NULL);
+        status = folder ? FLEET_OK : FLEET_ENOMEM;
+    }
+    status = import_rows(&t, path, folder, status);
     if (t.saved)
         fl_folder_remove(folder);
     fl_free(folder);

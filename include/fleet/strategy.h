@@ -22,11 +22,19 @@ extern "C" {
 typedef struct fleet_a_sync_configs {
     int64_t k_steps; /* 0: sync or async; > 0: geo, that many local steps: in
                         this version refused but in mode local */
+
+    /* With a_sync 1 and servers any of these off its default is the mode
+     * half-async. A worker adds up the gradients of max_merge_var_num batches
+     * and pushes their mean, without waiting unless send_queue_size pushes are
+     * under way, and pulls dense weights after every
+     * min_send_grad_num_before_recv pushes: for the next batch, or
+     * (independent_recv_thread 1) for whichever batch is next when they have
+     * come. docs/modes.md. */
     int max_merge_var_num;
     int send_queue_size;
     int independent_recv_thread;
     int min_send_grad_num_before_recv;
-    int thread_pool_size;
+    int thread_pool_size; /* 1: see docs/strategy.md, as for the next three */
     int send_wait_times;
     int runtime_split_send_recv;
     int launch_barrier;

@@ -32,7 +32,18 @@ static void warn_insecure(fleet *f)
 /* Other modes refuse the field. */
 static bool bounds_staleness(const fleet *f, fl_job_mode mode)
 {
-    return mode == FL_PS_ASYNC && f->strategy.a_sync_configs.max_staleness >= 0;
+    return (mode == FL_PS_ASYNC || mode == FL_PS_HALF_ASYNC) &&
+           f->strategy.a_sync_configs.max_staleness >= 0;
+}
+
+static fl_push_options half_async_of(const fleet *f)
+{
+    const fleet_a_sync_configs *c = &f->strategy.a_sync_configs;
+
+    return (fl_push_options){.merged = c->max_merge_var_num,
+                             .queue = c->send_queue_size,
+                             .recv_after = c->min_send_grad_num_before_recv,
+                             .recv_beside = c->independent_recv_thread};
 }
 
 static fleet_status make_terms(fleet *f)
@@ -135,6 +146,7 @@ static fleet_status pass_on_load(fleet *f)
 static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = fl_handle_mode(f);
+    fl_push_options half = half_async_of(f);
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));
@@ -142,6 +154,7 @@ static fleet_status connect_worker(fleet *f)
         f->trained->training.optimizer->in_use = true;
         FL_TRY(fl_worker_io_open(f->worker_io, f->store, fl_mode_is_sync(mode),
                                  bounds_staleness(f, mode),
+                                 mode == FL_PS_HALF_ASYNC ? &half : NULL,
                                  fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
         FL_TRY(fl_worker_io_barrier(

@@ -48,23 +48,34 @@ TEST(with_servers_a_field_is_honoured_or_refused_by_name)
     STRATEGY(a_sync_configs.launch_barrier = 0, FLEET_EUNSUPPORTED,
              "strategy.a_sync_configs.launch_barrier: this version does not "
              "have 0 in mode ps-async");
-    STRATEGY(a_sync_configs.max_merge_var_num = 2, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.max_merge_var_num:");
-    STRATEGY(a_sync_configs.send_queue_size = 8, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.send_queue_size:");
-    STRATEGY(a_sync_configs.independent_recv_thread = 1, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.independent_recv_thread:");
-    STRATEGY(a_sync_configs.min_send_grad_num_before_recv = 2,
-             FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.min_send_grad_num_before_recv:");
+    STRATEGY(
+        a_sync_configs.max_merge_var_num = 0, FLEET_EINVAL,
+        "strategy.a_sync_configs.max_merge_var_num: expected 1 to 1000000, "
+        "got 0");
+    STRATEGY(a_sync_configs.send_queue_size = 0, FLEET_EINVAL,
+             "strategy.a_sync_configs.send_queue_size: expected 1 to "
+             "1000000000, got 0");
+    STRATEGY(a_sync_configs.independent_recv_thread = 2, FLEET_EINVAL,
+             "strategy.a_sync_configs.independent_recv_thread: expected 0 to "
+             "1, got 2");
+    STRATEGY(a_sync_configs.min_send_grad_num_before_recv = 0, FLEET_EINVAL,
+             "strategy.a_sync_configs.min_send_grad_num_before_recv: expected "
+             "1 to 1000000000, got 0");
     STRATEGY(a_sync_configs.thread_pool_size = 5, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.thread_pool_size:");
+             "strategy.a_sync_configs.thread_pool_size: this version does not "
+             "have 5 in mode ps-async, expected 1: the thread that trains "
+             "works all sockets of a worker");
     STRATEGY(a_sync_configs.send_wait_times = 5, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.send_wait_times:");
+             "strategy.a_sync_configs.send_wait_times: this version does not "
+             "have 5 in mode ps-async, expected 1: a push is of "
+             "max_merge_var_num batches");
     STRATEGY(a_sync_configs.runtime_split_send_recv = 1, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.runtime_split_send_recv:");
+             "strategy.a_sync_configs.runtime_split_send_recv: this version "
+             "does not have 1 in mode ps-async, expected 0: pushes and pulls");
     STRATEGY(a_sync_configs.lr_decay_steps = 20, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.lr_decay_steps:");
+             "strategy.a_sync_configs.lr_decay_steps: this version does not "
+             "have 20 in mode ps-async, expected 10: the optimizer has its "
+             "decay");
     STRATEGY(a_sync_configs.max_staleness = -2, FLEET_EINVAL,
              "strategy.a_sync_configs.max_staleness: expected -1 to "
              "1000000000, got -2");

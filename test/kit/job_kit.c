@@ -102,6 +102,20 @@ const char *job_with(const char *config, const char *key, const char *text)
     return test_keep(all);
 }
 
+const char *job_at_rate(const char *config, const char *rate)
+{
+    static const char key[] = "\"learning_rate\": ";
+    const char *at = strstr(config, key), *rest;
+    char all[9000];
+
+    CHECK(at);
+    at += sizeof key - 1;
+    rest = at + strcspn(at, "}");
+    snprintf(all, sizeof all, "%.*s%s%s", (int)(at - config), config, rate,
+             rest);
+    return test_keep(all);
+}
+
 const char *job_seeded(const char *config, int seed)
 {
     char all[9000];

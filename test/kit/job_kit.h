@@ -26,6 +26,9 @@ const char *job_hash(const char *line);
 /* The configuration with another key, a text. */
 const char *job_with(const char *config, const char *key, const char *text);
 
+/* The configuration with another learning rate. */
+const char *job_at_rate(const char *config, const char *rate);
+
 /* The configuration with another seed. */
 const char *job_seeded(const char *config, int seed);
 

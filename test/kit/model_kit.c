@@ -107,6 +107,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     strategy.a_sync = how->a_sync;
     if (how->bounds_staleness)
         strategy.a_sync_configs.max_staleness = how->max_staleness;
+    if (how->merged > 0)
+        strategy.a_sync_configs.max_merge_var_num = how->merged;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

@@ -309,6 +309,8 @@ static void open_sums(ps_node *n, const fleet_options *o)
     loss = fleet_mean(c->p, fleet_add(c->p, x, id));
     CHECK_OK(fleet_program_status(c->p));
     s.a_sync = n->job->how.a_sync;
+    if (n->job->how.merged > 0)
+        s.a_sync_configs.max_merge_var_num = n->job->how.merged;
     CHECK_OK(fleet_minimize(
         fleet_distributed_optimizer(c->f, fleet_sgd(c->f, 0.5f), &s), loss));
     c->m.prediction = x;
@@ -379,6 +381,26 @@ TEST(async_applies_every_gradient_exactly_once)
     }
 }
 
+/* Their means: a quarter of it. */
+TEST(half_async_applies_every_gradient_exactly_once)
+{
+    ps_job j = {.servers = 2,
+                .workers = 2,
+                .lanes = 2,
+                .how = {.a_sync = true, .merged = 4},
+                .open = open_sums,
+                .work = push_500};
+
+    ps_hash(&j);
+    for (int i = 0; i < 2; i++) {
+        const ps_node *n = ps_worker(&j, i);
+
+        CHECK_NEAR(n->number[0], -125.0 / 4, 0);
+        CHECK_NEAR(n->number[1], -375.0 / 4, 0);
+        CHECK_NEAR(n->number[2], -125.0 / 4, 0);
+    }
+}
+
 /* --- loops of the host's own ---------------------------------------------- */
 
 /* Worker i does 3 i steps, twice, and worker 0 evaluates in between. */
@@ -400,7 +422,7 @@ static fleet_status loop(ps_node *n)
 }
 
 /* In sync the longest loop counts the updates, each of a mean; in async all
- * add up. */
+ * add up, in half-async means of up to four. */
 TEST(loops_with_unequal_counts_meet_in_a_barrier)
 {
     ps_job j = {.servers = 2, .workers = 3, .open = open_sums, .work = loop};
@@ -412,6 +434,10 @@ TEST(loops_with_unequal_counts_meet_in_a_barrier)
     ps_hash(&j);
     CHECK_NEAR(ps_worker(&j, 0)->number[0], -(0 + 3 + 6) * 2 * 0.125, 0);
     CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 3 + 6) * 2 * 0.375, 0);
+    j.how.merged = 4; /* 3 are a push, 6 are two */
+    ps_hash(&j);
+    CHECK_NEAR(ps_worker(&j, 0)->number[0], -(0 + 1 + 2) * 2 * 0.125, 0);
+    CHECK_NEAR(ps_worker(&j, 0)->number[1], -(0 + 1 + 2) * 2 * 0.375, 0);
 }
 
 /* --- many ----------------------------------------------------------------- */

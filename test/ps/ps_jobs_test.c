@@ -169,6 +169,18 @@ TEST_LIMIT(adult_in_async, 120)
     job_at_least(line, "auc", 0.898);
 }
 
+#define GATHERED                                                               \
+    "\"a_sync\": true, \"a_sync_configs\": {\"max_merge_var_num\": 4}"
+
+/* A quarter of the pushes. */
+TEST_LIMIT(adult_in_half_async, 120)
+{
+    const char *line = job_train(PS(1), job_adult(GATHERED));
+
+    CHECK_CONTAINS(line, "\"mode\":\"ps-half-async\"");
+    job_at_least(line, "auc", 0.898);
+}
+
 #define BOUNDED "\"a_sync\": true, \"a_sync_configs\": {\"max_staleness\": 4}"
 
 /* Workers of which none is far ahead of the other ones. */
@@ -189,6 +201,14 @@ TEST_LIMIT(criteo_attr_in_sync, 120)
 TEST_LIMIT(criteo_attr_in_async_with_bounded_staleness, 120)
 {
     job_at_least(job_train(PS(2), job_criteo(BOUNDED)), "auc", 0.643);
+}
+
+/* An update of four batches, at four times the rate. */
+TEST_LIMIT(criteo_attr_in_half_async, 120)
+{
+    const char *config = job_at_rate(job_criteo(GATHERED), "0.004");
+
+    job_at_least(job_train(PS(2), config), "auc", 0.643);
 }
 
 TEST_LIMIT(fashion_mnist_in_sync, 240)

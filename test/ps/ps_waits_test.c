@@ -125,7 +125,8 @@ static void open_pair(pair *p, fl_server_command *command)
     CHECK(pthread_create(&p->thread, NULL, serve, p) == 0);
     p->store = sim_store(p->model, fl_remote_rows_make);
     CHECK_OK(fl_worker_io_create(&p->io, &wo));
-    CHECK_OK(fl_worker_io_open(p->io, p->store, false, false, "ps-async"));
+    CHECK_OK(
+        fl_worker_io_open(p->io, p->store, false, false, NULL, "ps-async"));
 }
 
 static void close_pair(pair *p)

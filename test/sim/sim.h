@@ -65,6 +65,7 @@ typedef struct sim_options {
     bool sync;
     bool bounds_staleness; /* in async */
     int max_staleness;
+    fl_push_options half; /* in async; merged 0: each push is a step */
     int n_worker, n_server, n_lane; /* lanes of a server */
 
     /* links: of 1,000 packets so many are lost, repeated, or followed by one

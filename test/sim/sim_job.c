@@ -146,6 +146,16 @@ static void make_links(uint64_t seed, sim_options *o)
     o->slow = choose(seed, 18, 3) ? 0 : choose(seed, 19, 10);
 }
 
+static fl_push_options make_half(uint64_t seed, bool sync)
+{
+    if (sync || choose(seed, 29, 2))
+        return (fl_push_options){0};
+    return (fl_push_options){.merged = 1 + choose(seed, 30, 4),
+                             .queue = 1 + choose(seed, 31, 3),
+                             .recv_after = 1 + choose(seed, 32, 3),
+                             .recv_beside = choose(seed, 33, 2)};
+}
+
 void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
 {
     static const size_t pieces[] = {64, 300, 2000, FL_MSG_PIECE_BYTES};
@@ -163,6 +173,7 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
         .sync = sync,
         .bounds_staleness = !sync && choose(seed, 27, 2),
         .max_staleness = choose(seed, 28, 4),
+        .half = make_half(seed, sync),
         .n_worker =
             1 + choose(seed, 2, choose(seed, 9, 8) ? 4 : SIM_MOST_WORKER),
         .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),
@@ -179,6 +190,11 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
         .request_ms = 5000,
         .peer_ms = 2000,
         .step_ms = 20000};
+    if (o->bounds_staleness) { /* weights come with each push */
+        o->half.recv_after = 1;
+        o->half.recv_beside = false;
+    }
+    k->merged = o->half.merged;
     make_links(seed, o);
     make_script(seed, o->n_worker, k);
 }
@@ -225,6 +241,50 @@ static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
     }
 }
 
+static bool asks_at(const sim_script *k, int worker, int pass, int step)
+{
+    sim_step b = {.at = point(worker, pass, step)};
+    int table;
+
+    return sim_asks(k, &b, &table);
+}
+
+static int walk(const sim_script *k, int worker, int pass, int step, bool asked,
+                int *groups)
+{
+    int n = 0;
+
+    *groups = 0;
+    for (int i = 0; i <= step; i++) {
+        if (n > 0 && (i < step || asked) && asks_at(k, worker, pass, i)) {
+            ++*groups;
+            n = 0;
+        }
+        if (i < step && ++n == k->merged) {
+            ++*groups;
+            n = 0;
+        }
+    }
+    return n;
+}
+
+int sim_gathered(const sim_script *k, int worker, int pass, int step)
+{
+    int groups;
+
+    return walk(k, worker, pass, step, true, &groups);
+}
+
+int sim_groups(const sim_script *k, int worker, int pass, int step, bool asked)
+{
+    int groups;
+
+    if (k->merged == 0)
+        return step;
+    walk(k, worker, pass, step, asked, &groups);
+    return groups;
+}
+
 void sim_batch(const sim_script *k, int worker, int pass, int step, sim_step *b)
 {
     static const int counts[] = {1, 2, 4};
@@ -232,6 +292,11 @@ void sim_batch(const sim_script *k, int worker, int pass, int step, sim_step *b)
 
     b->at = point(worker, pass, step);
     b->n_batch = counts[h % 3];
+    if (k->merged > 0) { /* so that any group has 1, 2, 4 or 8 */
+        int before = sim_gathered(k, worker, pass, step);
+
+        b->n_batch = before > 0 ? 1 << (before - 1) : 1;
+    }
     b->clip = k->kind == SIM_COUNT && h >> 8 & 1 ? 0.5f : 1.0f;
     for (int t = 0; t < SIM_N_TABLE; t++)
         make_keys(k, b->at, t, &b->keys[t]);
@@ -434,26 +499,31 @@ static void note_steps(hands *h, int pass, int steps)
     all->has_ended[h->w->index] = false;
 }
 
-/* How many steps of the pass a worker has begun; INT_MAX: it does not count. */
+/* How many pushes of the pass a worker has begun; INT_MAX: it does not
+ * count. */
 static int steps_of(const sim_script *all, int worker, int pass)
 {
     if (all->has_left[worker] || all->pass[worker] > pass ||
         (all->pass[worker] == pass && all->has_ended[worker]))
         return INT_MAX;
-    return all->pass[worker] == pass ? all->begun_steps[worker] : 0;
+    return all->pass[worker] == pass
+               ? sim_groups(all, worker, pass, all->begun_steps[worker], true)
+               : 0;
 }
 
 /* Its values have come, to compute that step of the pass with. */
 static fleet_status check_staleness(const hands *h, int pass, int step)
 {
     const sim_options *o = &h->w->s->o;
+    int own = sim_groups(h->k, h->w->index, pass, step, false);
 
     for (int i = 0; i < o->n_worker && o->bounds_staleness; i++)
-        if (step - o->max_staleness > steps_of(seen_by_all(h), i, pass))
-            return fl_fail(FLEET_ESTATE,
-                           "step %d of pass %d is computed, %d steps of worker "
-                           "%d were begun",
-                           step, pass, steps_of(seen_by_all(h), i, pass), i);
+        if (own - o->max_staleness > steps_of(seen_by_all(h), i, pass))
+            return fl_fail(
+                FLEET_ESTATE,
+                "step %d of pass %d is computed, %d pushes of worker "
+                "%d were begun",
+                step, pass, steps_of(seen_by_all(h), i, pass), i);
     return FLEET_OK;
 }
 

@@ -27,6 +27,7 @@ void sim_models_close(void);
 typedef struct sim_script {
     uint64_t seed;
     sim_kind kind;
+    int merged; /* batches of a push in half-async; 0: each is a step */
     int n_pass;
     int steps[SIM_MOST_WORKER][SIM_MOST_PASS];
     int leaves_in[SIM_MOST_WORKER]; /* a pass; SIM_MOST_PASS: none */

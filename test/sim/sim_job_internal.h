@@ -36,6 +36,12 @@ typedef enum sim_meeting {
 
 void sim_batch(const sim_script *k, int worker, int pass, int step,
                sim_step *b);
+
+/* Half-async: how many batches the worker's group has when that step of the
+ * pass is pushed; and how many groups it has pushed in the pass before, ended:
+ * if that step's question for a hash has ended one. */
+int sim_gathered(const sim_script *k, int worker, int pass, int step);
+int sim_groups(const sim_script *k, int worker, int pass, int step, bool asked);
 bool sim_pushes(const sim_script *k, const sim_step *b, const char *param);
 void sim_gradient(const sim_script *k, const sim_step *b, uint64_t of,
                   const float *pulled, float *grad, int64_t n);

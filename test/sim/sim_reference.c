@@ -22,6 +22,13 @@ static void add(float *sum, const float *g, int64_t n, bool first)
         sum[i] = first ? g[i] : sum[i] + g[i];
 }
 
+/* Half-async: each batch is clipped by itself. */
+static void clip(const sim_reference *r, const sim_step *b, float *g, int64_t n)
+{
+    for (int64_t i = 0; i < n && r->k->merged > 0; i++)
+        g[i] *= b->clip;
+}
+
 static void add_param(sim_reference *r, const sim_step *b, int i)
 {
     const fl_param *p = r->param[i];
@@ -31,6 +38,7 @@ static void add_param(sim_reference *r, const sim_step *b, int i)
         return;
     g = fl_alloc((size_t)p->n * sizeof *g);
     sim_gradient(r->k, b, (uint64_t)p->n, p->flat->weight + p->offset, g, p->n);
+    clip(r, b, g, p->n);
     if (r->sum[i]) {
         add(r->sum[i], g, p->n, false);
         fl_free(g);
@@ -50,6 +58,7 @@ static void add_row(sim_reference *r, const sim_step *b, int table,
     CHECK_OK(rows->methods->find(rows, &key, 1, &row));
     fl_filler_row(&rows->filler, key, first, rows->dim);
     sim_gradient(r->k, b, key, row ? row : first, g, rows->dim);
+    clip(r, b, g, rows->dim);
     while (i < s->n && s->key[i] != key)
         i++;
     add(s->sum[i], g, rows->dim, i == s->n);
@@ -75,8 +84,8 @@ static void contribute(sim_reference *r, int worker, int pass, int step)
         for (int i = 0; i < b.keys[t].n; i++)
             add_row(r, &b, t, b.keys[t].key[i]);
     r->n_batch += b.n_batch;
-    r->clip = b.clip;
-    r->steps[worker]++;
+    r->clip = r->k->merged > 0 ? 1.0f : b.clip;
+    r->steps[worker] += r->k->merged == 0;
 }
 
 /* --- clip: contracts.md, section 2 ---------------------------------------- */
@@ -249,6 +258,24 @@ static void train_step(sim_reference *r, int pass, int step)
         update(r);
 }
 
+/* Sums are exact, in whatever order workers push. */
+static void gather_pass(sim_reference *r, int pass)
+{
+    for (int w = 0; w < r->o->n_worker; w++) {
+        int steps = is_there(r, w, pass) ? r->k->steps[w][pass] : 0;
+
+        for (int i = 0; i < steps; i++) {
+            bool last = i + 1 == steps;
+
+            contribute(r, w, pass, i);
+            if (!last && sim_gathered(r->k, w, pass, i + 1) > 0)
+                continue;
+            update(r);
+            r->steps[w]++;
+        }
+    }
+}
+
 /* how: 0 sum, 1 max, 2 min. */
 static void join_numbers(sim_reference *r, int pass, int how, const char *name)
 {
@@ -371,8 +398,10 @@ void sim_reference_open_until(sim_reference *r, const sim *s,
     qsort(r->param, r->store->params.n, sizeof *r->param, by_name);
     begin(r);
     for (int p = 0; p < k->n_pass; p++) {
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 8 && k->merged == 0; i++)
             train_step(r, p, i);
+        if (k->merged > 0)
+            gather_pass(r, p);
         after_pass(r, p);
     }
     for (int w = 0; w < s->o.n_worker; w++)

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "ps/worker/remote_table.h"
+#include "ps/worker/worker_group.h"
 
 enum { JOIN_TICK_MS = 100 };
 
@@ -96,6 +97,11 @@ static void worker_waits(void *arg)
     fl_client_tick(w->client, w->s->now_ms);
 }
 
+static void worker_looks(void *arg)
+{
+    read_inbox(arg);
+}
+
 static int64_t worker_now(void *arg)
 {
     return ((sim_worker *)arg)->s->now_ms;
@@ -175,7 +181,7 @@ static void make_client(sim *s, sim_worker *w)
 
 static void begin_to_work(sim *s, sim_worker *w)
 {
-    const fl_worker_host host = {w, worker_waits, worker_now};
+    const fl_worker_host host = {w, worker_waits, worker_now, worker_looks};
 
     make_client(s, w);
     w->store = sim_store(s->o.model, fl_remote_rows_make);
@@ -183,6 +189,8 @@ static void begin_to_work(sim *s, sim_worker *w)
                             w->lanes.n_lane, s->o.sync));
     w->core.piece_bytes = s->o.piece_bytes;
     w->core.bounds_staleness = s->o.bounds_staleness;
+    if (s->o.half.merged > 0)
+        CHECK_OK(fl_worker_use_half_async(&w->core, &s->o.half));
     fl_client_watch(w->client, true, s->now_ms);
     sim_fiber_make(w, fiber);
     w->phase = SIM_WORKS;

@@ -10,8 +10,9 @@ typedef enum fl_job_mode {
     FL_PS_SYNC,
     FL_PS_ASYNC,
     FL_COLLECTIVE,
-    FL_HYBRID_SYNC,  /* rows on servers, dense parameters by ranks */
-    FL_HYBRID_ASYNC, /* the same, rows without waiting */
+    FL_HYBRID_SYNC,   /* rows on servers, dense parameters by ranks */
+    FL_HYBRID_ASYNC,  /* the same, rows without waiting */
+    FL_PS_HALF_ASYNC, /* FL_PS_ASYNC, with gathered pushes */
     FL_N_JOB_MODE
 } fl_job_mode;
 fl_job_mode fl_job_mode_of(const fl_role *role,
@@ -20,7 +21,8 @@ const char *fl_job_mode_name(fl_job_mode mode); /* "ps-sync" */
 
 static inline bool fl_mode_is_sync(fl_job_mode mode)
 {
-    return mode != FL_PS_ASYNC && mode != FL_HYBRID_ASYNC;
+    return mode != FL_PS_ASYNC && mode != FL_PS_HALF_ASYNC &&
+           mode != FL_HYBRID_ASYNC;
 }
 
 /* Do workers sum dense gradients among themselves? */

@@ -10,7 +10,7 @@
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "fleet/strategy/strategy_report.h"
 
-enum { EXPECTED = 40 }; /* characters */
+enum { EXPECTED = 200 }; /* characters */
 
 /* Switches come first: a 2 would be taken for "on" by one check and for a
  * typing error by another. */
@@ -75,6 +75,8 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_STALENESS)
         return " (it bounds how far workers of parameter servers in async are "
                "apart; expected -1)";
+    if (f->purpose == FL_FOR_HALF_ASYNC)
+        return " (it is for workers of parameter servers that are no ranks)";
     if (got > 0)
         return "";
     return " (a strategy starts from FLEET_DISTRIBUTED_STRATEGY_INIT, not from "
@@ -88,7 +90,8 @@ static const char *expected(const fleet_distributed_strategy *s,
 {
     text[0] = 0;
     if (fl_strategy_field_support(s, f, mode) == FL_FIXED)
-        snprintf(text, EXPECTED, ", expected %g", f->standard);
+        snprintf(text, EXPECTED, ", expected %g%s%s", f->standard,
+                 f->why ? ": " : "", f->why ? f->why : "");
     return text;
 }
 
@@ -142,12 +145,31 @@ static fleet_status check_geo(const fleet_distributed_strategy *s,
     return FLEET_OK;
 }
 
+/* Weights that are older than their push would have to be. */
+static fleet_status check_half_async(const fleet_distributed_strategy *s)
+{
+    const fleet_a_sync_configs *c = &s->a_sync_configs;
+    bool beside = c->independent_recv_thread;
+
+    if (c->max_staleness < 0 ||
+        (!beside && c->min_send_grad_num_before_recv == 1))
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EINVAL,
+        "strategy.a_sync_configs.%s is %d, but "
+        "strategy.a_sync_configs.max_staleness is %d: the weights "
+        "would be staler than that",
+        beside ? "independent_recv_thread" : "min_send_grad_num_before_recv",
+        beside ? 1 : c->min_send_grad_num_before_recv, c->max_staleness);
+}
+
 static fleet_status check_rest(const fleet_distributed_strategy *s,
                                fl_job_mode mode)
 {
     FL_TRY(check_ranges(s, false));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_switch(s, &fl_fields[i]));
+    FL_TRY(check_half_async(s));
     FL_TRY(fl_strategy_check_ranks(s));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_not_with(s, &fl_fields[i]));

@@ -16,7 +16,7 @@ enum { DGC_SMALLEST = 16384 };
         x, x, x, x, x, x                                                       \
     }
 
-static const fl_support support[FL_N_PURPOSE][FL_N_JOB_MODE] = {
+static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
     /* local, ps-sync, ps-async, collective, hybrid sync and async */
     [FL_FOR_STEP] = EVERY(FL_ACTIVE),
     [FL_FOR_SCALING] = EVERY(FL_NO_EFFECT_FLOAT16),
@@ -25,6 +25,8 @@ static const fl_support support[FL_N_PURPOSE][FL_N_JOB_MODE] = {
                       FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_SERVERS] = {FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED,
                         FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
+    [FL_FOR_HALF_ASYNC] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_NO_EFFECT_ASYNC,
+                           FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
     [FL_FOR_STALENESS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
                           FL_REFUSED, FL_REFUSED, FL_REFUSED},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_ACTIVE, FL_ACTIVE,
@@ -59,6 +61,7 @@ static const fl_support support[FL_N_PURPOSE][FL_N_JOB_MODE] = {
 #define NEEDS_SWITCH    .needs_switch = true
 #define OFF_BY(name)    .off_by = name
 #define DYNAMIC         OFF_BY("amp_configs.use_dynamic_loss_scaling")
+#define WHY(reason)     .why = reason
 #define NOT_WITH(names) .not_with = names
 #define FL_FIELD(TYPE, member, standard, low, high, PURPOSE, ...)              \
     {#member,                                                                  \
@@ -173,11 +176,20 @@ const fl_strategy_field *fl_strategy_field_off_by(
     return on && fl_strategy_field_value(s, on) == 0 ? on : NULL;
 }
 
+/* Half-async is async but for the fields that ask for it. */
+static fl_support support_in(fl_purpose purpose, fl_job_mode mode)
+{
+    if (mode != FL_PS_HALF_ASYNC)
+        return support[purpose][mode];
+    return purpose == FL_FOR_HALF_ASYNC ? FL_ACTIVE
+                                        : support[purpose][FL_PS_ASYNC];
+}
+
 fl_support fl_strategy_field_support(const fleet_distributed_strategy *s,
                                      const fl_strategy_field *f,
                                      fl_job_mode mode)
 {
-    fl_support by_mode = support[f->purpose][mode];
+    fl_support by_mode = support_in(f->purpose, mode);
 
     if (by_mode != FL_ACTIVE && by_mode != FL_NO_EFFECT_FLOAT16)
         return by_mode;

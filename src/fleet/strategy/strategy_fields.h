@@ -20,6 +20,8 @@ typedef enum fl_purpose {
     FL_FOR_PURE_FP16,   /* training in float16 without float */
     FL_FOR_ASYNC,       /* the choice between the modes of servers */
     FL_FOR_SERVERS,     /* how workers and servers talk */
+    FL_FOR_HALF_ASYNC,  /* what workers in half-async push and pull, and when;
+                           asks for that mode */
     FL_FOR_STALENESS,   /* how far workers in async are apart */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
@@ -37,7 +39,8 @@ typedef enum fl_support {
     FL_NO_EFFECT_COLLECTIVE,
     FL_NO_EFFECT_FLOAT16,
     FL_NO_EFFECT_PURE_FP16,
-    FL_NO_EFFECT_OFF, /* a field that turns it on is 0 */
+    FL_NO_EFFECT_ASYNC, /* at its default: another value is another mode */
+    FL_NO_EFFECT_OFF,   /* a field that turns it on is 0 */
     FL_FIXED,  /* the default is what happens, another value is refused */
     FL_REFUSED /* any value but the default */
 } fl_support;
@@ -65,6 +68,7 @@ typedef struct fl_strategy_field {
 
     bool needs_switch;    /* changed without its group's switch: refused */
     const char *off_by;   /* one more switch, by name; NULL: none */
+    const char *why;      /* it is fixed; NULL: it is not in this version */
     const char *not_with; /* switches that contradict it; NULL: none */
 } fl_strategy_field;
 

@@ -9,7 +9,7 @@
 #include "runtime/plan/plan.h"
 #include "runtime/plan/lower.h"
 
-enum { EFFECT = 128 }; /* characters of a text with a name in it */
+enum { EFFECT = 160 }; /* characters of a text with a name in it */
 
 static const char *effect_of(const fleet_distributed_strategy *s,
                              const fl_strategy_field *f, fl_job_mode mode,
@@ -31,7 +31,13 @@ static const char *effect_of(const fleet_distributed_strategy *s,
         snprintf(made, EFFECT, "no effect: strategy.%s is 0",
                  fl_strategy_field_off_by(s, f)->name);
         return made;
+    case FL_NO_EFFECT_ASYNC:
+        return "off: another value makes the mode ps-half-async";
     case FL_FIXED:
+        if (f->why) {
+            snprintf(made, EFFECT, "fixed: %s", f->why);
+            return made;
+        }
         return "fixed: other values are not in this version";
     default:
         return f->purpose == FL_FOR_ORDER       ? "off: async has no order"

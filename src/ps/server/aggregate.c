@@ -365,28 +365,6 @@ static void list_rows(fl_aggregate_rows *t, const fl_section *s,
     }
 }
 
-/* Room in the set for n more keys. */
-static fleet_status set_room(fl_aggregate_rows *t, int64_t n)
-{
-    fl_key_set wider = {0};
-    fleet_status status;
-    bool is_new;
-
-    if (t->set.n_slot >= 2 * (size_t)(t->set.n + n) &&
-        t->set.capacity >= (size_t)(t->set.n + n))
-        return FLEET_OK;
-    status = fl_key_set_begin(&wider, (t->set.n + n) * 3 / 2);
-    if (status != FLEET_OK) {
-        fl_key_set_done(&wider);
-        return status;
-    }
-    for (int64_t i = 0; i < t->set.n; i++)
-        fl_key_set_add(&wider, t->set.key[i], &is_new);
-    fl_key_set_done(&t->set);
-    t->set = wider;
-    return FLEET_OK;
-}
-
 /* Add to row `at` what came for it again: from then on it has a sum of its
  * own. */
 static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
@@ -411,7 +389,7 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
     const fl_frame *keys = &column[FL_AT_KEYS];
     float *const *row = cached_rows(cache, keys, t->epoch);
 
-    FL_TRY(set_room(t, s->n_key));
+    FL_TRY(fl_key_set_room(&t->set, s->n_key));
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
                    sizeof *t->sum_of));
     FL_TRY(fl_grow(&t->sum, &t->sum_capacity,

@@ -1,5 +1,6 @@
 /* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
  * come back. */
+#include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 
 #include <string.h>
@@ -246,21 +247,30 @@ static fleet_status worker_pull(fl_remote *x, int slot,
 {
     fl_worker *w = worker_of(x);
     fl_pull_buffer *s = &w->slot[slot];
-    uint64_t version = now ? 0 : (uint64_t)(x->updates + prefetch);
+    bool gathers = w->group.how.merged > 0;
+    uint64_t version;
 
     FL_TRY(fl_client_status(w->client));
+    if (now) /* what is there now has what was gathered */
+        FL_TRY(fl_group_flush(w));
+    prefetch = prefetch && (!gathers || fl_group_pushes_next(w));
+    version = now ? 0 : (uint64_t)(x->updates + prefetch);
     drop_slot(w, s);
     FL_TRY(share_out_all(w, s, table, n_table));
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
-    return send_pull(w, s, dense && !w->updating, version); /* push has asked */
+    s->renews = dense && gathers;
+    return send_pull(w, s, dense && !gathers && !w->updating, /* push asks */
+                     version);
 }
 
-fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch)
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch,
+                                  uint64_t for_step)
 {
     fl_pull_buffer *s = &w->slot[FL_DENSE_SLOT];
     uint64_t version = prefetch ? (uint64_t)(w->remote.updates + 1) : 0;
 
     drop_slot(w, s);
+    s->for_step = for_step;
     FL_TRY(share_out_all(w, s, NULL, 0));
     return send_pull(w, s, true, version);
 }
@@ -371,7 +381,7 @@ static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
     return FLEET_OK;
 }
 
-static bool is_answered(const fl_pull_buffer *s)
+bool fl_pull_is_answered(const fl_pull_buffer *s)
 {
     for (int i = 0; i < s->n_request; i++)
         if (!fl_request_is_answered(&s->request[i]->request))
@@ -389,7 +399,7 @@ static fleet_status ask_again(fl_worker *w, fl_pull_buffer *s)
     bool dense = s->dense;
 
     if (s->for_step == 0 || s->for_step == now || s->has_rows ||
-        (s->for_step > now && is_answered(s)))
+        (s->for_step > now && fl_pull_is_answered(s)))
         return FLEET_OK;
     drop_slot(w, s);
     s->for_step = now;
@@ -417,7 +427,10 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
 
 static fleet_status worker_wait_pull(fl_remote *x, int slot)
 {
-    return fl_worker_complete(worker_of(x), slot);
+    fl_worker *w = worker_of(x);
+
+    FL_TRY(fl_worker_complete(w, slot));
+    return w->slot[slot].renews ? fl_group_renew(w) : FLEET_OK;
 }
 
 /* Of one that is wrong nothing is used: wait_pull() says so. */
@@ -426,7 +439,7 @@ static bool worker_came(fl_remote *x, int slot)
     fl_worker *w = worker_of(x);
     fl_pull_buffer *s = &w->slot[slot];
 
-    if (s->has_rows || !is_answered(s))
+    if (s->has_rows || !fl_pull_is_answered(s))
         return s->has_rows;
     for (int i = 0; i < s->n_request; i++)
         if (place_answer(w, s, s->request[i], NULL) != FLEET_OK) {
@@ -441,7 +454,8 @@ static fleet_status worker_refresh(fl_remote *x)
     fl_worker *w = worker_of(x);
 
     FL_TRY(fl_worker_wait_update(w));
-    FL_TRY(fl_worker_pull_dense(w, false));
+    FL_TRY(fl_worker_pull_dense(w, false, 0));
+    w->group.since = 0;
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
@@ -525,6 +539,7 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
     *w = (fl_worker){.remote = {.methods = &methods, .sync = sync},
                      .client = client,
                      .host = *host,
+                     .most_under_way = 1,
                      .piece_bytes = FL_MSG_PIECE_BYTES};
     set_owners(w, n_server, lanes);
     fl_client_set_view(client, w->map.view);
@@ -568,6 +583,10 @@ void fl_worker_done(fl_worker *w)
     for (int i = 0; w->block && i < w->n_lane; i++)
         fl_free(w->block[i].key);
     keys_done(w->push_keys, w->n_lane);
+    fl_group_done(w);
+    for (int i = 0; i < w->n_made; i++)
+        fl_client_forget(w->client, w->before[i], w->n_lane);
+    fl_free(w->before);
     fl_client_forget(w->client, w->push, w->n_lane);
     fl_client_forget(w->client, w->pushing, w->n_lane);
     fl_free(w->block);

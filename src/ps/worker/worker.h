@@ -6,6 +6,7 @@
 
 #include "ps/worker/client.h"
 #include "ps/partition.h"
+#include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/job_command.h"
 
@@ -39,6 +40,8 @@ enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 typedef struct fl_pull_buffer {
     bool under_way, arrived, has_rows; /* arrived: with its weights */
     bool dense;                        /* it asks for weights, too */
+    bool renews; /* half-async: weights are taken with it that were asked for
+                    before */
     uint64_t for_step; /* where staleness is bounded: the push that its values
                           are for, from 1 on; 0: none */
     fl_pull_request **request;
@@ -53,12 +56,46 @@ typedef struct fl_lane_blocks {
     int n;
 } fl_lane_blocks;
 
+/* How half-async works. merged 0: each push is a step, as it comes. */
+typedef struct fl_push_options {
+    int merged;       /* batches of a push */
+    int queue;        /* pushes that are under way before one more waits */
+    int recv_after;   /* pushes, after which the dense weights are pulled */
+    bool recv_beside; /* and are used when they have come; or waited for */
+} fl_push_options;
+
+typedef struct fl_param_sum {
+    float *sum; /* NULL: it has had none yet */
+    bool has;   /* this group has */
+} fl_param_sum;
+
+typedef struct fl_table_sum {
+    fl_row_sums sums;
+    const float **grad; /* of each key */
+    size_t grad_capacity;
+} fl_table_sum;
+
+/* Pushes that are gathered (worker_group.h). */
+typedef struct fl_push_sums {
+    fl_push_options how;
+    int n;                       /* pushes in it */
+    int64_t n_batch;             /* that its sums are of */
+    fl_update_settings settings; /* of the last one */
+    fl_param_sum *dense;         /* by parameter */
+    fl_table_sum *table;         /* by table */
+    fl_push_param *param;        /* what is pushed of it */
+    fl_push_rows *rows;
+    int since; /* pushes since weights were asked for */
+} fl_push_sums;
+
 typedef struct fl_worker_host {
     void *arg;
     /* Wait until something may have happened: packets given to the client,
      * ticks done. */
     void (*wait)(void *arg);
     int64_t (*now_ms)(void *arg);
+    void (*look)(void *arg); /* packets given to the client, without waiting;
+                                NULL: wait() alone does it */
 } fl_worker_host;
 
 typedef struct fl_worker {
@@ -73,8 +110,14 @@ typedef struct fl_worker {
     fl_pull_buffer slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
     fl_request *push;                   /* by lane: of the last push */
     fl_request *pushing;                /* of the one that is being made */
-    fl_lane_keys *push_keys;            /* by lane */
-    uint64_t *push_block;               /* of the lane that is being written */
+    fl_request **before; /* n_before pushes under way before push[], the oldest
+                            first; after them arrays to be used again */
+    int n_before, n_made;
+    size_t before_capacity;
+    int most_under_way;      /* pushes, when one is made: 1, or more
+                                           in half-async */
+    fl_lane_keys *push_keys; /* by lane */
+    uint64_t *push_block;    /* of the lane that is being written */
     const float **push_grad;
     const float **grad_of; /* of a push, by parameter; NULL: none */
     bool pushed;           /* push[] is under way, or was not looked at */
@@ -83,6 +126,7 @@ typedef struct fl_worker {
     uint64_t step, reduced;
     bool bounds_staleness; /* in async; set after fl_worker_init() */
     uint64_t n_push;       /* in async */
+    fl_push_sums group;    /* in half-async */
     size_t piece_bytes;    /* a request is cut into pieces of about that */
 } fl_worker;
 

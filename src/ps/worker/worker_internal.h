@@ -8,7 +8,10 @@
 
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
-fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch);
+/* for_step: as a pull buffer has it. */
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch,
+                                  uint64_t for_step);
+bool fl_pull_is_answered(const fl_pull_buffer *s);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
 fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
 int fl_worker_blocks(const fl_worker *w);         /* in a piece */
@@ -39,7 +42,11 @@ fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
                             float *factor);
 fleet_status fl_worker_update(fl_remote *x);
 
-/* The last push is through; `what` begins the error's text. */
+/* A push as it is, or of a whole group: a step of the worker's. */
+fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p);
+
+/* All that was pushed is through, a group that was gathered included; `what`
+ * begins the error's text. */
 fleet_status fl_worker_wait_update(fl_worker *w);
 fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what);
 

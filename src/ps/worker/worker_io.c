@@ -11,6 +11,7 @@
 #include "net/limits.h"
 #include "net/socket.h"
 #include "ps/worker/handshake_io.h"
+#include "ps/worker/worker_group.h"
 #include "runtime/store/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
@@ -76,6 +77,11 @@ static void wait_for_packets(void *arg)
         receive_all(l);
     }
     fl_client_tick(l->client, fl_now_ms());
+}
+
+static void look_for_packets(void *arg)
+{
+    receive_all(arg);
 }
 
 static int64_t now_ms(void *arg)
@@ -346,7 +352,7 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
 static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
                              const char *mode, fl_job_lanes *lanes)
 {
-    const fl_worker_host host = {l, wait_for_packets, now_ms};
+    const fl_worker_host host = {l, wait_for_packets, now_ms, look_for_packets};
 
     if (strncmp(l->o.address[0], "inproc://", 9) != 0)
         fl_descriptors_limit(!l->o.keep_limit); /* a socket for each lane */
@@ -389,7 +395,8 @@ static void close_all(fl_worker_io *l)
 }
 
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
-                               bool bounds_staleness, const char *mode)
+                               bool bounds_staleness,
+                               const fl_push_options *half, const char *mode)
 {
     fl_job_lanes lanes = {0};
     fleet_status status;
@@ -399,6 +406,8 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     atomic_store(&l->stop, false);
     status = open_all(l, store, sync, mode, &lanes);
+    if (status == FLEET_OK && half)
+        status = fl_worker_use_half_async(&l->worker, half);
     fl_error_take(&error, status);
     fl_free(lanes.lane);
     if (status != FLEET_OK) {

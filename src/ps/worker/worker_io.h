@@ -30,9 +30,11 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
                                  const fl_worker_io_options *o);
 
 /* Connect; the store has all that the programs need. Its weights arrive with
- * the first barrier: another worker may load meanwhile. */
+ * the first barrier: another worker may load meanwhile. half: NULL: pushes are
+ * not gathered. */
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
-                               bool bounds_staleness, const char *mode);
+                               bool bounds_staleness,
+                               const fl_push_options *half, const char *mode);
 bool fl_worker_io_is_open(const fl_worker_io *l);
 
 /* How the job has failed, as far as is known by now; FLEET_OK: it has not. It

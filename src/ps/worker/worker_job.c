@@ -121,7 +121,8 @@ fleet_status fl_worker_barrier(fl_worker *w)
 
 fleet_status fl_worker_leave(fl_worker *w)
 {
-    for (int i = 0; i < FL_N_SLOT; i++) /* pulled ahead, in vain */
+    FL_TRY(fl_worker_wait_update(w)); /* it may ask for weights, in vain */
+    for (int i = 0; i <= FL_DENSE_SLOT; i++) /* pulled ahead, in vain */
         w->remote.methods->drop(&w->remote, i);
     FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
     return fl_worker_wait_update(w);
@@ -163,6 +164,7 @@ fleet_status fl_worker_load(fl_worker *w, const char *text)
 {
     double none = 0;
 
+    FL_TRY(fl_worker_wait_update(w)); /* nothing of before comes after it */
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     if (text)
         FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, text, NULL));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 #include "runtime/store/norm.h"
 #include "runtime/simd/simd.h"
@@ -216,6 +217,24 @@ static fleet_status pack_lane(packing *a)
 
 /* --- the update ----------------------------------------------------------- */
 
+/* Wait for the oldest pushes before push[], until `most` are left. One that has
+ * failed stays: each later wait fails, too. */
+static fleet_status wait_for_oldest(fl_worker *w, int most)
+{
+    while (w->n_before > most) {
+        fl_request *oldest = w->before[0];
+
+        FL_TRY(fl_worker_wait(w, oldest, w->n_lane, "push"));
+        for (int i = 0; i < w->n_lane; i++)
+            fl_request_clear(&oldest[i]); /* its buffers are used next */
+        w->n_before--;
+        memmove(w->before, w->before + 1,
+                (size_t)(w->n_made - 1) * sizeof *w->before);
+        w->before[w->n_made - 1] = oldest;
+    }
+    return FLEET_OK;
+}
+
 /* A step that has failed is over: a save that found no room is no reason for
  * the next step to fail. One that was refused is refused for good. */
 fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what)
@@ -223,6 +242,7 @@ fleet_status fl_worker_wait_update_as(fl_worker *w, const char *what)
     bool refused = false;
     fleet_status status;
 
+    FL_TRY(wait_for_oldest(w, 0));
     if (!w->pushed)
         return FLEET_OK;
     status = fl_worker_wait(w, w->push, w->n_lane, what);
@@ -236,6 +256,7 @@ fleet_status fl_worker_wait_update(fl_worker *w)
 {
     if (w->updating)
         return fl_worker_update(&w->remote);
+    FL_TRY(fl_group_flush(w));
     return fl_worker_wait_update_as(w, "push");
 }
 
@@ -406,19 +427,47 @@ static fleet_status pack_push(fl_worker *w, const fl_push *p)
     return status;
 }
 
-/* The push before this one is waited for when this one is on its way, so that
- * the servers have work meanwhile. If that one failed, this one is not made. */
+/* Room for one more push that is under way. */
+static fleet_status make_before(fl_worker *w)
+{
+    if (w->n_before < w->n_made)
+        return FLEET_OK;
+    FL_TRY(fl_grow(&w->before, &w->before_capacity, (size_t)w->n_made + 1,
+                   sizeof *w->before));
+    FL_TRY(
+        FL_NEW(&w->before[w->n_made], (size_t)w->n_lane * sizeof **w->before));
+    w->n_made++;
+    return FLEET_OK;
+}
+
+/* push[] is one of those before. */
+static void put_push_before(fl_worker *w)
+{
+    fl_request *unused = w->before[w->n_before];
+
+    w->before[w->n_before++] = w->push;
+    w->push = unused;
+    w->pushed = false;
+}
+
+/* The oldest pushes are waited for when this one is on its way, so that the
+ * servers have work meanwhile, until no more than most_under_way are left. If
+ * one of them failed, this one is not made. */
 static fleet_status send_push(fl_worker *w)
 {
-    fl_request *before = w->push;
+    fl_request *before;
     fleet_status status;
 
     for (int i = 0; i < w->n_lane; i++)
         fl_client_send(w->client, &w->pushing[i], fl_worker_now(w));
-    status = fl_worker_wait_update(w);
+    if (w->most_under_way > 1 && w->pushed)
+        put_push_before(w);
+    status = w->most_under_way > 1 ? wait_for_oldest(w, w->most_under_way - 1)
+                                   : fl_worker_wait_update_as(w, "push");
     for (int i = 0; status != FLEET_OK && i < w->n_lane; i++)
         fl_client_cancel(w->client, &w->pushing[i]);
     FL_TRY(status);
+    before = w->push;
     w->push = w->pushing;
     w->pushing = before;
     w->pushed = true;
@@ -440,6 +489,20 @@ fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
     return FLEET_OK;
 }
 
+fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
+{
+    if (w->most_under_way > 1)
+        FL_TRY(make_before(w));
+    w->step++;
+    FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
+    FL_TRY(send_push(w));
+    if (!w->remote.sync) {
+        w->remote.updates++;
+        w->n_push++;
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
 {
     fl_worker *w = (fl_worker *)(void *)x;
@@ -453,14 +516,9 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
         return FLEET_OK; /* another rank's update: nothing to apply */
     if (x->sync)         /* a pass's end: a step that other workers hold up */
         FL_TRY(fl_worker_wait_update(w));
-    w->step++;
-    FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
-    FL_TRY(send_push(w));
-    if (!x->sync) {
-        x->updates++;
-        w->n_push++;
-        return FLEET_OK;
-    }
-    w->updating = true;
-    return fl_worker_pull_dense(w, true);
+    if (w->group.how.merged > 0)
+        return fl_group_add(w, p);
+    FL_TRY(fl_worker_send_push(w, p));
+    w->updating = x->sync;
+    return x->sync ? fl_worker_pull_dense(w, true, 0) : FLEET_OK;
 }

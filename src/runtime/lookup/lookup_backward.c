@@ -143,27 +143,6 @@ const fl_kernel fl_kernel_rows_sum = {
 
 /* --- rows.merge ---------------------------------------------------------- */
 
-/* Make room for more keys in a set that stays as it is. */
-static fleet_status widen_set(fl_key_set *s, int64_t most)
-{
-    fl_key_set wider = {0};
-    fleet_status status;
-    bool is_new;
-
-    if (s->n_slot >= 2 * (size_t)most && s->capacity >= (size_t)most)
-        return FLEET_OK;
-    status = fl_key_set_begin(&wider, most + most / 2);
-    if (status == FLEET_OK) {
-        for (int64_t i = 0; i < s->n; i++)
-            fl_key_set_add(&wider, s->key[i], &is_new);
-        fl_key_set_done(s);
-        *s = wider;
-        return FLEET_OK;
-    }
-    fl_key_set_done(&wider);
-    return status;
-}
-
 /* Where merged sums are. */
 static fl_lookup *sums_of(const fl_instance *in)
 {
@@ -184,30 +163,17 @@ static void merge_finish(fl_instance *in)
 
 static fleet_status merge_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_simd *simd = fl_simd_best();
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = fl_lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
-    fl_lookup_part *to = &sums_of(in)->part[r->begin];
+    fl_row_sums *to = &sums_of(in)->part[r->begin].merged;
     int64_t dim = k->rows->dim;
 
     if (now->micro == 0)
-        FL_TRY(fl_key_set_begin(&to->merged, (int64_t)to->merged.capacity));
-    FL_TRY(widen_set(&to->merged, to->merged.n + p->n_grad));
-    FL_TRY(fl_grow(&to->merged_sum, &to->merged_capacity,
-                   (size_t)((to->merged.n + p->n_grad) * dim),
-                   sizeof *to->merged_sum));
-    for (int64_t i = 0; i < p->n_grad; i++) {
-        bool is_new;
-        uint32_t u =
-            fl_key_set_add(&to->merged, p->keys.key[p->which[i]], &is_new);
-        float *sum = to->merged_sum + (int64_t)u * dim;
-
-        if (is_new)
-            memcpy(sum, p->grad[i], (size_t)dim * sizeof *sum);
-        else
-            simd->add(sum, sum, p->grad[i], dim);
-    }
+        fl_row_sums_clear(to);
+    FL_TRY(fl_row_sums_room(to, p->n_grad, dim));
+    for (int64_t i = 0; i < p->n_grad; i++)
+        fl_row_sums_add(to, p->keys.key[p->which[i]], p->grad[i], 1.0f, dim);
     return FLEET_OK;
 }
 
@@ -225,15 +191,16 @@ const fl_kernel fl_kernel_rows_merge = {
 
 static int64_t count_changed(const fl_lookup_config *c, const fl_lookup_part *p)
 {
-    return c->merged ? p->merged.n : p->n_grad;
+    return c->merged ? p->merged.keys.n : p->n_grad;
 }
 
 /* The i-th key that is about to be changed, and its gradient. */
 static fl_norm_row changed_row(const fl_lookup_config *c,
                                const fl_lookup_part *p, int64_t dim, int64_t i)
 {
-    return c->merged ? fl_norm_row_of(p->merged.key[i], p->merged_sum + i * dim)
-                     : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
+    return c->merged
+               ? fl_norm_row_of(p->merged.keys.key[i], p->merged.sum + i * dim)
+               : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
 }
 
 /* --- rows.check: is a sum not finite? ------------------------------------ */
@@ -318,9 +285,9 @@ static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
 
 fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
 {
-    FL_TRY(grad_room(p, p->merged.n));
-    for (int64_t i = 0; i < p->merged.n; i++)
-        p->grad[i] = p->merged_sum + i * k->rows->dim;
+    FL_TRY(grad_room(p, p->merged.keys.n));
+    for (int64_t i = 0; i < p->merged.keys.n; i++)
+        p->grad[i] = p->merged.sum + i * k->rows->dim;
     return FLEET_OK;
 }
 
@@ -329,8 +296,9 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p)
 {
     FL_TRY(fl_lookup_point_to_sums(k, p));
     fl_wanted_rows_done(&p->wanted);
-    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->merged.key, p->merged.n));
-    return k->rows->methods->make(k->rows, p->merged.key, p->merged.n,
+    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->merged.keys.key,
+                         p->merged.keys.n));
+    return k->rows->methods->make(k->rows, p->merged.keys.key, p->merged.keys.n,
                                   p->target);
 }
 

@@ -1,10 +1,11 @@
-/* lookup_data.c - sets of keys, and the end of what the steps of a lookup hand
- * to each other. */
+/* lookup_data.c - sets of keys, sums by key, and the end of what the steps of a
+ * lookup hand to each other. */
 #include "runtime/lookup/lookup_data.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/simd/simd.h"
 
 /* --- sets of keys -------------------------------------------------------- */
 
@@ -21,6 +22,27 @@ fleet_status fl_key_set_begin(fl_key_set *s, int64_t most)
     s->n_slot = wanted;
     fl_secret_draw();
     s->n = 0;
+    return FLEET_OK;
+}
+
+fleet_status fl_key_set_room(fl_key_set *s, int64_t n)
+{
+    int64_t most = s->n + n;
+    fl_key_set wider = {0};
+    fleet_status status;
+    bool is_new;
+
+    if (s->n_slot >= 2 * (size_t)most && s->capacity >= (size_t)most)
+        return FLEET_OK;
+    status = fl_key_set_begin(&wider, most + most / 2);
+    if (status != FLEET_OK) {
+        fl_key_set_done(&wider);
+        return status;
+    }
+    for (int64_t i = 0; i < s->n; i++)
+        fl_key_set_add(&wider, s->key[i], &is_new);
+    fl_key_set_done(s);
+    *s = wider;
     return FLEET_OK;
 }
 
@@ -45,13 +67,53 @@ void fl_key_set_done(fl_key_set *s)
     *s = (fl_key_set){0};
 }
 
+/* --- sums by key ---------------------------------------------------------- */
+
+void fl_row_sums_clear(fl_row_sums *s)
+{
+    if (s->keys.slot)
+        memset(s->keys.slot, 0, s->keys.n_slot * sizeof *s->keys.slot);
+    s->keys.n = 0;
+}
+
+fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, int64_t dim)
+{
+    FL_TRY(fl_key_set_room(&s->keys, n));
+    return fl_grow(&s->sum, &s->capacity, (size_t)((s->keys.n + n) * dim),
+                   sizeof *s->sum);
+}
+
+void fl_row_sums_add(fl_row_sums *s, uint64_t key, const float *grad,
+                     float factor, int64_t dim)
+{
+    const fl_simd *simd = fl_simd_best();
+    bool is_new;
+    float *sum = s->sum + (int64_t)fl_key_set_add(&s->keys, key, &is_new) * dim;
+
+    if (is_new && factor == 1.0f)
+        memcpy(sum, grad, (size_t)dim * sizeof *sum);
+    else if (is_new)
+        simd->scale(sum, grad, factor, 0.0f, dim);
+    else if (factor == 1.0f)
+        simd->add(sum, sum, grad, dim);
+    else
+        simd->add_scaled(sum, grad, factor, 0.0f, dim);
+}
+
+void fl_row_sums_done(fl_row_sums *s)
+{
+    fl_key_set_done(&s->keys);
+    fl_free(s->sum);
+    *s = (fl_row_sums){0};
+}
+
 /* --- a lookup ------------------------------------------------------------- */
 
 static void part_done(fl_lookup_part *p)
 {
     fl_wanted_rows_done(&p->wanted);
     fl_key_set_done(&p->keys);
-    fl_key_set_done(&p->merged);
+    fl_row_sums_done(&p->merged);
     fl_free(p->head);
     fl_free(p->tail);
     fl_free(p->row);
@@ -61,7 +123,6 @@ static void part_done(fl_lookup_part *p)
     fl_free(p->grad);
     fl_free(p->target);
     fl_free(p->sum);
-    fl_free(p->merged_sum);
     fl_free(p->sorted);
 }
 

@@ -16,6 +16,13 @@ typedef struct fl_key_set {
     size_t n_slot, slot_capacity;
 } fl_key_set;
 
+/* Gradients of rows, added up by key: of several batches. */
+typedef struct fl_row_sums {
+    fl_key_set keys;
+    float *sum; /* of the i-th key: sum + i * dim */
+    size_t capacity;
+} fl_row_sums;
+
 /* The rows of one part of the table in this batch. */
 typedef struct fl_lookup_part {
     fl_key_set keys;
@@ -38,10 +45,7 @@ typedef struct fl_lookup_part {
     float *sum; /* where gradients had to be added */
     size_t sum_capacity;
 
-    /* sums of a merge group */
-    fl_key_set merged;
-    float *merged_sum;
-    size_t merged_capacity;
+    fl_row_sums merged;         /* of a merge group */
     struct fl_norm_row *sorted; /* for the clip */
     size_t sorted_capacity;
 } fl_lookup_part;
@@ -77,6 +81,9 @@ typedef struct fl_lookup {
 } fl_lookup;
 
 fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
+
+/* Room for n more keys in a set that stays as it is. */
+fleet_status fl_key_set_room(fl_key_set *s, int64_t n);
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
 
 /* The slot that a key looks at first. */
@@ -91,6 +98,17 @@ static inline void fl_key_set_prefetch(const fl_key_set *s, uint64_t key)
     __builtin_prefetch(&s->slot[fl_key_set_place(s, key)]);
 }
 void fl_key_set_done(fl_key_set *s);
+
+/* Forget all sums; their memory stays. */
+void fl_row_sums_clear(fl_row_sums *s);
+
+/* Room for n more gradients: adding them cannot fail then. */
+fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, int64_t dim);
+
+/* A key's first gradient is copied, later ones are added; times the factor. */
+void fl_row_sums_add(fl_row_sums *s, uint64_t key, const float *grad,
+                     float factor, int64_t dim);
+void fl_row_sums_done(fl_row_sums *s);
 
 /* That of a step: operand 0. */
 static inline fl_lookup *fl_lookup_of(const fl_instance *in)

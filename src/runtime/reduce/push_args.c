@@ -17,8 +17,8 @@ static fleet_status bring_rows(fl_lookup *k, bool merged, fl_push_rows *table)
 
         if (merged) {
             FL_TRY(fl_lookup_point_to_sums(k, p));
-            table->part[i] =
-                (fl_push_part){p->merged.n, p->merged.key, NULL, p->grad};
+            table->part[i] = (fl_push_part){p->merged.keys.n,
+                                            p->merged.keys.key, NULL, p->grad};
         } else {
             table->part[i] =
                 (fl_push_part){p->n_grad, p->keys.key, p->which, p->grad};

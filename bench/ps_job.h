@@ -9,7 +9,10 @@
 
 typedef struct ps_job {
     int n_worker, a_sync;
-    long rows; /* ids of each table; 0: the model's */
+    int gathered; /* batches of a push, in half-async; 0: 1 */
+    int beside;   /* and the weights come beside the computation */
+    int batch;    /* samples; 0: 1,024 */
+    long rows;    /* ids of each table; 0: the model's */
     char endpoint[64];
 } ps_job;
 
@@ -24,10 +27,15 @@ static inline void ps_open(bench *b, const fleet_role *role, const ps_job *j)
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
 
     strategy.a_sync = j->a_sync;
+    if (j->gathered)
+        strategy.a_sync_configs.max_merge_var_num = j->gathered;
+    strategy.a_sync_configs.independent_recv_thread = j->beside;
     *b = (bench){.o = BENCH_DEFAULTS, .role = role};
     b->o.threads = 1;
     if (j->rows)
         b->o.rows = j->rows;
+    if (j->batch)
+        b->o.batch = j->batch;
     b->strategy = role->server_endpoints ? &strategy : NULL;
     b->random = (uint64_t)role->index; /* workers have other samples */
     open_bench(b);

@@ -45,7 +45,7 @@ static float weight_of(const sim_worker *w)
 }
 
 /* Gradients of the weights, and of the row with the key. The rate is 0.25. */
-static fleet_status push(sim_worker *w, float g, uint64_t key)
+static fleet_status push_of(sim_worker *w, float g, uint64_t key, int n_batch)
 {
     const scene *c = w->own;
     const float dense[2] = {g, g}, row[3] = {g, g, g}, *grad = row;
@@ -60,16 +60,19 @@ static fleet_status push(sim_worker *w, float g, uint64_t key)
                                           .n_param = 1,
                                           .table = &rows,
                                           .n_table = !c->dense_alone,
-                                          .n_batch = 1,
+                                          .n_batch = n_batch,
                                           .settings = fl_update_settings_of(
                                               w->store->optimizer, &u),
                                           .clip = 1});
 }
 
-/* Pull the row with the key 0. */
-static fleet_status pull(sim_worker *w, bool now, float *to)
+static fleet_status push(sim_worker *w, float g, uint64_t key)
 {
-    static const uint64_t key = 0;
+    return push_of(w, g, key, 1);
+}
+
+static fleet_status pull_row(sim_worker *w, uint64_t key, bool now, float *to)
+{
     const scene *c = w->own;
     const float *row = NULL;
     fl_pull_rows rows = {.rows = fl_store_rows(w->store, "first")};
@@ -82,6 +85,11 @@ static fleet_status pull(sim_worker *w, bool now, float *to)
         *to = row[0];
     x->methods->drop(x, 0);
     return FLEET_OK;
+}
+
+static fleet_status pull(sim_worker *w, bool now, float *to)
+{
+    return pull_row(w, 0, now, to);
 }
 
 /* Pushes that no lane has answered. */
@@ -279,6 +287,50 @@ TEST(no_more_pushes_are_under_way_than_the_queue_takes)
         }
 }
 
+/* The first of three is of more batches than a server takes. */
+static fleet_status push_too_many(sim_worker *w)
+{
+    scene *c = w->own;
+
+    FL_TRY(fl_worker_barrier(&w->core));
+    if (w->index > 0)
+        return fl_worker_barrier(&w->core);
+    FL_TRY(push_of(w, -4, 0, INT32_MAX));
+    FL_TRY(push(w, -4, 0));
+    FL_TRY(push(w, -4, 0));
+    c->ms[0] = w->s->now_ms;
+    return fl_worker_barrier(&w->core);
+}
+
+TEST(a_push_in_the_queue_that_is_refused_is_reported_with_its_reason)
+{
+    scene c = {.batches = 0};
+    sim_options o = {.seed = 1,
+                     .model = sim_model_of(SIM_COUNT),
+                     .half = {.merged = 1, .queue = 16, .recv_after = 1000},
+                     .n_worker = 2,
+                     .n_server = 1,
+                     .n_lane = 2,
+                     .piece_bytes = FL_MSG_PIECE_BYTES,
+                     .delay_ms = LATE_MS,
+                     .in_order = true,
+                     .heartbeat_ms = 100,
+                     .connect_ms = 60000,
+                     .request_ms = 10000,
+                     .peer_ms = 60000,
+                     .step_ms = 60000};
+    sim s;
+
+    sim_need_fibers();
+    sim_open(&s, &o, push_too_many, &c);
+    sim_run(&s, SIM_LONGEST_MS);
+    CHECK_INT(s.worker[0].status, FLEET_EINVAL);
+    CHECK_CONTAINS(s.worker[0].text, "it says that it is of 2147483647");
+    CHECK(s.worker[0].ended_ms - c.ms[0] < 1000);
+    sim_close(&s);
+    sim_models_close();
+}
+
 /* --- ends of a group ------------------------------------------------------ */
 
 static fleet_status end_pass(sim_worker *w)
@@ -374,6 +426,72 @@ TEST(a_worker_that_leaves_leaves_what_it_has_gathered)
     CHECK_NEAR((double)c.row, 2.5, 0);
 }
 
+/* --- a bound on staleness ------------------------------------------------- */
+
+/* Two workers at one pace, of which none may be ahead; each pulls for the next
+ * batch before it pushes. */
+static fleet_status keep_step(sim_worker *w)
+{
+    static const uint64_t key = 0;
+    fl_remote *x = &w->core.remote;
+    const float *row[FL_N_SLOT] = {NULL};
+    fl_pull_rows rows[FL_N_SLOT];
+
+    FL_TRY(fl_worker_barrier(&w->core));
+    for (int i = 0; i <= MOST_BATCH; i++) {
+        int next = (i + 1) & 1;
+
+        rows[next] = (fl_pull_rows){.rows = fl_store_rows(w->store, "first")};
+        rows[next].part[fl_part_of(fl_mix(key))] =
+            (fl_pull_part){&key, 1, &row[next]};
+        if (i < MOST_BATCH)
+            FL_TRY(
+                x->methods->pull(x, next, &rows[next], 1, true, i > 0, false));
+        if (i == 0)
+            continue;
+        FL_TRY(x->methods->wait_pull(x, !next));
+        sim_compute(w, 1);
+        FL_TRY(push(w, -4, 0));
+        x->methods->drop(x, !next);
+    }
+    FL_TRY(fl_worker_barrier(&w->core));
+    return fl_worker_leave(&w->core);
+}
+
+/* Steps of a worker are its pushes: inside a group no pull is for a later step,
+ * and so none waits longer than it has to, or is asked again. */
+TEST(a_bound_on_staleness_counts_pushes)
+{
+    scene c = {.batches = 0};
+    sim_options o = {.seed = 1,
+                     .model = sim_model_of(SIM_COUNT),
+                     .half = {.merged = 4, .queue = 16, .recv_after = 1},
+                     .bounds_staleness = true,
+                     .n_worker = 2,
+                     .n_server = 1,
+                     .n_lane = 1,
+                     .piece_bytes = FL_MSG_PIECE_BYTES,
+                     .heartbeat_ms = 10000,
+                     .connect_ms = 60000,
+                     .request_ms = 60000,
+                     .peer_ms = 60000,
+                     .step_ms = 60000};
+    fl_lane_counts n;
+    sim s;
+
+    sim_need_fibers();
+    sim_open(&s, &o, keep_step, &c);
+    sim_run(&s, SIM_LONGEST_MS);
+    CHECK(sim_is_well(&s));
+    n = fl_lane_counted(s.lane[0].core);
+    sim_close(&s);
+    sim_models_close();
+    CHECK_INT(n.updates, 2 * MOST_BATCH / 4);
+    /* of each batch, of weights after each push, and at both barriers */
+    CHECK_INT(n.pulls, 2 * (MOST_BATCH + MOST_BATCH / 4 + 2));
+    CHECK_INT(n.stale_1 + n.stale_2 + n.stale_3_to_4, 0);
+}
+
 /* --- memory --------------------------------------------------------------- */
 
 static int fail_at;
@@ -384,7 +502,7 @@ static fleet_status push_without_memory(sim_worker *w)
     scene *c = w->own;
 
     FL_TRY(fl_worker_barrier(&w->core));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         fleet_status status;
 
         if (i == 3 || i == 1)
@@ -396,7 +514,7 @@ static fleet_status push_without_memory(sim_worker *w)
         FL_TRY(status);
     }
     FL_TRY(end_pass(w));
-    FL_TRY(pull(w, true, &c->row));
+    FL_TRY(pull_row(w, 4, true, &c->row)); /* of the last batch */
     c->last = weight_of(w);
     c->counts = fl_lane_counted(w->s->lane[0].core);
     return fl_worker_leave(&w->core);
@@ -410,8 +528,8 @@ TEST(without_memory_a_batch_is_neither_lost_nor_pushed_twice)
         scene c = {.batches = 0};
 
         run_with(&c, &how, 0, push_without_memory);
-        CHECK_INT(c.counts.updates, 1);
-        CHECK_NEAR((double)c.last, 2, 0);
-        CHECK_NEAR((double)c.row, 1.25, 0);
+        CHECK_INT(c.counts.updates, 2);
+        CHECK_NEAR((double)c.last, 3, 0);
+        CHECK_NEAR((double)c.row, 2, 0); /* a push of that batch alone */
     }
 }

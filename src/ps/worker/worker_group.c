@@ -8,6 +8,8 @@
 #include "ps/worker/worker_internal.h"
 #include "runtime/simd/simd.h"
 
+enum { PREFETCH = 16 }; /* keys whose places in a set are needed soon */
+
 /* --- adding --------------------------------------------------------------- */
 
 static int param_at(const fl_worker *w, const fl_param *p)
@@ -66,14 +68,22 @@ static void add_param(fl_param_sum *to, const fl_push_param *p, float factor)
     to->has = true;
 }
 
+static uint64_t key_at(const fl_push_part *part, int64_t i)
+{
+    return part->key[part->which ? part->which[i] : i];
+}
+
 static void add_rows(fl_row_sums *to, const fl_push_rows *p, float factor)
 {
     for (int j = 0; j < FL_N_PART; j++) {
         const fl_push_part *part = &p->part[j];
 
-        for (int64_t i = 0; i < part->n; i++)
-            fl_row_sums_add(to, part->key[part->which ? part->which[i] : i],
-                            part->grad[i], factor, p->rows->dim);
+        for (int64_t i = 0; i < part->n; i++) {
+            if (i + PREFETCH < part->n)
+                fl_key_set_prefetch(&to->keys, key_at(part, i + PREFETCH));
+            fl_row_sums_add(to, key_at(part, i), part->grad[i], factor,
+                            p->rows->dim);
+        }
     }
 }
 

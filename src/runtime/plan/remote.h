@@ -110,7 +110,8 @@ typedef struct fl_remote_class {
     fleet_status (*clip)(fl_remote *x, const fl_push *p, fl_norm_list *all,
                          float *factor);
 
-    /* Send an update. */
+    /* Send an update. In half-async it may be kept, to be sent in one with the
+     * next pushes. */
     fleet_status (*push)(fl_remote *x, const fl_push *p);
 
     /* After each push: in sync it returns once all workers' was applied and

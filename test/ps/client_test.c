@@ -364,6 +364,34 @@ TEST(a_request_that_is_never_answered_ends_with_the_request_deadline)
     close_scene(&s);
 }
 
+/* As pushes of half-async that are many, on a slow link. */
+TEST(a_request_that_waits_for_the_window_has_not_begun)
+{
+    fl_request second = {0};
+    fl_msg_writer w;
+    scene s;
+
+    open_scene(&s, 1500);
+    send_step(&s, 1);
+    fl_client_begin(s.client, 0, &second, &w, FL_MSG_STEP, 2,
+                    FL_MSG_END_OF_STEP);
+    fl_msg_section(&w, FL_SECTION_ROWS, 0);
+    memset(fl_msg_column(&w, FL_COLUMN_BYTES, 1000), 0, 1000);
+    CHECK_OK(fl_client_add(s.client, &second, &w));
+    fl_client_send(s.client, &second, s.now_ms);
+    CHECK_INT(s.n_sent, 1);
+    pass_time(&s, 2000, true);
+    ok(&s, 0); /* now the second is sent */
+    pass_time(&s, 3000, true);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, BEAT_MS, true);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT,
+                "has not answered a step for 3.");
+    fl_client_cancel(s.client, &second);
+    fl_request_done(&second);
+    close_scene(&s);
+}
+
 TEST(waiting_for_a_worker_ends_with_the_step_deadline_and_its_name)
 {
     scene s;

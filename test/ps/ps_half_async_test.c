@@ -36,9 +36,9 @@ TEST_LIMIT(servers_make_an_update_of_four_batches, 120)
     CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "mode ps-half-async");
 }
 
-/* Each field by itself, and with a bound on staleness, over lanes of two
- * servers. */
-TEST_LIMIT(whatever_the_fields_say_training_learns, 120)
+/* By itself, with a bound on staleness, and of batches that gradient merge has
+ * merged. */
+TEST_LIMIT(half_async_learns_whatever_goes_with_it, 120)
 {
     for (int i = 0; i < 3; i++) {
         ps_job j = job_of(1);

@@ -144,6 +144,8 @@ void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms)
 
             if (l->in_flight > 0 && l->in_flight + p->bytes > l->window)
                 return;
+            if (r->begun_ms < 0)
+                r->begun_ms = now_ms;
             r->n_sent++;
             r->in_flight += p->bytes;
             l->in_flight += p->bytes;
@@ -159,7 +161,7 @@ void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms)
 
     now_ms = fl_client_awake(c, now_ms);
     r->next = NULL;
-    r->begun_ms = now_ms;
+    r->begun_ms = -1;
     r->waiting_ms = -1;
     r->missing = UINT32_MAX;
     if (c->error.code != FLEET_OK) {

@@ -33,7 +33,9 @@ typedef struct fl_request {
     int n_piece, piece_capacity;
     int n_sent, n_taken; /* pieces */
     size_t in_flight;
-    int64_t begun_ms, sent_ms;
+    int64_t begun_ms; /* when its first piece was sent; -1: it waits for the
+                         window, and those before it have a deadline */
+    int64_t sent_ms;
     int64_t waiting_ms; /* since when it is known to wait without progress of
                            what it waits for; -1: it is not */
     uint64_t heartbeat; /* the last one when it was sent, or said to wait */

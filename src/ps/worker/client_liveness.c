@@ -69,7 +69,8 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
                  fl_msg_kind_name(r->kind),
                  (double)(now_ms - r->waiting_ms) / 1000, l->name, whom);
         fl_client_fail(c, FLEET_ETIMEDOUT, text, true);
-    } else if (r->waiting_ms < 0 && now_ms - r->begun_ms > c->o.request_ms) {
+    } else if (r->waiting_ms < 0 && r->begun_ms >= 0 &&
+               now_ms - r->begun_ms > c->o.request_ms) {
         snprintf(text, sizeof text,
                  "%s has not answered a %s for %.1f s (request deadline)",
                  l->name, fl_msg_kind_name(r->kind),

@@ -48,10 +48,10 @@ typedef struct fleet_report {
 } fleet_report;
 
 /* fleet_report_line - one JSON object without a newline, for stdout; mode is
- * "local", "ps-sync", "ps-async", "collective" or "hybrid", device "cpu", or
- * "cuda:" and the GPU's name where fleet_program_place() put the program on one
- * (a guard or an executor's place does not count), workers and servers are the
- * job's:
+ * "local", "ps-sync", "ps-async", "ps-geo", "collective" or "hybrid", device
+ * "cpu", or "cuda:" and the GPU's name where fleet_program_place() put the
+ * program on one (a guard or an executor's place does not count), workers and
+ * servers are the job's:
  * {"model":"wide_deep","mode":"local","device":"cpu","workers":1,"servers":0,
  *  "auc":0.9061,"logloss":0.3171,"accuracy":0.8549,"loss":...,
  *  "samples_per_s":...,"seconds":...,"params_hash":"..."}

@@ -20,8 +20,9 @@ extern "C" {
 #endif
 
 typedef struct fleet_a_sync_configs {
-    int64_t k_steps; /* 0: sync or async; > 0: geo, that many local steps: in
-                        this version refused but in mode local */
+    int64_t k_steps; /* 0: sync or async; > 0, with a_sync 1 and servers: geo,
+                        in which workers train copies of their own and exchange
+                        with the servers every so many updates */
 
     /* With a_sync 1 and servers any of these off its default is the mode
      * half-async. A worker adds up the gradients of max_merge_var_num batches

@@ -26,6 +26,7 @@ static void follow_mode(fleet *f)
     if (f->store->remote)
         f->store->remote->sync = fl_mode_is_sync(mode);
     f->store->dense_local = fl_mode_has_ranks(mode);
+    f->store->sums = mode == FL_PS_GEO;
     f->store->layerwise = f->trained->training.layerwise;
     if (fl_has_ranks(f) && f->strategy.sharding)
         f->store->share = (fl_share){f->role.index, f->role.worker_num};

@@ -147,14 +147,18 @@ static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = fl_handle_mode(f);
     fl_push_options half = half_async_of(f);
+    const fl_worker_mode how = {
+        .sync = fl_mode_is_sync(mode),
+        .bounds_staleness = bounds_staleness(f, mode),
+        .exchange_every =
+            mode == FL_PS_GEO ? f->strategy.a_sync_configs.k_steps : 0,
+        .half = mode == FL_PS_HALF_ASYNC ? &half : NULL};
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));
     if (has_servers(f)) { /* which clip, or do not, as their program says now */
         f->trained->training.optimizer->in_use = true;
-        FL_TRY(fl_worker_io_open(f->worker_io, f->store, fl_mode_is_sync(mode),
-                                 bounds_staleness(f, mode),
-                                 mode == FL_PS_HALF_ASYNC ? &half : NULL,
+        FL_TRY(fl_worker_io_open(f->worker_io, f->store, &how,
                                  fl_text_chars(&f->terms)));
         FL_TRY(pass_on_load(f));
         FL_TRY(fl_worker_io_barrier(
@@ -237,6 +241,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .sync = fl_mode_is_sync(mode),
         .bounds_staleness = bounds_staleness(f, mode),
         .max_staleness = f->strategy.a_sync_configs.max_staleness,
+        .sums = mode == FL_PS_GEO,
         .scaled = fl_amp_dtype(&f->strategy) == FLEET_FLOAT16,
         .ranks = fl_mode_has_ranks(mode),
         .mode = fl_text_chars(&f->terms),

@@ -42,9 +42,6 @@ static fleet *open_worker(char *warnings)
 
 TEST(with_servers_a_field_is_honoured_or_refused_by_name)
 {
-    STRATEGY(a_sync_configs.k_steps = 4, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.k_steps is 4, which is geo mode: not in "
-             "this version");
     STRATEGY(a_sync_configs.launch_barrier = 0, FLEET_EUNSUPPORTED,
              "strategy.a_sync_configs.launch_barrier: this version does not "
              "have 0 in mode ps-async");

@@ -109,6 +109,7 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
         strategy.a_sync_configs.max_staleness = how->max_staleness;
     if (how->merged > 0)
         strategy.a_sync_configs.max_merge_var_num = how->merged;
+    strategy.a_sync_configs.k_steps = how->geo;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

@@ -105,7 +105,7 @@ static void check_room(const fl_bucket_map *map, int n_lane,
         fl_bucket_set own = fl_bucket_map_own(map, 0, i);
         fl_store *store =
             sim_store_of(sim_model_of(SIM_BLOCKS), fl_table_make,
-                         (fl_block_filter){fl_lane_keeps_block, &own});
+                         (fl_block_filter){fl_lane_keeps_block, &own}, false);
 
         for (const fl_flat *g = store->flats; g; g = g->next)
             n += g->n;

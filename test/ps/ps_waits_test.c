@@ -126,7 +126,7 @@ static void open_pair(pair *p, fl_server_command *command)
     p->store = sim_store(p->model, fl_remote_rows_make);
     CHECK_OK(fl_worker_io_create(&p->io, &wo));
     CHECK_OK(
-        fl_worker_io_open(p->io, p->store, false, false, NULL, "ps-async"));
+        fl_worker_io_open(p->io, p->store, &(fl_worker_mode){0}, "ps-async"));
 }
 
 static void close_pair(pair *p)

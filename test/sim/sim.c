@@ -108,16 +108,17 @@ void sim_say(const sim *s, const char *what, int worker, int lane,
 
 fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows)
 {
-    return sim_store_of(m, make_rows, (fl_block_filter){0});
+    return sim_store_of(m, make_rows, (fl_block_filter){0}, false);
 }
 
 fl_store *sim_store_of(const sim_model *m, fl_rows_maker *make_rows,
-                       fl_block_filter filter)
+                       fl_block_filter filter, bool sums)
 {
     fl_store *s;
 
     CHECK_OK(fl_store_create(&m->f->context, make_rows, &s));
     s->filter = filter;
+    s->sums = sums;
     CHECK_OK(fl_store_add(s, m->p));
     CHECK_OK(fl_store_train(s, m->o));
     return s;

@@ -66,6 +66,9 @@ typedef struct sim_options {
     bool bounds_staleness; /* in async */
     int max_staleness;
     fl_push_options half; /* in async; merged 0: each push is a step */
+    int64_t geo_every;    /* in async: updates between exchanges; 0: not geo */
+    int64_t most_change;  /* that a lane knows of a table; 0: its own bound */
+    size_t changed_bytes; /* that it says at once; the same */
     int n_worker, n_server, n_lane; /* lanes of a server */
 
     /* links: of 1,000 packets so many are lost, repeated, or followed by one
@@ -210,7 +213,7 @@ uint64_t sim_hash(uint64_t seed, uint64_t a, uint64_t b, uint64_t c,
 
 fl_store *sim_store(const sim_model *m, fl_rows_maker *make_rows);
 fl_store *sim_store_of(const sim_model *m, fl_rows_maker *make_rows,
-                       fl_block_filter filter);
+                       fl_block_filter filter, bool sums);
 
 /* A copy of a packet with its frames at odd places. */
 fl_packet *sim_copy(const fl_packet *p, int odd);

@@ -182,6 +182,8 @@ static const char *saves_beside_pushes(uint64_t seed)
     sim s;
 
     sim_make(seed, false, &o, &k);
+    o.half = (fl_push_options){0}; /* steps of a group are one */
+    k.merged = 0;
     for (int w = 0; w < o.n_worker; w++)
         k.steps[w][0] = STEPS;
     k.beside = test_path("beside");

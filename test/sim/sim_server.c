@@ -274,9 +274,14 @@ static void open_lane(sim *s, sim_lane *l)
 
     l->own = fl_bucket_map_own(&s->map, l->server, l->lane);
     l->store = sim_store_of(s->o.model, fl_table_make,
-                            (fl_block_filter){fl_lane_keeps_block, &l->own});
+                            (fl_block_filter){fl_lane_keeps_block, &l->own},
+                            s->o.geo_every > 0);
     CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, s->now_ms));
+    for (int i = 0; s->o.geo_every > 0 && i < l->layout.n_table; i++) {
+        l->core->aggregate.changes[i].most = s->o.most_change;
+        l->core->aggregate.changes[i].page_bytes = s->o.changed_bytes;
+    }
     for (int i = 0; i < s->o.n_worker; i++)
         l->core->stream[i].incarnation = SIM_INCARNATION - 1;
     begin_load(s, l);

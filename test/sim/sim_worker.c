@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/worker/geo.h"
 #include "ps/worker/remote_table.h"
 #include "ps/worker/worker_group.h"
 
@@ -184,13 +185,16 @@ static void begin_to_work(sim *s, sim_worker *w)
     const fl_worker_host host = {w, worker_waits, worker_now, worker_looks};
 
     make_client(s, w);
-    w->store = sim_store(s->o.model, fl_remote_rows_make);
+    w->store = sim_store_of(s->o.model, fl_remote_rows_make,
+                            (fl_block_filter){0}, s->o.geo_every > 0);
     CHECK_OK(fl_worker_init(&w->core, w->client, &host, w->store, s->o.n_server,
                             w->lanes.n_lane, s->o.sync));
     w->core.piece_bytes = s->o.piece_bytes;
     w->core.bounds_staleness = s->o.bounds_staleness;
     if (s->o.half.merged > 0)
         CHECK_OK(fl_worker_use_half_async(&w->core, &s->o.half));
+    if (s->o.geo_every > 0)
+        CHECK_OK(fl_geo_begin(&w->core, s->o.geo_every, s->o.n_worker));
     fl_client_watch(w->client, true, s->now_ms);
     sim_fiber_make(w, fiber);
     w->phase = SIM_WORKS;

@@ -23,6 +23,8 @@ fl_job_mode fl_job_mode_of(const fl_role *role,
         return s->a_sync ? FL_HYBRID_ASYNC : FL_HYBRID_SYNC;
     if (!s->a_sync)
         return FL_PS_SYNC;
+    if (s->a_sync_configs.k_steps > 0)
+        return FL_PS_GEO;
     return gathers(&s->a_sync_configs) ? FL_PS_HALF_ASYNC : FL_PS_ASYNC;
 }
 
@@ -32,6 +34,7 @@ const char *fl_job_mode_name(fl_job_mode mode)
         [FL_LOCAL] = "local",
         [FL_PS_SYNC] = "ps-sync",
         [FL_PS_ASYNC] = "ps-async",
+        [FL_PS_GEO] = "ps-geo",
         [FL_COLLECTIVE] = "collective",
         [FL_HYBRID_SYNC] = "hybrid",
         [FL_HYBRID_ASYNC] = "hybrid",

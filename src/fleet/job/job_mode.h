@@ -9,6 +9,7 @@ typedef enum fl_job_mode {
     FL_LOCAL,
     FL_PS_SYNC,
     FL_PS_ASYNC,
+    FL_PS_GEO, /* workers train copies, servers add up what changed */
     FL_COLLECTIVE,
     FL_HYBRID_SYNC,   /* rows on servers, dense parameters by ranks */
     FL_HYBRID_ASYNC,  /* the same, rows without waiting */
@@ -21,8 +22,8 @@ const char *fl_job_mode_name(fl_job_mode mode); /* "ps-sync" */
 
 static inline bool fl_mode_is_sync(fl_job_mode mode)
 {
-    return mode != FL_PS_ASYNC && mode != FL_PS_HALF_ASYNC &&
-           mode != FL_HYBRID_ASYNC;
+    return mode != FL_PS_ASYNC && mode != FL_PS_GEO &&
+           mode != FL_PS_HALF_ASYNC && mode != FL_HYBRID_ASYNC;
 }
 
 /* Do workers sum dense gradients among themselves? */

@@ -21,7 +21,9 @@ typedef struct applying {
 
 static const fl_rule *rule_of(const fl_store *store)
 {
-    return store->optimizer ? fl_rule_of(store->optimizer->kind) : NULL;
+    return store->optimizer && !store->sums
+               ? fl_rule_of(store->optimizer->kind)
+               : NULL;
 }
 
 static bool has_state(const fl_rule *rule, const char *name)

@@ -55,9 +55,7 @@ static fleet_status begin_record(parts *p, const fl_record *r)
 
 static int state_count(const fl_save *s)
 {
-    return s->states && s->store->optimizer
-               ? fl_rule_of(s->store->optimizer->kind)->n_state
-               : 0;
+    return s->states ? fl_store_states(s->store) : 0;
 }
 
 /* --- dense ---------------------------------------------------------------- */

@@ -232,7 +232,9 @@ done:
     return print(json, status, answer);
 }
 
-/* A row that is written is one that has changed, as by the next update. */
+/* A row that is written is one that has changed, as by the next update. Workers
+ * that train copies ask for their rows again: the lane's list of changes does
+ * not have it. */
 static fleet_status write_rows(rows_request *r)
 {
     const fl_store *s = r->store;
@@ -243,6 +245,8 @@ static fleet_status write_rows(rows_request *r)
                (size_t)r->width * sizeof *r->value);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
     }
+    if (s->sums)
+        fl_rows_next_epoch(r->rows);
     return FLEET_OK;
 }
 

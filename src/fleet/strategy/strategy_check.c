@@ -137,11 +137,16 @@ static fleet_status check_geo(const fleet_distributed_strategy *s,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "
                        "mode, but strategy.a_sync is 0",
                        (long long)steps);
-    if (mode != FL_LOCAL && steps > 0)
+    if (fl_mode_has_ranks(mode) && mode != FL_COLLECTIVE && steps > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.a_sync_configs.k_steps is %lld, which is geo "
-                       "mode: not in this version",
-                       (long long)steps);
+                       "mode: not in mode %s, whose workers reduce gradients",
+                       (long long)steps, fl_job_mode_name(mode));
+    if (mode == FL_PS_GEO && (s->lars || s->lamb))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.%s: this version does not have it in mode "
+                       "ps-geo, where a worker updates block by block",
+                       s->lars ? "lars" : "lamb");
     return FLEET_OK;
 }
 

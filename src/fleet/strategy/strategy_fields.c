@@ -13,35 +13,37 @@ enum { DGC_SMALLEST = 16384 };
 
 #define EVERY(x)                                                               \
     {                                                                          \
-        x, x, x, x, x, x                                                       \
+        x, x, x, x, x, x, x                                                    \
     }
 
 static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
-    /* local, ps-sync, ps-async, collective, hybrid sync and async */
+    /* local, ps-sync, ps-async, ps-geo, collective, hybrid sync and async */
     [FL_FOR_STEP] = EVERY(FL_ACTIVE),
     [FL_FOR_SCALING] = EVERY(FL_NO_EFFECT_FLOAT16),
     [FL_FOR_PURE_FP16] = EVERY(FL_NO_EFFECT_PURE_FP16),
-    [FL_FOR_ASYNC] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
+    [FL_FOR_ASYNC] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
                       FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
-    [FL_FOR_SERVERS] = {FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED,
+    [FL_FOR_SERVERS] = {FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED, FL_FIXED,
                         FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
     [FL_FOR_HALF_ASYNC] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_NO_EFFECT_ASYNC,
-                           FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
+                           FL_FIXED, FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
+    [FL_FOR_GEO] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
+                    FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
     [FL_FOR_STALENESS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
-                          FL_REFUSED, FL_REFUSED, FL_REFUSED},
-    [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_ACTIVE, FL_ACTIVE,
-                      FL_REFUSED},
+                          FL_REFUSED, FL_REFUSED, FL_REFUSED, FL_REFUSED},
+    [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
+                      FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
-                      FL_ACTIVE, FL_ACTIVE, FL_ACTIVE},
+                      FL_REFUSED, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_ALL_REDUCE] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
-                           FL_NO_EFFECT_COLLECTIVE, FL_ACTIVE, FL_ACTIVE,
-                           FL_ACTIVE},
+                           FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
+                           FL_ACTIVE, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_LOCALSGD] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
-                         FL_NO_EFFECT_COLLECTIVE, FL_ACTIVE, FL_REFUSED,
-                         FL_REFUSED},
+                         FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
+                         FL_ACTIVE, FL_REFUSED, FL_REFUSED},
     [FL_FOR_FIXED_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
-                            FL_NO_EFFECT_COLLECTIVE, FL_FIXED, FL_FIXED,
-                            FL_FIXED},
+                            FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
+                            FL_FIXED, FL_FIXED, FL_FIXED},
     [FL_FOR_LATER] = EVERY(FL_REFUSED),
 };
 #undef EVERY

@@ -22,6 +22,7 @@ typedef enum fl_purpose {
     FL_FOR_SERVERS,     /* how workers and servers talk */
     FL_FOR_HALF_ASYNC,  /* what workers in half-async push and pull, and when;
                            asks for that mode */
+    FL_FOR_GEO,         /* how often copies are exchanged */
     FL_FOR_STALENESS,   /* how far workers in async are apart */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */

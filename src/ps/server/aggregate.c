@@ -166,7 +166,11 @@ fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
     u->first_block =
         fl_alloc_array((size_t)layout->n_param + 1, sizeof *u->first_block);
     u->block = fl_alloc_array((size_t)count_blocks(u) + 1, sizeof *u->block);
-    if (!u->table || !u->first_block || !u->block) {
+    if (layout->store->sums)
+        u->changes =
+            fl_alloc_array((size_t)layout->n_table + 1, sizeof *u->changes);
+    if (!u->table || !u->first_block || !u->block ||
+        (layout->store->sums && !u->changes)) {
         fl_aggregate_done(u);
         return FLEET_ENOMEM;
     }
@@ -191,6 +195,9 @@ void fl_aggregate_done(fl_aggregate *u)
     }
     for (int i = 0; i < u->n_block; i++)
         fl_free(u->block[i].sum);
+    for (int i = 0; u->changes && i < u->layout->n_table; i++)
+        fl_change_log_done(&u->changes[i]);
+    fl_free(u->changes);
     fl_free(u->squares);
     fl_free(u->table);
     fl_free(u->block);
@@ -289,6 +296,9 @@ static fleet_status check_section(const fl_aggregate *u, const fl_section *s,
     if (s->op == FL_SECTION_ROWS)
         return check_rows(u, s, column, step);
     if (s->op == FL_SECTION_CLIP && step)
+        return FLEET_OK;
+    if (s->op == FL_SECTION_CHANGED && !step && u->changes && s->n_key == 0 &&
+        s->table < (uint32_t)u->layout->n_table)
         return FLEET_OK;
     return fl_fail(FLEET_EINVAL, "section of kind %u in a %s", (unsigned)s->op,
                    step ? "step" : "pull");

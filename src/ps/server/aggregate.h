@@ -6,6 +6,7 @@
 #pragma once
 
 #include "net/message.h"
+#include "ps/change_log.h"
 #include "ps/partition.h"
 #include "ps/wanted_list.h"
 #include "runtime/lookup/lookup_data.h"
@@ -54,9 +55,10 @@ typedef struct fl_aggregate {
     fl_aggregate_rows *table; /* layout->n_table */
     fl_aggregate_block *block;
     int n_block;
-    int *first_block;    /* by param: of this lane's blocks; n_param + 1 */
-    fl_update update;    /* that is being applied */
-    fl_squares *squares; /* of blocks; NULL: no lars, no lamb */
+    int *first_block;       /* by param: of this lane's blocks; n_param + 1 */
+    fl_update update;       /* that is being applied */
+    fl_squares *squares;    /* of blocks; NULL: no lars, no lamb */
+    fl_change_log *changes; /* by table; NULL: they are not asked for */
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,

@@ -75,6 +75,32 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     fl_optimizer_dense(o)(&u, p->flat->weight + at, b->grad, state, b->n);
 }
 
+/* Changes of copies, as workers have made them with their own optimizers. */
+static void add_blocks(const fl_aggregate *u)
+{
+    for (int i = 0; i < u->n_block; i++) {
+        const fl_aggregate_block *b = &u->block[i];
+
+        if (b->grad) {
+            float *w =
+                b->param->flat->weight + fl_block_offset(b->param, b->block);
+
+            fl_simd_best()->add(w, w, b->grad, b->n);
+        }
+    }
+}
+
+/* The same of rows, which keep the version, too. */
+static void add_rows(const fl_update *u, float *const *w, const float *const *g,
+                     int64_t n, int64_t dim)
+{
+    for (int64_t i = 0; i < n; i++) {
+        fl_simd_best()->add(w[i], w[i], g[i], dim);
+        fl_row_of(w[i])->changed_at = u->version;
+        fl_row_of(w[i])->step++;
+    }
+}
+
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
                                  float **);
 
@@ -109,6 +135,10 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
     fl_optimizer_update(o, done, (int)n_batch, &u->update);
     fl_update_settings_apply(settings, &u->update);
     u->update.clip = clip;
+    if (u->layout->store->sums) {
+        add_blocks(u);
+        return;
+    }
     if (u->layout->store->layerwise.rule != FL_NO_LAYERS) {
         fl_aggregate_apply_layers(u);
         return;
@@ -122,6 +152,8 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
     const fl_partition *l = u->layout;
+    fl_rule_rows *change_rows =
+        l->store->sums ? add_rows : fl_optimizer_rows(l->store->optimizer);
 
     for (int i = 0; i < l->n_table; i++) {
         const fl_aggregate_rows *t = &u->table[i];
@@ -138,8 +170,10 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
                                           n));
             FL_TRY(find_others(rows->methods->make, rows, t->key + j, n,
                                t->target + j));
-            fl_optimizer_rows(l->store->optimizer)(&one, t->target + j,
-                                                   t->grad + j, n, rows->dim);
+            change_rows(&one, t->target + j, t->grad + j, n, rows->dim);
+            if (u->changes)
+                FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
+                                         one.version));
         }
     }
     return FLEET_OK;
@@ -177,6 +211,21 @@ static size_t dense_bytes(const fl_aggregate *u, const fl_section *s,
     return bytes;
 }
 
+static size_t page_bytes(const fl_change_log *g)
+{
+    return g->page_bytes > 0 ? g->page_bytes : FL_MSG_PIECE_BYTES;
+}
+
+/* What is not in one answer is in the next. */
+static size_t changed_bytes(const fl_aggregate *u, const fl_section *s)
+{
+    const fl_change_log *g = &u->changes[s->table];
+    size_t bytes = (size_t)fl_change_log_after(g, s->version) *
+                   (size_t)u->layout->table[s->table]->dim * sizeof(float);
+
+    return bytes < page_bytes(g) ? bytes : page_bytes(g);
+}
+
 size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg)
 {
     size_t bytes = 0;
@@ -184,10 +233,13 @@ size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg)
     for (int i = 0; i < msg->head.n_section; i++) {
         const fl_section *s = &msg->section[i];
 
-        bytes += s->op == FL_SECTION_DENSE
-                     ? dense_bytes(u, s, msg->column[i])
-                     : s->n_key * (size_t)u->layout->table[s->table]->dim *
-                           sizeof(float);
+        if (s->op == FL_SECTION_DENSE)
+            bytes += dense_bytes(u, s, msg->column[i]);
+        else if (s->op == FL_SECTION_CHANGED)
+            bytes += changed_bytes(u, s);
+        else
+            bytes += s->n_key * (size_t)u->layout->table[s->table]->dim *
+                     sizeof(float);
     }
     return bytes;
 }
@@ -203,6 +255,36 @@ static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
 
         memcpy(out, b.weight, b.bytes);
         out += b.bytes;
+    }
+    return w->status;
+}
+
+/* What does not fit into a frame is lost: it can be asked for by keys. */
+static fleet_status read_changed(const fl_aggregate *u, const fl_section *s,
+                                 fl_section *to, fl_msg_writer *w)
+{
+    fl_change_log *g = &u->changes[s->table];
+    fl_rows *rows = u->layout->table[s->table];
+    size_t width = (size_t)rows->dim * sizeof(float);
+    fl_change_status found;
+    uint64_t *key;
+    float *out;
+
+    FL_TRY(fl_change_log_read(g, rows, s->version,
+                              (uint64_t)u->layout->store->updates,
+                              page_bytes(g), &to->version, &found));
+    if ((size_t)g->n_read * width > FL_MOST_FRAME_BYTES) {
+        g->n_read = 0;
+        found = FL_CHANGES_LOST;
+        to->version = (uint64_t)u->layout->store->updates;
+    }
+    to->n_batch = (uint32_t)found;
+    to->n_key = (uint32_t)g->n_read;
+    key = fl_msg_column(w, FL_COLUMN_KEYS, (size_t)g->n_read * sizeof *key);
+    out = fl_msg_column(w, FL_COLUMN_VALUES, (size_t)g->n_read * width);
+    for (int64_t i = 0; key && out && i < g->n_read; i++) {
+        memcpy(key + i, &g->key[i], sizeof *key);
+        memcpy(out + i * rows->dim, g->row[i], width);
     }
     return w->status;
 }
@@ -301,7 +383,10 @@ fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
 
     if (!to)
         return w->status;
+    if (s->op == FL_SECTION_CHANGED)
+        return read_changed(u, s, to, w);
     to->n_key = s->n_key;
+    to->version = (uint64_t)u->layout->store->updates;
     if (s->op == FL_SECTION_DENSE)
         return read_dense(u, s, msg->column[i], w);
     rows = u->layout->table[s->table];

@@ -116,11 +116,8 @@ static void answer_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_staleness_count(l, &l->msg.head);
     l->answered_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
-    for (int i = 0; i < l->msg.head.n_section && w.status == FLEET_OK; i++) {
+    for (int i = 0; i < l->msg.head.n_section && w.status == FLEET_OK; i++)
         w.status = fl_aggregate_read(&l->aggregate, p, &l->msg, i, &w, cache);
-        if (w.status == FLEET_OK)
-            w.section[w.n_section - 1].version = (uint64_t)l->version;
-    }
     fl_lane_end_answer(l, &w, from);
 }
 

@@ -213,6 +213,7 @@ static fleet_status make_store(fl_server *s, fl_lane_runner *r)
     r->store->filter = (fl_block_filter){fl_lane_keeps_block, &r->own};
     r->store->dense_local = s->o.ranks;
     r->store->layerwise = s->o.layerwise;
+    r->store->sums = s->o.sums;
     for (int i = 0; i < s->o.n_program; i++)
         FL_TRY(fl_store_add(r->store, s->o.program[i]));
     if (s->o.optimizer)

@@ -28,6 +28,7 @@ typedef struct fl_server_options {
     bool insecure;        /* come, with this from other machines, too */
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */
     bool sync;
+    bool sums; /* it adds up what workers have changed in their copies */
     bool bounds_staleness; /* in async; 0 is a bound, too */
     int max_staleness;
     bool scaled; /* training is in float16: a worker's step may bring nothing */

@@ -1,5 +1,6 @@
 /* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
  * come back. */
+#include "ps/worker/geo.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 
@@ -214,7 +215,7 @@ static void drop_slot(fl_worker *w, fl_pull_buffer *s)
     s->under_way = s->arrived = s->has_rows = false;
 }
 
-static void worker_drop(fl_remote *x, int slot)
+void fl_worker_drop(fl_remote *x, int slot)
 {
     fl_worker *w = worker_of(x);
 
@@ -241,9 +242,8 @@ static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
     return FLEET_OK;
 }
 
-static fleet_status worker_pull(fl_remote *x, int slot,
-                                const fl_pull_rows *table, int n_table,
-                                bool dense, bool prefetch, bool now)
+fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
+                            int n_table, bool dense, bool prefetch, bool now)
 {
     fl_worker *w = worker_of(x);
     fl_pull_buffer *s = &w->slot[slot];
@@ -374,7 +374,10 @@ static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
             for (int64_t j = piece->first; j < end; j++) {
                 fl_block_place b = fl_block_at(&w->layout, block[j]);
 
-                memcpy(b.weight, from, b.bytes);
+                if (w->geo)
+                    fl_geo_take_block(w, block[j], from);
+                else
+                    memcpy(b.weight, from, b.bytes);
                 from += b.bytes / sizeof *from;
             }
     }
@@ -419,7 +422,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
         FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(place_answer(w, s, s->request[i], &version));
-    if (version >= 0)
+    if (version >= 0 && !w->geo) /* which counts its own */
         w->remote.updates = version;
     s->arrived = true;
     return FLEET_OK;
@@ -459,140 +462,14 @@ static fleet_status worker_refresh(fl_remote *x)
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
-/* --- life ----------------------------------------------------------------- */
-
-static const fl_remote_class methods = {
-    .pull = worker_pull,
+const fl_remote_class fl_worker_methods = {
+    .pull = fl_worker_pull,
     .wait_pull = worker_wait_pull,
     .came = worker_came,
-    .drop = worker_drop,
+    .drop = fl_worker_drop,
     .clip = fl_worker_clip,
     .push = fl_worker_push,
     .wait_update = fl_worker_update,
     .end_pass = fl_worker_end_pass,
     .refresh = worker_refresh,
 };
-
-/* A worker numbers the lanes of all servers from 0 on. */
-static void set_owners(fl_worker *w, int n_server, const int *lanes)
-{
-    uint16_t first[FL_MOST_SERVER];
-
-    for (int s = 0; s < n_server; s++) {
-        first[s] = (uint16_t)w->n_lane;
-        w->n_lane += lanes[s];
-    }
-    fl_bucket_map_begin(&w->map, n_server, lanes);
-    for (int b = 0; b < FL_N_BUCKET; b++)
-        w->owner[b] = (uint16_t)(first[w->map.lane[b] / FL_MOST_LANE] +
-                                 w->map.lane[b] % FL_MOST_LANE);
-}
-
-static void list_blocks(fl_worker *w)
-{
-    const fl_store *store = w->layout.store;
-
-    for (int i = 0; i < w->layout.n_param; i++)
-        for (int64_t b = 0; b < fl_blocks_of(w->layout.param[i]); b++) {
-            int bucket = fl_block_bucket(store, w->layout.param[i], b);
-            fl_lane_blocks *lane = &w->block[w->owner[bucket]];
-
-            lane->key[lane->n++] = fl_block_key(i, b);
-        }
-}
-
-static fleet_status make_keys(const fl_worker *w, fl_lane_keys **keys)
-{
-    FL_TRY(FL_NEW(keys, (size_t)w->n_lane * sizeof **keys));
-    for (int i = 0; i < w->n_lane; i++)
-        FL_TRY(FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
-                                             sizeof *(*keys)[i].first));
-    return FLEET_OK;
-}
-
-static fleet_status make_arrays(fl_worker *w)
-{
-    size_t blocks = 1;
-
-    for (int i = 0; i < w->layout.n_param; i++)
-        blocks += (size_t)fl_blocks_of(w->layout.param[i]);
-    FL_TRY(FL_NEW(&w->block, (size_t)w->n_lane * sizeof *w->block));
-    FL_TRY(FL_NEW(&w->push, (size_t)w->n_lane * sizeof *w->push));
-    FL_TRY(FL_NEW(&w->pushing, (size_t)w->n_lane * sizeof *w->pushing));
-    FL_TRY(FL_NEW(&w->push_block, blocks * sizeof *w->push_block));
-    FL_TRY(FL_NEW(&w->push_grad, blocks * sizeof *w->push_grad));
-    FL_TRY(FL_NEW(&w->grad_of,
-                  ((size_t)w->layout.n_param + 1) * sizeof *w->grad_of));
-    for (int i = 0; i < w->n_lane; i++)
-        FL_TRY(FL_NEW(&w->block[i].key, blocks * sizeof *w->block[i].key));
-    for (int i = 0; i <= FL_N_SLOT; i++)
-        FL_TRY(make_keys(w, &w->slot[i].keys));
-    return make_keys(w, &w->push_keys);
-}
-
-fleet_status fl_worker_init(fl_worker *w, fl_client *client,
-                            const fl_worker_host *host, fl_store *store,
-                            int n_server, const int *lanes, bool sync)
-{
-    fleet_status status;
-
-    *w = (fl_worker){.remote = {.methods = &methods, .sync = sync},
-                     .client = client,
-                     .host = *host,
-                     .most_under_way = 1,
-                     .piece_bytes = FL_MSG_PIECE_BYTES};
-    set_owners(w, n_server, lanes);
-    fl_client_set_view(client, w->map.view);
-    status = fl_partition_make(&w->layout, store, n_server);
-    if (status == FLEET_OK)
-        status = make_arrays(w);
-    if (status != FLEET_OK) {
-        fl_worker_done(w);
-        return status;
-    }
-    list_blocks(w);
-    return FLEET_OK;
-}
-
-static void keys_done(fl_lane_keys *keys, int n)
-{
-    for (int i = 0; keys && i < n; i++) {
-        fl_free(keys[i].key);
-        fl_free(keys[i].at);
-        fl_free(keys[i].first);
-    }
-    fl_free(keys);
-}
-
-static void slot_done(fl_worker *w, fl_pull_buffer *s)
-{
-    drop_slot(w, s);
-    for (size_t i = 0; i < s->n_made; i++) {
-        fl_request_done(&s->request[i]->request);
-        fl_free(s->request[i]->aligned);
-        fl_free(s->request[i]);
-    }
-    fl_free(s->request);
-    keys_done(s->keys, w->n_lane);
-}
-
-void fl_worker_done(fl_worker *w)
-{
-    for (int i = 0; i <= FL_N_SLOT; i++)
-        slot_done(w, &w->slot[i]);
-    for (int i = 0; w->block && i < w->n_lane; i++)
-        fl_free(w->block[i].key);
-    keys_done(w->push_keys, w->n_lane);
-    fl_group_done(w);
-    for (int i = 0; i < w->n_made; i++)
-        fl_client_forget(w->client, w->before[i], w->n_lane);
-    fl_free(w->before);
-    fl_client_forget(w->client, w->push, w->n_lane);
-    fl_client_forget(w->client, w->pushing, w->n_lane);
-    fl_free(w->block);
-    fl_free(w->push_block);
-    fl_free(w->push_grad);
-    fl_free(w->grad_of);
-    fl_partition_done(&w->layout);
-    *w = (fl_worker){0};
-}

@@ -128,6 +128,7 @@ typedef struct fl_worker {
     uint64_t n_push;       /* in async */
     fl_push_sums group;    /* in half-async */
     size_t piece_bytes;    /* a request is cut into pieces of about that */
+    struct fl_geo *geo;    /* it trains copies: geo.h; NULL: it does not */
 } fl_worker;
 
 /* After the lanes are known: map, owner and block are filled. */

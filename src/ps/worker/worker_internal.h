@@ -6,6 +6,8 @@
 
 /* --- worker.c ------------------------------------------------------------- */
 
+extern const fl_remote_class fl_worker_methods;
+
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
 /* for_step: as a pull buffer has it. */
@@ -13,6 +15,9 @@ fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch,
                                   uint64_t for_step);
 bool fl_pull_is_answered(const fl_pull_buffer *s);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
+fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
+                            int n_table, bool dense, bool prefetch, bool now);
+void fl_worker_drop(fl_remote *x, int slot);
 fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
 int fl_worker_blocks(const fl_worker *w);         /* in a piece */
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "net/limits.h"
 #include "net/socket.h"
+#include "ps/worker/geo.h"
 #include "ps/worker/handshake_io.h"
 #include "ps/worker/worker_group.h"
 #include "runtime/store/job_signature.h"
@@ -349,8 +350,9 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
     return status;
 }
 
-static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
-                             const char *mode, fl_job_lanes *lanes)
+static fleet_status open_all(fl_worker_io *l, fl_store *store,
+                             const fl_worker_mode *how, const char *mode,
+                             fl_job_lanes *lanes)
 {
     const fl_worker_host host = {l, wait_for_packets, now_ms, look_for_packets};
 
@@ -360,7 +362,10 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store, bool sync,
     FL_TRY(say_hello(l, store, mode, lanes));
     FL_TRY(make_client(l, lanes));
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
-                          lanes->n_lane, sync));
+                          lanes->n_lane, how->sync));
+    l->worker.bounds_staleness = how->bounds_staleness;
+    if (how->exchange_every > 0)
+        FL_TRY(fl_geo_begin(&l->worker, how->exchange_every, l->o.n_worker));
     fl_client_watch(l->client, true, fl_now_ms());
     FL_TRY(fl_wakeup_create(&l->wakeup));
     FL_TRY(fl_thread_start(&l->thread, keep_alive, l, "servers"));
@@ -394,9 +399,8 @@ static void close_all(fl_worker_io *l)
     l->wakeup.fd = -1;
 }
 
-fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
-                               bool bounds_staleness,
-                               const fl_push_options *half, const char *mode)
+fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
+                               const fl_worker_mode *how, const char *mode)
 {
     fl_job_lanes lanes = {0};
     fleet_status status;
@@ -405,17 +409,16 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
     if (l->open || l->left)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: was called already");
     atomic_store(&l->stop, false);
-    status = open_all(l, store, sync, mode, &lanes);
-    if (status == FLEET_OK && half)
-        status = fl_worker_use_half_async(&l->worker, half);
+    status = open_all(l, store, how, mode, &lanes);
+    if (status == FLEET_OK && how->half)
+        status = fl_worker_use_half_async(&l->worker, how->half);
     fl_error_take(&error, status);
     fl_free(lanes.lane);
     if (status != FLEET_OK) {
         close_all(l);
         return fl_error_raise(&error);
     }
-    l->remote.sync = sync;
-    l->worker.bounds_staleness = bounds_staleness;
+    l->remote.sync = how->sync;
     l->open = true;
     return FLEET_OK;
 }

@@ -29,12 +29,18 @@ typedef struct fl_worker_io_options {
 fleet_status fl_worker_io_create(fl_worker_io **io,
                                  const fl_worker_io_options *o);
 
+/* How a worker trains. */
+typedef struct fl_worker_mode {
+    bool sync;
+    bool bounds_staleness;       /* in async */
+    int64_t exchange_every;      /* updates of geo mode; 0: it is not geo */
+    const fl_push_options *half; /* NULL: pushes are not gathered */
+} fl_worker_mode;
+
 /* Connect; the store has all that the programs need. Its weights arrive with
- * the first barrier: another worker may load meanwhile. half: NULL: pushes are
- * not gathered. */
-fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store, bool sync,
-                               bool bounds_staleness,
-                               const fl_push_options *half, const char *mode);
+ * the first barrier: another worker may load meanwhile. */
+fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
+                               const fl_worker_mode *how, const char *mode);
 bool fl_worker_io_is_open(const fl_worker_io *l);
 
 /* How the job has failed, as far as is known by now; FLEET_OK: it has not. It

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/worker/geo.h"
 #include "ps/worker/worker_internal.h"
 
 static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
@@ -114,6 +115,7 @@ fleet_status fl_worker_barrier(fl_worker *w)
 
     if (w->remote.sync)
         return fl_worker_end_pass(&w->remote, &none, 0);
+    FL_TRY(fl_geo_flush(w));
     FL_TRY(fl_worker_wait_update(w));
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     return w->remote.methods->refresh(&w->remote);
@@ -124,6 +126,7 @@ fleet_status fl_worker_leave(fl_worker *w)
     FL_TRY(fl_worker_wait_update(w)); /* it may ask for weights, in vain */
     for (int i = 0; i <= FL_DENSE_SLOT; i++) /* pulled ahead, in vain */
         w->remote.methods->drop(&w->remote, i);
+    FL_TRY(fl_geo_flush(w));
     FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
     return fl_worker_wait_update(w);
 }
@@ -141,6 +144,7 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
               [FL_COMMAND_WRITE] = {FL_SECTION_WRITE, "write"}};
     fleet_status status;
 
+    FL_TRY(fl_geo_flush(w));
     FL_TRY(send_step(w, FL_MSG_COMMAND, of[command].op, text));
     status = fl_worker_wait_update_as(w, of[command].name);
     /* what a lane could not do is a step nevertheless, and the stream goes on;
@@ -165,6 +169,7 @@ fleet_status fl_worker_load(fl_worker *w, const char *text)
     double none = 0;
 
     FL_TRY(fl_worker_wait_update(w)); /* nothing of before comes after it */
+    FL_TRY(fl_geo_forget(w));
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     if (text)
         FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, text, NULL));
@@ -206,8 +211,10 @@ fleet_status fl_worker_hash(fl_worker *w, int table, uint64_t *sum,
                             uint64_t *rows)
 {
     fl_request *r = fl_alloc_array((size_t)w->n_lane, sizeof *r);
-    fleet_status status = r ? fl_worker_wait_update(w) : FLEET_ENOMEM;
+    fleet_status status = r ? fl_geo_flush(w) : FLEET_ENOMEM;
 
+    if (status == FLEET_OK)
+        status = fl_worker_wait_update(w);
     *sum = *rows = 0;
     for (int i = 0; status == FLEET_OK && i < w->n_lane; i++)
         status = query_hash(w, &r[i], i, table);

@@ -497,7 +497,7 @@ fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
     FL_TRY(send_push(w));
     if (!w->remote.sync) {
-        w->remote.updates++;
+        w->remote.updates += !w->geo;
         w->n_push++;
     }
     return FLEET_OK;

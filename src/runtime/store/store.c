@@ -182,9 +182,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
     if (status == FLEET_OK && s->optimizer) {
-        const fl_rule *rule = fl_rule_of(s->optimizer->kind);
-
-        return r->methods->set_state(r, rule->n_state,
+        return r->methods->set_state(r, fl_store_states(s),
                                      s->optimizer->number[FL_FIRST_STATE]);
     }
     if (status != FLEET_OK)
@@ -276,14 +274,13 @@ void fl_store_first_values(const fl_store *s, const fl_param *p)
 
 static fleet_status add_group_states(fl_store *s, fl_flat *g)
 {
-    const fl_rule *rule = fl_rule_of(s->optimizer->kind);
     const float first = s->optimizer->number[FL_FIRST_STATE];
     int64_t n;
 
     g->first = fl_share_first(s, g, s->share.rank);
     g->end = fl_share_first(s, g, s->share.rank + 1);
     n = g->end - g->first;
-    for (int i = 0; i < rule->n_state; i++) {
+    for (int i = 0; i < fl_store_states(s); i++) {
         if (g->state[i])
             continue;
         FL_TRY(FL_NEW(&g->state[i], (size_t)n * sizeof(float)));
@@ -447,7 +444,7 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
     for (size_t i = 0; i < s->tables.n; i++) {
         fl_rows *r = s->tables.entry[i].value;
 
-        FL_TRY(r->methods->set_state(r, fl_rule_of(o->kind)->n_state,
+        FL_TRY(r->methods->set_state(r, fl_store_states(s),
                                      o->number[FL_FIRST_STATE]));
     }
     return FLEET_OK;

@@ -113,6 +113,8 @@ typedef struct fl_store {
     bool partial; /* the rest of the tables' rows is on ranks that this process
                     has not joined, or has left */
     struct fl_snapshot *snapshot; /* that a save is written from; NULL: none */
+    bool sums; /* what changes it are sums of what workers have changed in their
+                  copies: it has no states of an optimizer */
     bool joins;      /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
     fl_scaling scaling;  /* of the loss, in float16 */
@@ -132,6 +134,13 @@ void fl_store_destroy(fl_store *s);
 static inline bool fl_store_is_shared(const fl_store *s)
 {
     return s->remote || s->agree;
+}
+
+/* How many numbers it keeps for each weight, of a store that is trained. */
+static inline int fl_store_states(const fl_store *s)
+{
+    return s->optimizer && !s->sums ? fl_rule_of(s->optimizer->kind)->n_state
+                                    : 0;
 }
 
 /* Are the optimizer's states of dense parameters on several ranks? */

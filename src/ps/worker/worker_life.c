@@ -1,0 +1,132 @@
+/* worker_life.c - a worker's arrays, made and freed, and which lane has what. */
+#include "base/memory.h"
+#include "ps/worker/geo.h"
+#include "ps/worker/worker_group.h"
+#include "ps/worker/worker_internal.h"
+
+/* A worker numbers the lanes of all servers from 0 on. */
+static void set_owners(fl_worker *w, int n_server, const int *lanes)
+{
+    uint16_t first[FL_MOST_SERVER];
+
+    for (int s = 0; s < n_server; s++) {
+        first[s] = (uint16_t)w->n_lane;
+        w->n_lane += lanes[s];
+    }
+    fl_bucket_map_begin(&w->map, n_server, lanes);
+    for (int b = 0; b < FL_N_BUCKET; b++)
+        w->owner[b] = (uint16_t)(first[w->map.lane[b] / FL_MOST_LANE] +
+                                 w->map.lane[b] % FL_MOST_LANE);
+}
+
+static void list_blocks(fl_worker *w)
+{
+    const fl_store *store = w->layout.store;
+
+    for (int i = 0; i < w->layout.n_param; i++)
+        for (int64_t b = 0; b < fl_blocks_of(w->layout.param[i]); b++) {
+            int bucket = fl_block_bucket(store, w->layout.param[i], b);
+            fl_lane_blocks *lane = &w->block[w->owner[bucket]];
+
+            lane->key[lane->n++] = fl_block_key(i, b);
+        }
+}
+
+static fleet_status make_keys(const fl_worker *w, fl_lane_keys **keys)
+{
+    FL_TRY(FL_NEW(keys, (size_t)w->n_lane * sizeof **keys));
+    for (int i = 0; i < w->n_lane; i++)
+        FL_TRY(FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
+                                             sizeof *(*keys)[i].first));
+    return FLEET_OK;
+}
+
+static fleet_status make_arrays(fl_worker *w)
+{
+    size_t blocks = 1;
+
+    for (int i = 0; i < w->layout.n_param; i++)
+        blocks += (size_t)fl_blocks_of(w->layout.param[i]);
+    FL_TRY(FL_NEW(&w->block, (size_t)w->n_lane * sizeof *w->block));
+    FL_TRY(FL_NEW(&w->push, (size_t)w->n_lane * sizeof *w->push));
+    FL_TRY(FL_NEW(&w->pushing, (size_t)w->n_lane * sizeof *w->pushing));
+    FL_TRY(FL_NEW(&w->push_block, blocks * sizeof *w->push_block));
+    FL_TRY(FL_NEW(&w->push_grad, blocks * sizeof *w->push_grad));
+    FL_TRY(FL_NEW(&w->grad_of,
+                  ((size_t)w->layout.n_param + 1) * sizeof *w->grad_of));
+    for (int i = 0; i < w->n_lane; i++)
+        FL_TRY(FL_NEW(&w->block[i].key, blocks * sizeof *w->block[i].key));
+    for (int i = 0; i <= FL_N_SLOT; i++)
+        FL_TRY(make_keys(w, &w->slot[i].keys));
+    return make_keys(w, &w->push_keys);
+}
+
+fleet_status fl_worker_init(fl_worker *w, fl_client *client,
+                            const fl_worker_host *host, fl_store *store,
+                            int n_server, const int *lanes, bool sync)
+{
+    fleet_status status;
+
+    *w = (fl_worker){.remote = {.methods = &fl_worker_methods, .sync = sync},
+                     .client = client,
+                     .host = *host,
+                     .most_under_way = 1,
+                     .piece_bytes = FL_MSG_PIECE_BYTES};
+    set_owners(w, n_server, lanes);
+    fl_client_set_view(client, w->map.view);
+    status = fl_partition_make(&w->layout, store, n_server);
+    if (status == FLEET_OK)
+        status = make_arrays(w);
+    if (status != FLEET_OK) {
+        fl_worker_done(w);
+        return status;
+    }
+    list_blocks(w);
+    return FLEET_OK;
+}
+
+static void keys_done(fl_lane_keys *keys, int n)
+{
+    for (int i = 0; keys && i < n; i++) {
+        fl_free(keys[i].key);
+        fl_free(keys[i].at);
+        fl_free(keys[i].first);
+    }
+    fl_free(keys);
+}
+
+static void slot_done(fl_worker *w, int slot)
+{
+    fl_pull_buffer *s = &w->slot[slot];
+
+    fl_worker_drop(&w->remote, slot);
+    for (size_t i = 0; i < s->n_made; i++) {
+        fl_request_done(&s->request[i]->request);
+        fl_free(s->request[i]->aligned);
+        fl_free(s->request[i]);
+    }
+    fl_free(s->request);
+    keys_done(s->keys, w->n_lane);
+}
+
+void fl_worker_done(fl_worker *w)
+{
+    fl_geo_done(w);
+    for (int i = 0; i <= FL_N_SLOT; i++)
+        slot_done(w, i);
+    for (int i = 0; w->block && i < w->n_lane; i++)
+        fl_free(w->block[i].key);
+    keys_done(w->push_keys, w->n_lane);
+    fl_group_done(w);
+    for (int i = 0; i < w->n_made; i++)
+        fl_client_forget(w->client, w->before[i], w->n_lane);
+    fl_free(w->before);
+    fl_client_forget(w->client, w->push, w->n_lane);
+    fl_client_forget(w->client, w->pushing, w->n_lane);
+    fl_free(w->block);
+    fl_free(w->push_block);
+    fl_free(w->push_grad);
+    fl_free(w->grad_of);
+    fl_partition_done(&w->layout);
+    *w = (fl_worker){0};
+}

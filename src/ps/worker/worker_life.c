@@ -1,4 +1,4 @@
-/* worker_life.c - a worker's arrays, made and freed, and which lane has what. */
+/* worker_life.c - arrays of a worker, made and freed; which lane has what. */
 #include "base/memory.h"
 #include "ps/worker/geo.h"
 #include "ps/worker/worker_group.h"

@@ -31,14 +31,10 @@ fl_job_mode fl_job_mode_of(const fl_role *role,
 const char *fl_job_mode_name(fl_job_mode mode)
 {
     static const char *const name[] = {
-        [FL_LOCAL] = "local",
-        [FL_PS_SYNC] = "ps-sync",
-        [FL_PS_ASYNC] = "ps-async",
-        [FL_PS_GEO] = "ps-geo",
-        [FL_COLLECTIVE] = "collective",
-        [FL_HYBRID_SYNC] = "hybrid",
-        [FL_HYBRID_ASYNC] = "hybrid",
-        [FL_PS_HALF_ASYNC] = "ps-half-async",
+        [FL_LOCAL] = "local",           [FL_PS_SYNC] = "ps-sync",
+        [FL_PS_ASYNC] = "ps-async",     [FL_PS_GEO] = "ps-geo",
+        [FL_COLLECTIVE] = "collective", [FL_HYBRID_SYNC] = "hybrid",
+        [FL_HYBRID_ASYNC] = "hybrid",   [FL_PS_HALF_ASYNC] = "ps-half-async",
     };
 
     return name[mode];

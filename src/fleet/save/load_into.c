@@ -21,9 +21,8 @@ typedef struct applying {
 
 static const fl_rule *rule_of(const fl_store *store)
 {
-    return store->optimizer && !store->sums
-               ? fl_rule_of(store->optimizer->kind)
-               : NULL;
+    return store->optimizer && !store->sums ? fl_rule_of(store->optimizer->kind)
+                                            : NULL;
 }
 
 static bool has_state(const fl_rule *rule, const char *name)

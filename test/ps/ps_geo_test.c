@@ -128,7 +128,8 @@ static fleet_status write_rows(ps_node *n)
     TRY(fleet_table_set(n->s.f, "steps", key, 2, 1, value, NULL));
     TRY(run_step(n, n->s.e, rows));
     TRY(fleet_metrics_sum(n->s.f, &one, 1));
-    if (rows[3] != 100 || rows[5] != 200 || rows[4] != count_of(n)->steps)
+    if (rows[3] != 100 || rows[5] != 200 ||
+        rows[4] != (float)count_of(n)->steps)
         return fl_fail(FLEET_ESTATE, "rows 3, 4, 5 are %g, %g, %g", rows[3],
                        rows[4], rows[5]);
     return ps_end(n);

@@ -99,6 +99,28 @@ TEST(what_does_not_fit_comes_next_and_nothing_is_passed_over)
     close_scene(&s);
 }
 
+/* One of more rows than are looked for at once. */
+TEST(a_large_version_is_whole_however_little_is_asked_for)
+{
+    enum { MANY = 3000 };
+    static uint64_t key[MANY];
+    static float *row[MANY];
+    scene s = open_scene();
+
+    for (int i = 0; i < MANY; i++)
+        key[i] = (uint64_t)i;
+    CHECK_OK(s.rows->methods->make(s.rows, key, MANY, row));
+    s.now = 1;
+    for (int i = 0; i < MANY; i++)
+        fl_row_of(row[i])->changed_at = s.now;
+    CHECK_OK(fl_change_log_add(&s.log, s.rows, key, MANY, s.now));
+    CHECK_OK(
+        fl_change_log_read(&s.log, s.rows, 0, s.now, 8, &s.until, &s.found));
+    CHECK_INT(s.log.n_read, MANY);
+    CHECK_INT(s.found, FL_CHANGES_ALL);
+    close_scene(&s);
+}
+
 TEST(when_room_is_short_the_oldest_changes_are_forgotten_and_known_to_be)
 {
     scene s = open_scene();

@@ -330,6 +330,9 @@ static void *wait_for_count(void *arg)
     return NULL;
 }
 
+/* Not by fleet_run_server(), which destroys the server: another thread that
+ * looks at it has to have ended before that.
+ */
 static fleet_status serve_and_count(ps_node *n)
 {
     pthread_t thread;
@@ -338,7 +341,7 @@ static fleet_status serve_and_count(ps_node *n)
     if (status != FLEET_OK)
         return status;
     CHECK(pthread_create(&thread, NULL, wait_for_count, n->s.f->server) == 0);
-    status = fleet_run_server(n->s.f);
+    status = fl_server_run(n->s.f->server);
     pthread_join(thread, NULL);
     return status;
 }

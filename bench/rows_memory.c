@@ -55,7 +55,7 @@ static void measure(int say, void *arg)
 
     before = resident();
     check(fl_table_make("rows", s->dim, 0, &zeros, &r));
-    check(r->methods->set_state(r, s->n_state, 0));
+    check(r->methods->set_state(r, s->n_state, 0, 0));
     make_rows(r);
     snprintf(text, sizeof text, "%.2f",
              (resident() - before) / (double)r->methods->count(r));

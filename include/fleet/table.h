@@ -43,7 +43,8 @@ typedef struct fleet_parameter_info {
     int is_table;
     int64_t dims[FLEET_MAX_DIM]; /* of a table: rows (0: unbounded) and dim */
     int n_dim;
-    int n_state; /* floats that the optimizer keeps for each weight */
+    int n_state;     /* floats that the optimizer keeps for each weight */
+    int n_row_state; /* and for each row; of a parameter 0 */
 } fleet_parameter_info;
 
 /* fleet_parameter_list - parameters, then tables, in the order in which they
@@ -55,7 +56,7 @@ FLEET_API fleet_status fleet_parameter_list(fleet *fleet,
 
 /* What a table has now, added up over the processes that keep it. */
 typedef struct fleet_table_statistics {
-    int64_t dim, n_state;
+    int64_t dim, n_state, n_row_state;
     int64_t rows;
     int64_t row_bytes;   /* of them: keys, weights, states, heads */
     int64_t index_bytes; /* of what finds them */
@@ -74,10 +75,11 @@ FLEET_API fleet_status fleet_table_stat(fleet *fleet, const char *table,
 /* --- rows ----------------------------------------------------------------- */
 
 /* fleet_table_get - n rows by key: row i's weights into values[i * dim ..], dim
- * of them, its states behind one another into states[i * n_state * dim ..]
- * unless that is NULL, and into found[i], unless that is NULL, whether there is
- * such a row. One that is not is not made: its values are those that it would
- * begin with. A key may stand more than once.
+ * of them, its states behind one another into states[i * (n_state * dim +
+ * n_row_state) ..], states of weights first, unless that is NULL, and into
+ * found[i], unless that is NULL, whether there is such a row. One that is not is
+ * not made: its values are those that it would begin with. A key may stand more
+ * than once.
  *
  *   FLEET_ENOENT  there is no such table
  *   FLEET_ESHAPE  dim is not the table's

@@ -43,7 +43,7 @@ static fleet_status count(void *arg, const fl_table_text_head *h,
 {
     int64_t *n = arg;
 
-    for (int64_t i = 0; row && i < h->dim * (1 + h->n_state); i++)
+    for (int64_t i = 0; row && i < fl_table_text_width(h); i++)
         if (!isfinite(row->values[i]))
             abort();
     if (row && ++*n > h->rows)

@@ -25,7 +25,7 @@ static fleet_status list_row(void *arg, int bucket, uint64_t key,
     listing *l = arg;
     size_t bytes =
         sizeof(fl_row_head) +
-        (size_t)(l->rows->dim * (1 + l->rows->n_state)) * sizeof(float);
+        (size_t)(l->rows->dim + fl_rows_floats(l->rows)) * sizeof(float);
 
     (void)bucket;
     CHECK(l->n + sizeof key + bytes <= sizeof l->bytes);

@@ -133,7 +133,7 @@ typedef struct listing {
 static size_t row_bytes(const fl_rows *r)
 {
     return sizeof(uint64_t) + sizeof(fl_row_head) +
-           (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
+           (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
 }
 
 static fleet_status list_row(void *arg, int bucket, uint64_t key,

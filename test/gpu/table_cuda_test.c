@@ -154,7 +154,7 @@ static void open_table(table *t, const row *rows, const fl_filler *f)
                           .a = f->a,
                           .b = f->b,
                           .seed = fl_filler_row_seed(f),
-                          .n_state = STATES,
+                          .n_float = STATES * DIM,
                           .state = 0.125f};
     static const fl_device_entry none[PLACES];
     row all[ROOM];

@@ -41,7 +41,7 @@ static table *table_of(const fl_rows *r)
 static size_t row_bytes(const fl_rows *r)
 {
     return sizeof(fl_row_head) +
-           (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
+           (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
 }
 
 static float *row_in(fl_rows *r, uint64_t key)
@@ -191,14 +191,13 @@ static fleet_status make(fl_rows *r, const uint64_t *key, int64_t n,
     return status;
 }
 
-static fleet_status set_state(fl_rows *r, int n_state, float initial)
+static fleet_status set_state(fl_rows *r, int n_state, int n_row, float initial)
 {
     table *t = table_of(r);
 
-    FL_TRY(t->near->methods->set_state(t->near, n_state, initial));
-    FL_TRY(t->far->methods->set_state(t->far, n_state, initial));
-    r->n_state = n_state;
-    r->initial_state = initial;
+    FL_TRY(t->near->methods->set_state(t->near, n_state, n_row, initial));
+    FL_TRY(t->far->methods->set_state(t->far, n_state, n_row, initial));
+    fl_rows_note_state(r, n_state, n_row, initial);
     return FLEET_OK;
 }
 

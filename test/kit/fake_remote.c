@@ -460,10 +460,10 @@ static fleet_status names_find(fl_rows *r, const uint64_t *key, int64_t n,
     test_fail(__FILE__, __LINE__, "a row of \"%s\" is wanted here", r->name);
 }
 
-static fleet_status names_set_state(fl_rows *r, int n_state, float initial)
+static fleet_status names_set_state(fl_rows *r, int n_state, int n_row,
+                                    float initial)
 {
-    r->n_state = n_state;
-    r->initial_state = initial;
+    fl_rows_note_state(r, n_state, n_row, initial);
     return FLEET_OK;
 }
 

@@ -297,7 +297,7 @@ static void list_rows(const lane_kit *k, listing *l)
 
     l->n = 0;
     l->row_bytes = sizeof(fl_row_head) +
-                   (size_t)(rows->dim * (1 + rows->n_state)) * sizeof(float);
+                   (size_t)(rows->dim + fl_rows_floats(rows)) * sizeof(float);
     CHECK_OK(rows->methods->each(rows, list_row, l));
 }
 

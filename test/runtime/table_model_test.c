@@ -71,7 +71,7 @@ static void open_model(model *m, uint64_t seed)
     CHECK_OK(fl_table_make("t", DIM, 0, &m->filler, &m->rows));
     m->states = seed % 2 ? 1 : 3;
     m->floats = DIM * (1 + m->states);
-    CHECK_OK(m->rows->methods->set_state(m->rows, m->states, 0.5f));
+    CHECK_OK(m->rows->methods->set_state(m->rows, m->states, 0, 0.5f));
     for (uint64_t i = 0; i < KEYS; i++)
         m->row[i].key = key_of(i);
 }
@@ -383,10 +383,10 @@ TEST(states_may_be_chosen_anew_when_all_rows_are_erased)
     open_model(&m, 1);
     for (uint64_t i = 0; i < KEYS; i++)
         make_row(&m, m.row[i].key);
-    CHECK_STATUS(m.rows->methods->set_state(m.rows, 40, 2), FLEET_ESTATE);
+    CHECK_STATUS(m.rows->methods->set_state(m.rows, 40, 0, 2), FLEET_ESTATE);
     for (uint64_t i = 0; i < KEYS; i++)
         CHECK_OK(m.rows->methods->erase(m.rows, &m.row[i].key, 1, &erased));
-    CHECK_OK(m.rows->methods->set_state(m.rows, 40, 2));
+    CHECK_OK(m.rows->methods->set_state(m.rows, 40, 0, 2));
     for (uint64_t i = 0; i < KEYS; i++) {
         CHECK_OK(m.rows->methods->make(m.rows, &m.row[i].key, 1, &row));
         for (int j = DIM; j < 41 * DIM; j++)

@@ -108,7 +108,7 @@ TEST(rows_never_share_memory)
     enum { DIM = 7, N = 5000 };
     fl_rows *r = table_of("t", DIM, 0);
 
-    CHECK_OK(r->methods->set_state(r, 2, 0));
+    CHECK_OK(r->methods->set_state(r, 2, 0, 0));
     for (uint64_t k = 0; k < N; k++) {
         float *row = make(r, k);
 
@@ -211,7 +211,7 @@ TEST(a_row_starts_as_seed_name_and_key_say)
     fl_filler filler = filler_of(5, "t");
     float want[DIM];
 
-    CHECK_OK(b->methods->set_state(b, 2, 0.25f));
+    CHECK_OK(b->methods->set_state(b, 2, 0, 0.25f));
     for (uint64_t k = 0; k < 500; k++)
         make(a, k * 3);
     for (uint64_t k = 500; k-- > 0;) {
@@ -288,7 +288,7 @@ TEST(a_cleared_table_is_as_at_the_start)
     fl_rows *r = table_of("t", 5, 0);
     float first[5];
 
-    CHECK_OK(r->methods->set_state(r, 1, 0));
+    CHECK_OK(r->methods->set_state(r, 1, 0, 0));
     memcpy(first, make(r, 42), sizeof first);
     for (uint64_t k = 0; k < 3000; k++)
         make(r, k)[0] = 99;
@@ -305,16 +305,42 @@ TEST(states_are_chosen_before_there_are_rows)
 {
     fl_rows *r = table_of("clicks", 4, 0);
 
-    CHECK_OK(r->methods->set_state(r, 1, 0.5f));
-    CHECK_OK(r->methods->set_state(r, 2, 0));
+    CHECK_OK(r->methods->set_state(r, 1, 0, 0.5f));
+    CHECK_OK(r->methods->set_state(r, 2, 0, 0));
     make(r, 1);
-    CHECK_OK(r->methods->set_state(r, 2, 0));
-    CHECK_FAILS(r->methods->set_state(r, 1, 0), FLEET_ESTATE,
+    CHECK_OK(r->methods->set_state(r, 2, 0, 0));
+    CHECK_FAILS(r->methods->set_state(r, 1, 0, 0), FLEET_ESTATE,
                 "table \"clicks\" has rows");
-    CHECK_STATUS(r->methods->set_state(r, 2, 1), FLEET_ESTATE);
+    CHECK_STATUS(r->methods->set_state(r, 2, 0, 1), FLEET_ESTATE);
     r->methods->clear(r);
-    CHECK_OK(r->methods->set_state(r, 1, 0.5f));
+    CHECK_OK(r->methods->set_state(r, 1, 0, 0.5f));
     CHECK(make(r, 1)[4] == 0.5f);
+    r->methods->destroy(r);
+}
+
+/* One behind the other in a page: a row of too few bytes would be written by
+ * the next one's. */
+TEST(floats_of_a_row_are_behind_those_of_its_weights)
+{
+    enum { DIM = 3, ROWS = 1000, FLOATS = DIM + 2 };
+    fl_rows *r = table_of("t", DIM, 0);
+
+    CHECK_OK(r->methods->set_state(r, 1, 2, 0.5f));
+    CHECK_INT(fl_rows_floats(r), FLOATS);
+    for (uint64_t k = 0; k < ROWS; k++) {
+        float *row = make(r, k);
+
+        for (int i = 0; i < FLOATS; i++) {
+            CHECK(row[DIM + i] == 0.5f);
+            row[DIM + i] = (float)(k * FLOATS) + (float)i;
+        }
+    }
+    for (uint64_t k = 0; k < ROWS; k++)
+        for (int i = 0; i < FLOATS; i++)
+            CHECK(find(r, k)[DIM + i] == (float)(k * FLOATS) + (float)i);
+    CHECK_FAILS(r->methods->set_state(r, 1, 1, 0.5f), FLEET_ESTATE,
+                "table \"t\" has rows");
+    CHECK_OK(r->methods->set_state(r, 1, 2, 0.5f));
     r->methods->destroy(r);
 }
 

@@ -50,7 +50,7 @@ static fleet_status check_row(void *arg, int bucket, uint64_t key,
 {
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     row_check *c = arg;
-    size_t n = (size_t)(c->want->dim * (1 + c->want->n_state));
+    size_t n = (size_t)(c->want->dim + fl_rows_floats(c->want));
     float *want;
 
     CHECK_OK(c->want->methods->find(c->want, &key, 1, &want));

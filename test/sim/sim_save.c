@@ -209,7 +209,7 @@ static fleet_status find_row(void *arg, int bucket, uint64_t key,
 {
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     row_search *r = arg;
-    size_t n = (size_t)(r->in->dim * (1 + r->in->n_state));
+    size_t n = (size_t)(r->in->dim + fl_rows_floats(r->in));
     float *same;
 
     (void)bucket;

@@ -25,12 +25,10 @@ static fleet_status part_damaged(const part *p, const char *why)
 
 static size_t payload_size(const fl_saved_item *item, const fl_record *h)
 {
-    size_t width = 1 + (size_t)item->n_state;
-
     if (h->kind == FL_RECORD_DENSE)
-        return (size_t)h->n * width * sizeof(float);
+        return (size_t)h->n * (1 + (size_t)item->n_state) * sizeof(float);
     return (size_t)h->n * (sizeof(uint64_t) + sizeof(uint32_t) +
-                           width * (size_t)item->shape.dim[1] * sizeof(float));
+                           (size_t)fl_saved_width(item) * sizeof(float));
 }
 
 static fleet_status check_head(const part *p, const fl_saved *s,

@@ -7,16 +7,23 @@
 /* A save that is being read. */
 typedef struct fl_saved_item {
     const char *name;
-    fl_shape shape; /* tables: [modulo, dim] */
-    int n_state;
-    const char *state[FL_MAX_STATE];
-    int64_t n;                  /* floats, or rows */
-    int64_t seen;               /* of them, in the parts */
-    int64_t own;                /* rows that were brought into a store */
-    int state_at[FL_MAX_STATE]; /* where the store's states are among `state`,
-                                   once it is compared with one; -1: missing */
-    fl_filler filler;           /* tables */
+    fl_shape shape;                 /* tables: [modulo, dim] */
+    int n_state, n_row;             /* as fl_rule's; n_row: tables */
+    const char *state[FL_MAX_NAME]; /* n_state of them, then n_row */
+    int64_t n;                      /* floats, or rows */
+    int64_t seen;                   /* of them, in the parts */
+    int64_t own;                    /* rows that were brought into a store */
+    int state_at[FL_MAX_NAME]; /* where the store's states are among `state`,
+                                  once it is compared with one; -1: missing */
+    bool is_table;
+    fl_filler filler; /* tables */
 } fl_saved_item;
+
+/* Floats of a saved row: its weights and states. */
+static inline int64_t fl_saved_width(const fl_saved_item *item)
+{
+    return item->shape.dim[1] * (1 + item->n_state) + item->n_row;
+}
 
 typedef struct fl_saved {
     fl_source_folder folder;

@@ -19,35 +19,52 @@ typedef struct applying {
 
 /* --- what is compared ----------------------------------------------------- */
 
-static const fl_rule *rule_of(const fl_store *store)
+/* Names of states: n_state of weights, then n_row of rows. */
+typedef struct state_names {
+    const char *const *name;
+    int n_state, n_row;
+} state_names;
+
+static state_names names_of_rule(const fl_rule *rule, const fl_saved_item *item)
 {
-    return store->optimizer && !store->sums ? fl_rule_of(store->optimizer->kind)
-                                            : NULL;
+    return rule ? (state_names){rule->state, rule->n_state,
+                                item->is_table ? rule->n_row : 0}
+                : (state_names){0};
 }
 
-static bool has_state(const fl_rule *rule, const char *name)
+static state_names names_of_item(const fl_saved_item *item)
 {
-    for (int i = 0; i < rule->n_state; i++)
-        if (strcmp(rule->state[i], name) == 0)
-            return true;
-    return false;
+    return (state_names){item->state, item->n_state, item->n_row};
 }
 
-static int find_state(const fl_saved_item *item, const char *name)
+static int count_names(const state_names *s)
 {
-    for (int i = 0; i < item->n_state; i++)
-        if (strcmp(item->state[i], name) == 0)
-            return i;
+    return s->n_state + s->n_row;
+}
+
+/* Where `in` has the i-th of `of`, of weights or of rows as that; -1: it does
+ * not. */
+static int find_state(const state_names *in, const state_names *of, int i)
+{
+    bool of_row = i >= of->n_state;
+    int first = of_row ? in->n_state : 0;
+    int end = of_row ? count_names(in) : in->n_state;
+
+    for (int k = first; k < end; k++)
+        if (strcmp(in->name[k], of->name[i]) == 0)
+            return k;
     return -1;
 }
 
 /* How many of the rule's states the save does not have. */
 static int place_states(const fl_rule *rule, fl_saved_item *item)
 {
+    const state_names wants = names_of_rule(rule, item);
+    const state_names has = names_of_item(item);
     int missing = 0;
 
-    for (int i = 0; rule && i < rule->n_state; i++) {
-        item->state_at[i] = find_state(item, rule->state[i]);
+    for (int i = 0; i < count_names(&wants); i++) {
+        item->state_at[i] = find_state(&has, &wants, i);
         missing += item->state_at[i] < 0;
     }
     return missing;
@@ -64,22 +81,24 @@ static fleet_status check_ftrl(const fl_rule *rule, const fl_saved_item *item)
                    item->name);
 }
 
-static void list_states(fl_text *t, const char *const *state, int n)
+static void list_states(fl_text *t, const state_names *s)
 {
-    for (int i = 0; i < n; i++)
-        fl_text_add(t, "%s%s", i > 0 ? ", " : "", state[i]);
-    if (n == 0)
+    for (int i = 0; i < count_names(s); i++)
+        fl_text_add(t, "%s%s", i > 0 ? ", " : "", s->name[i]);
+    if (count_names(s) == 0)
         fl_text_add(t, "none");
 }
 
 static fleet_status refuse_states(const fl_rule *rule,
                                   const fl_saved_item *item)
 {
+    const state_names saved = names_of_item(item);
+    const state_names of_rule = names_of_rule(rule, item);
     fl_text has = {0}, wants = {0};
     fleet_status status;
 
-    list_states(&has, item->state, item->n_state);
-    list_states(&wants, rule->state, rule->n_state);
+    list_states(&has, &saved);
+    list_states(&wants, &of_rule);
     status = fl_fail(FLEET_ESHAPE,
                      "\"%s\" was saved with the states of another optimizer "
                      "than %s: expected %s, got %s",
@@ -95,8 +114,10 @@ static fleet_status refuse_states(const fl_rule *rule,
 static fleet_status check_states(const fl_rule *rule, fl_saved_item *item,
                                  const fleet_load_options *o)
 {
+    const state_names wants = names_of_rule(rule, item);
     int missing = place_states(rule, item);
-    bool extra = rule && item->n_state > rule->n_state - missing;
+    bool extra =
+        rule && item->n_state + item->n_row > count_names(&wants) - missing;
 
     if (!rule || (missing == 0 && !extra))
         return FLEET_OK;
@@ -119,7 +140,7 @@ static fleet_status check_item(const fl_saved *s, const fl_store *store,
         return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
                        fl_shape_print(shape).chars,
                        fl_shape_print(&item->shape).chars, s->folder.path);
-    return check_states(rule_of(store), item, o);
+    return check_states(fl_store_rule(store), item, o);
 }
 
 static fleet_status check_extra(const fl_saved *s, const fl_store *store)
@@ -217,7 +238,7 @@ static fleet_status check_table(applying *a)
                        dim < rows->dim ? ": a narrower one is loaded with "
                                          "`wider` alone"
                                        : "");
-    FL_TRY(check_states(rule_of(a->store), item, &how->o));
+    FL_TRY(check_states(fl_store_rule(a->store), item, &how->o));
     if (rows->modulo == 0 || item->shape.dim[0] == rows->modulo)
         return FLEET_OK;
     return fl_saved_each(a->saved, check_key, a);
@@ -228,7 +249,7 @@ static fleet_status check_table(applying *a)
 static void apply_dense(const applying *a, const fl_saved_record *r,
                         const fl_param *p)
 {
-    const fl_rule *rule = rule_of(a->store);
+    const fl_rule *rule = fl_store_rule(a->store);
     const fl_flat *g = p->flat;
     size_t bytes = (size_t)r->head.n * sizeof(float);
     int64_t at = fl_block_offset(p, r->head.index);
@@ -258,23 +279,30 @@ typedef struct saved_row {
     const fl_saved_item *item;
 } saved_row;
 
+/* Where a record of dim weights and n_state arrays has its i-th state. */
+static int64_t state_at(int64_t dim, int n_state, int i)
+{
+    return i < n_state ? dim * (1 + i) : dim * (1 + n_state) + (i - n_state);
+}
+
 static void fill_row(const applying *a, const saved_row *from,
                      const fl_rows *rows, float *row)
 {
-    const fl_rule *rule = rows->n_state > 0 ? rule_of(a->store) : NULL;
+    const fl_rule *rule = fl_store_rule(a->store);
     int64_t dim = from->item->shape.dim[1];
-    size_t bytes = (size_t)dim * sizeof(float);
     bool fresh = false;
 
-    memcpy(row, from->values, bytes);
-    for (int i = 0; rule && i < rule->n_state; i++) {
-        float *state = row + (1 + i) * rows->dim;
+    memcpy(row, from->values, (size_t)dim * sizeof *row);
+    for (int i = 0; rule && i < rule->n_state + rule->n_row; i++) {
+        int64_t n = i < rule->n_state ? dim : 1;
+        float *state = row + state_at(rows->dim, rule->n_state, i);
         int at = from->item->state_at[i];
 
         if (at >= 0)
-            memcpy(state, from->values + (1 + at) * dim, bytes);
+            memcpy(state, from->values + state_at(dim, from->item->n_state, at),
+                   (size_t)n * sizeof *state);
         else
-            fl_store_first_states(a->store, state, dim);
+            fl_rows_first_floats(rows, state, n);
         fresh = fresh || at < 0;
     }
     fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
@@ -300,8 +328,7 @@ static fleet_status apply_rows(const applying *a, const fl_saved_record *r,
                                fl_rows *rows)
 {
     size_t n = (size_t)r->head.n;
-    size_t width =
-        (1 + (size_t)r->item->n_state) * (size_t)r->item->shape.dim[1];
+    size_t width = (size_t)fl_saved_width(r->item);
     const char *keys = r->payload, *steps = keys + n * sizeof(uint64_t);
     const char *values = steps + n * sizeof(uint32_t);
 
@@ -510,14 +537,16 @@ static void note_extra(const fl_saved *s, const fl_store *store)
 /* All that was saved has the same states. */
 static void note_states(const fl_saved_item *item, const fl_store *store)
 {
-    const fl_rule *rule = rule_of(store);
+    const fl_rule *rule = fl_store_rule(store);
+    const state_names wants = names_of_rule(rule, item);
+    const state_names has = names_of_item(item);
     fl_text initialized = {0}, left_out = {0};
 
-    for (int i = 0; rule && i < rule->n_state; i++)
+    for (int i = 0; i < count_names(&wants); i++)
         if (item->state_at[i] < 0)
             fl_text_add(&initialized, " %s", rule->state[i]);
-    for (int i = 0; rule && i < item->n_state; i++)
-        if (!has_state(rule, item->state[i]))
+    for (int i = 0; rule && i < count_names(&has); i++)
+        if (find_state(&wants, &has, i) < 0)
             fl_text_add(&left_out, " %s", item->state[i]);
     if (initialized.length + left_out.length > 0)
         FL_INFO(&store->context->log,

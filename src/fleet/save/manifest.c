@@ -26,20 +26,36 @@ fleet_status fl_manifest_text(const fl_at *object, const char *key,
     return fl_at_string(&at, out);
 }
 
+static fleet_status read_names(const fl_at *at, int most, const char **name,
+                               int *n)
+{
+    *n = fl_at_count(at);
+    if (!fl_at_is_array(at) || *n > most)
+        return fl_at_expected(at, "the names of up to 2 states");
+    for (int i = 0; i < *n; i++) {
+        fl_at one = fl_at_index(at, i);
+
+        name[i] = "";
+        FL_TRY(fl_at_string(&one, &name[i]));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_states(const fl_at *entry, fl_saved_item *item)
 {
     fl_at at = fl_at_key(entry, "states");
 
-    item->n_state = fl_at_count(&at);
-    if (!fl_at_is_array(&at) || item->n_state > FL_MAX_STATE)
-        return fl_at_expected(&at, "the names of up to 2 states");
-    for (int i = 0; i < item->n_state; i++) {
-        fl_at one = fl_at_index(&at, i);
+    return read_names(&at, FL_MAX_STATE, item->state, &item->n_state);
+}
 
-        item->state[i] = "";
-        FL_TRY(fl_at_string(&one, &item->state[i]));
-    }
-    return FLEET_OK;
+/* Tables alone have states of rows, and a save of none does not say so. */
+static fleet_status read_row_states(const fl_at *entry, fl_saved_item *item)
+{
+    fl_at at = fl_at_key(entry, "row_states");
+
+    return at.json ? read_names(&at, FL_MAX_ROW, item->state + item->n_state,
+                                &item->n_row)
+                   : FLEET_OK;
 }
 
 static fleet_status read_param(const fl_at *entry, fl_saved_item *item)
@@ -77,12 +93,14 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
                            FLEET_INIT_KAIMING_NORMAL, &kind));
     FL_TRY(fl_at_float(&a_at, &first.a));
     FL_TRY(fl_at_float(&b_at, &first.b));
+    item->is_table = true;
     item->shape = fl_shape_2(modulo, dim);
     first.kind = (fleet_initializer_kind)kind;
     FL_TRY(fl_initializer_check(item->name, &first));
     item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
     FL_TRY(fl_at_hex(&seed_at, &item->filler.seed));
-    return read_states(entry, item);
+    FL_TRY(read_states(entry, item));
+    return read_row_states(entry, item);
 }
 
 typedef fleet_status read_item(const fl_at *entry, fl_saved_item *item);

@@ -58,6 +58,12 @@ static int state_count(const fl_save *s)
     return s->states ? fl_store_states(s->store) : 0;
 }
 
+/* The rule whose states of rows are saved; NULL: none are. */
+static const fl_rule *row_rule(const fl_save *s)
+{
+    return s->states ? fl_store_rule(s->store) : NULL;
+}
+
 /* --- dense ---------------------------------------------------------------- */
 
 /* Does this process write the block? Where ranks share out
@@ -165,7 +171,7 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
     bucket_rows b = {.parts = p,
                      .item = item,
                      .bucket = -1,
-                     .width = r->dim * (1 + state_count(s))};
+                     .width = r->dim + (row_rule(s) ? fl_rows_floats(r) : 0)};
     const fl_snapshot *frozen = s->store->snapshot;
     fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
                                  : r->methods->each(r, add_row, &b);
@@ -180,16 +186,24 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
 
 /* --- the manifest --------------------------------------------------------- */
 
-static fleet_status put_states(const fl_save *s, fl_json *entry)
+static fleet_status put_names(fl_json *entry, const char *key,
+                              const char *const *name, int n)
 {
     fl_json *list = fl_json_array();
 
-    FL_TRY(fl_json_put(entry, "states", list));
-    for (int i = 0; i < state_count(s); i++)
-        FL_TRY(fl_json_append(
-            list,
-            fl_json_string(fl_rule_of(s->store->optimizer->kind)->state[i])));
+    FL_TRY(fl_json_put(entry, key, list));
+    for (int i = 0; i < n; i++)
+        FL_TRY(fl_json_append(list, fl_json_string(name[i])));
     return FLEET_OK;
+}
+
+/* rule NULL: no states. */
+static fleet_status put_states(const fl_rule *rule, fl_json *entry)
+{
+    static const char *const none[] = {NULL};
+
+    return put_names(entry, "states", rule ? rule->state : none,
+                     rule ? rule->n_state : 0);
 }
 
 static fleet_status put_param(const fl_save *s, fl_json *list,
@@ -203,7 +217,7 @@ static fleet_status put_param(const fl_save *s, fl_json *list,
     FL_TRY(fl_json_put_array(entry, "shape", &shape));
     for (int i = 0; i < p->shape.n_dim; i++)
         FL_TRY(fl_json_append(shape, fl_json_int(p->shape.dim[i])));
-    return put_states(s, entry);
+    return put_states(s->states ? fl_store_rule(s->store) : NULL, entry);
 }
 
 static fleet_status put_table(const fl_save *s, fl_json *list, int item)
@@ -211,6 +225,7 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     const fl_rows *r = s->table[item];
     fl_json *entry = fl_json_object();
     const fl_filler *f = &r->filler;
+    const fl_rule *rule = row_rule(s);
 
     FL_TRY(fl_json_append(list, entry));
     FL_TRY(fl_json_put(entry, "name", fl_json_string(r->name)));
@@ -223,7 +238,11 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));
     FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
     FL_TRY(fl_json_put(entry, "seed", fl_json_hex(f->seed)));
-    return put_states(s, entry);
+    FL_TRY(put_states(rule, entry));
+    return rule && rule->n_row > 0
+               ? put_names(entry, "row_states", rule->state + rule->n_state,
+                           rule->n_row)
+               : FLEET_OK;
 }
 
 /* The loss's, of a training in float16. */

@@ -177,7 +177,7 @@ static fleet_status read_rows_request(rows_request *r, const fl_at *root,
 
     FL_TRY(find_table(r->store, root, &r->rows));
     FL_TRY(fl_at_bool(&states, &r->states));
-    r->width = r->rows->dim * (r->states ? 1 + r->rows->n_state : 1);
+    r->width = r->rows->dim + (r->states ? fl_rows_floats(r->rows) : 0);
     FL_TRY(fl_at_words(&keys, sizeof *r->key, &r->key, &r->n_key));
     if (write) {
         FL_TRY(fl_at_words(&values, sizeof *r->value, &r->value, &r->n_value));
@@ -194,9 +194,7 @@ static fleet_status read_rows_request(rows_request *r, const fl_at *root,
 static void first_row(const rows_request *r, uint64_t key, float *out)
 {
     fl_filler_row(&r->rows->filler, key, out, r->rows->dim);
-    if (r->states && r->rows->n_state > 0)
-        fl_store_first_states(r->store, out + r->rows->dim,
-                              r->rows->n_state * r->rows->dim);
+    fl_rows_first_floats(r->rows, out + r->rows->dim, r->width - r->rows->dim);
 }
 
 static fleet_status copy_rows(rows_request *r)

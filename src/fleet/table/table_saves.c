@@ -178,9 +178,9 @@ static fleet_status find_rule(const fl_table_text_head *h, fl_rule_kind *kind)
 {
     for (int k = 0; k < FL_N_RULE; k++) {
         const fl_rule *rule = fl_rule_of((fl_rule_kind)k);
-        bool same = rule->n_state == h->n_state;
+        bool same = rule->n_state == h->n_state && rule->n_row == h->n_row;
 
-        for (int i = 0; same && i < h->n_state; i++)
+        for (int i = 0; same && i < h->n_state + h->n_row; i++)
             same = strcmp(rule->state[i], h->state[i]) == 0;
         *kind = (fl_rule_kind)k;
         if (same)
@@ -209,7 +209,7 @@ static fleet_status begin_import(table_import *t, const fl_table_text_head *h)
     t->store->optimizer = t->optimizer;
     if (!h->states)
         t->how.o.states = FLEET_STATES_INITIALIZE;
-    return t->rows->methods->set_state(t->rows, h->n_state, 0);
+    return t->rows->methods->set_state(t->rows, h->n_state, h->n_row, 0);
 }
 
 static fleet_status import_row(void *arg, const fl_table_text_head *h,
@@ -225,7 +225,7 @@ static fleet_status import_row(void *arg, const fl_table_text_head *h,
         return fl_fail(FLEET_EFORMAT, "the key %llu stands twice",
                        (unsigned long long)row->key);
     FL_TRY(t->rows->methods->make(t->rows, &row->key, 1, &to));
-    memcpy(to, row->values, (size_t)(h->dim * (1 + h->n_state)) * sizeof *to);
+    memcpy(to, row->values, (size_t)fl_table_text_width(h) * sizeof *to);
     fl_row_of(to)->step = row->step;
     return FLEET_OK;
 }

@@ -38,7 +38,7 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
 {
     text_writer *w = arg;
     int64_t dim = r->item->shape.dim[1], n = (int64_t)r->head.n;
-    int64_t width = dim * (1 + r->item->n_state);
+    int64_t width = fl_saved_width(r->item);
     const char *keys = r->payload;
     const char *steps = keys + n * (int64_t)sizeof(uint64_t);
     const float *row =
@@ -71,7 +71,7 @@ fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w)
                 (long long)item->shape.dim[1]);
     if (states)
         fl_text_add(&writer.line, " %s", updates_name);
-    for (int i = 0; states && i < item->n_state; i++)
+    for (int i = 0; states && i < item->n_state + item->n_row; i++)
         fl_text_add(&writer.line, " %s", item->state[i]);
     status = put_line(&writer);
     if (status == FLEET_OK)
@@ -164,18 +164,37 @@ static bool next_word(const line_reader *r, const char **s, const char **end)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* A state of any rule by its name. */
-static const char *known_state(const char *s, size_t n)
+/* A state of any rule by its name; *of_row: it is a row's, not a weight's. */
+static const char *known_state(const char *s, size_t n, bool *of_row)
 {
     for (int k = 0; k < FL_N_RULE; k++) {
         const fl_rule *rule = fl_rule_of((fl_rule_kind)k);
 
-        for (int i = 0; i < rule->n_state; i++)
+        for (int i = 0; i < rule->n_state + rule->n_row; i++) {
+            *of_row = i >= rule->n_state;
             if (strlen(rule->state[i]) == n &&
                 memcmp(rule->state[i], s, n) == 0)
                 return rule->state[i];
+        }
     }
     return NULL;
+}
+
+/* Weights' states come before rows'. */
+static bool add_state(fl_table_text_head *h, const char *name, bool of_row)
+{
+    int n = h->n_state + h->n_row;
+
+    if (!name || (of_row ? h->n_row == FL_MAX_ROW
+                         : h->n_state == FL_MAX_STATE || h->n_row > 0))
+        return false;
+    for (int i = 0; i < n; i++)
+        if (strcmp(h->state[i], name) == 0)
+            return false;
+    h->state[n] = name;
+    h->n_state += !of_row;
+    h->n_row += of_row;
+    return true;
 }
 
 static fleet_status read_states(const line_reader *r, const char *s,
@@ -188,12 +207,11 @@ static fleet_status read_states(const line_reader *r, const char *s,
     h->states = (size_t)(end - s) == strlen(updates_name) &&
                 memcmp(s, updates_name, strlen(updates_name)) == 0;
     for (s = end; h->states && next_word(r, &s, &end); s = end) {
-        const char *name = known_state(s, (size_t)(end - s));
+        bool of_row = false;
+        const char *name = known_state(s, (size_t)(end - s), &of_row);
 
-        if (!name || h->n_state == FL_MAX_STATE ||
-            (h->n_state > 0 && name == h->state[0]))
+        if (!add_state(h, name, of_row))
             return wrong_line(r, "a state that no optimizer has");
-        h->state[h->n_state++] = name;
     }
     return h->states ? FLEET_OK
                      : wrong_line(r, "expected the end of the line, or "
@@ -268,7 +286,8 @@ static fleet_status read_row(table_text *t, fl_table_text_row *row)
         return wrong_word(r, "the updates behind weight", h->dim - 1, s, end);
     if (h->states)
         s = end;
-    FL_TRY(read_numbers(r, &s, t->values + h->dim, h->n_state * h->dim,
+    FL_TRY(read_numbers(r, &s, t->values + h->dim,
+                        fl_table_text_width(h) - h->dim,
                         "number of the states"));
     if (next_word(r, &s, &end))
         return wrong_line(r, "more numbers than the first line says");
@@ -326,7 +345,7 @@ static fleet_status read_all(table_text *t, fl_table_text_visitor *visit,
     if (!any)
         return wrong_line(&t->reader, "the file is empty");
     FL_TRY(read_head(&t->reader, &t->head));
-    width = (size_t)(t->head.dim * (1 + t->head.n_state));
+    width = (size_t)fl_table_text_width(&t->head);
     FL_TRY(FL_NEW(&t->values, width * sizeof *t->values));
     if (visit(arg, &t->head, NULL) != FLEET_OK)
         return fl_fail_in(fl_last_code(), "%s:1", t->reader.path);

@@ -7,10 +7,16 @@
 /* What the first line says. */
 typedef struct fl_table_text_head {
     int64_t rows, dim;
-    bool states; /* each row has its updates and states */
-    int n_state;
-    const char *state[FL_MAX_STATE];
+    bool states;        /* each row has its updates and states */
+    int n_state, n_row; /* as fl_rule's */
+    const char *state[FL_MAX_NAME];
 } fl_table_text_head;
+
+/* Numbers of a row: its weights and states. */
+static inline int64_t fl_table_text_width(const fl_table_text_head *h)
+{
+    return h->dim * (1 + h->n_state) + h->n_row;
+}
 
 /* The save of one table, to a file that is open. */
 fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w);

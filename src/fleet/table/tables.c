@@ -19,13 +19,9 @@ static int state_count(const fleet *f)
                                : 0;
 }
 
-static fleet_parameter_info info_of(const char *name, const fl_shape *shape,
-                                    bool is_table, int n_state)
+static fleet_parameter_info info_of(const char *name, const fl_shape *shape)
 {
-    fleet_parameter_info i = {.name = name,
-                              .is_table = is_table,
-                              .n_dim = shape->n_dim,
-                              .n_state = n_state};
+    fleet_parameter_info i = {.name = name, .n_dim = shape->n_dim};
 
     for (int k = 0; k < shape->n_dim; k++)
         i.dims[k] = shape->dim[k];
@@ -48,13 +44,17 @@ fleet_status fleet_parameter_list(fleet *f, fleet_parameter_info *list,
     for (size_t i = 0; i < s->params.n && at < room; i++) {
         const fl_param *p = s->params.entry[i].value;
 
-        list[at++] = info_of(p->name, &p->shape, false, state_count(f));
+        list[at] = info_of(p->name, &p->shape);
+        list[at++].n_state = state_count(f);
     }
     for (size_t i = 0; i < s->tables.n && at < room; i++) {
         const fl_rows *r = s->tables.entry[i].value;
         fl_shape shape = fl_shape_2(r->modulo, r->dim);
 
-        list[at++] = info_of(r->name, &shape, true, r->n_state);
+        list[at] = info_of(r->name, &shape);
+        list[at].is_table = true;
+        list[at].n_state = r->n_state;
+        list[at++].n_row_state = r->n_row;
     }
     return FLEET_OK;
 }
@@ -101,8 +101,10 @@ fleet_status fleet_table_stat(fleet *f, const char *table,
     if (status == FLEET_OK)
         status = fl_call_read(f, rows, text, &a);
     fl_free(text);
-    *stat = (fleet_table_statistics){
-        .dim = rows->dim, .n_state = rows->n_state, .parts = a.n};
+    *stat = (fleet_table_statistics){.dim = rows->dim,
+                                     .n_state = rows->n_state,
+                                     .n_row_state = rows->n_row,
+                                     .parts = a.n};
     for (int i = 0; i < a.n && status == FLEET_OK; i++)
         status = add_stat(a.of[i], stat);
     fl_answers_done(&a);
@@ -128,7 +130,7 @@ static int64_t width_of(const rows_call *c)
 {
     bool states = c->states || c->states_to;
 
-    return c->rows->dim * (states ? 1 + c->rows->n_state : 1);
+    return c->rows->dim + (states ? fl_rows_floats(c->rows) : 0);
 }
 
 static int64_t chunk_of(const rows_call *c, int64_t first)
@@ -152,7 +154,7 @@ static fleet_status check_rows(const rows_call *c, int64_t dim, bool has_values)
         return fl_fail(FLEET_ESHAPE,
                        "%s: \"%s\" has rows of %lld numbers, not of %lld",
                        c->name, r->name, (long long)r->dim, (long long)dim);
-    if ((c->states || c->states_to) && r->n_state == 0)
+    if ((c->states || c->states_to) && fl_rows_floats(r) == 0)
         return fl_fail(FLEET_EINVAL, "%s: rows of \"%s\" have no states",
                        c->name, r->name);
     for (int64_t i = 0; r->modulo > 0 && i < c->n; i++)
@@ -316,7 +318,7 @@ static fleet_status check_set(const rows_call *c, int64_t dim)
         return FLEET_OK;
     FL_TRY(check_rows(c, dim, c->values != NULL));
     FL_TRY(check_finite(c, c->values, c->rows->dim, "column"));
-    FL_TRY(check_finite(c, c->states, c->rows->dim * c->rows->n_state,
+    FL_TRY(check_finite(c, c->states, fl_rows_floats(c->rows),
                         "number of its states"));
     return check_once(c);
 }

@@ -256,19 +256,22 @@ static fleet_status make_param(const fl_param *p, int n_state, fl_geo_param *to)
 }
 
 static fleet_status make_table(const fl_worker *w, const fl_rows *of,
-                               int n_state, float first, fl_geo_table *t)
+                               const fl_rule *rule, float first,
+                               fl_geo_table *t)
 {
     FL_TRY(FL_NEW(&t->since, (size_t)w->n_lane * sizeof *t->since));
     FL_TRY(fl_table_make(of->name, of->dim, of->modulo, &of->filler, &t->rows));
     t->rows->attr = of->attr;
-    return t->rows->methods->set_state(t->rows, n_state + 1, first);
+    return t->rows->methods->set_state(t->rows, rule ? rule->n_state : 0,
+                                       (rule ? rule->n_row : 0) + (int)of->dim,
+                                       first);
 }
 
 static fleet_status make_all(fl_worker *w)
 {
     const fl_partition *l = &w->layout;
     const fleet_optimizer *o = l->store->optimizer;
-    int n_state = o ? fl_rule_of(o->kind)->n_state : 0;
+    const fl_rule *rule = o ? fl_rule_of(o->kind) : NULL;
     float first = o ? o->number[FL_FIRST_STATE] : 0;
     fl_geo *g = w->geo;
 
@@ -284,9 +287,9 @@ static fleet_status make_all(fl_worker *w)
         FL_TRY(FL_NEW(&g->slot[i].wanted,
                       ((size_t)l->n_table + 1) * sizeof *g->slot[i].wanted));
     for (int i = 0; i < l->n_param; i++)
-        FL_TRY(make_param(l->param[i], n_state, &g->param[i]));
+        FL_TRY(make_param(l->param[i], rule ? rule->n_state : 0, &g->param[i]));
     for (int i = 0; i < l->n_table; i++)
-        FL_TRY(make_table(w, l->table[i], n_state, first, &g->table[i]));
+        FL_TRY(make_table(w, l->table[i], rule, first, &g->table[i]));
     return FLEET_OK;
 }
 

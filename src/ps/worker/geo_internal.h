@@ -21,8 +21,8 @@ typedef struct fl_geo_row {
     float *row;
 } fl_geo_row;
 
-/* A table's copies: weights, the rule's states, and as a last state the
- * base. */
+/* A table's copies: weights, the rule's states, and behind them, as floats of
+ * the row, the base. */
 typedef struct fl_geo_table {
     fl_rows *rows;
     fl_geo_row *updated; /* since the last push */
@@ -79,7 +79,7 @@ static inline bool fl_geo_has_updates(const fl_geo *g)
 
 static inline float *fl_geo_base(const fl_rows *rows, float *row)
 {
-    return row + rows->dim * rows->n_state;
+    return row + fl_rows_floats(rows); /* dim from the end */
 }
 
 /* copy += now - base, base = now. */

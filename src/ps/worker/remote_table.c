@@ -19,10 +19,10 @@ static fleet_status remote_find(fl_rows *r, const uint64_t *key, int64_t n,
     return not_here(r);
 }
 
-static fleet_status remote_set_state(fl_rows *r, int n_state, float initial)
+static fleet_status remote_set_state(fl_rows *r, int n_state, int n_row,
+                                     float initial)
 {
-    r->n_state = n_state;
-    r->initial_state = initial;
+    fl_rows_note_state(r, n_state, n_row, initial);
     return FLEET_OK;
 }
 

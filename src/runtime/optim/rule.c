@@ -9,9 +9,9 @@
 
 /* A place that two numbers of a rule have is an override, and a warning. */
 static const fl_rule rules[] = {
-#define FL_RULE(KIND, rule, n, ...)                                            \
+#define FL_RULE(KIND, rule, n, rows, ...)                                      \
     [FL_RULE_##KIND].name = #rule, [FL_RULE_##KIND].n_state = (n),             \
-    [FL_RULE_##KIND].state = {__VA_ARGS__},
+    [FL_RULE_##KIND].n_row = (rows), [FL_RULE_##KIND].state = {__VA_ARGS__},
 #define FL_NUMBER(KIND, number_, place, otherwise_, ...)                       \
     [FL_RULE_##KIND].number[place] = {#number_, false, otherwise_, __VA_ARGS__},
 #define FL_FLAG(KIND, flag_, place)                                            \
@@ -19,9 +19,9 @@ static const fl_rule rules[] = {
 #include "runtime/optim/rules.def"
 };
 
-#define FL_RULE(KIND, name, n, ...)                                            \
+#define FL_RULE(KIND, name, n, rows, ...)                                      \
     _Static_assert(sizeof((const char *[]){__VA_ARGS__}) ==                    \
-                       ((n) > 0 ? (n) : 1) * sizeof(char *),                   \
+                       ((n) + (rows) > 0 ? (n) + (rows) : 1) * sizeof(char *), \
                    "the states of " #name " have names");
 #include "runtime/optim/rules.def"
 

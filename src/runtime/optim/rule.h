@@ -12,8 +12,10 @@
 
 #include "base/host_device.h"
 
-/* Of a rule; the number at FL_FIRST_STATE is what its states start with. */
-enum { FL_MAX_STATE = 2, FL_MAX_NUMBER = 5, FL_FIRST_STATE = 4 };
+/* Of a rule: states of a weight and of a row, and numbers; the number at
+ * FL_FIRST_STATE is what its states start with. */
+enum { FL_MAX_STATE = 2, FL_MAX_ROW = 2, FL_MAX_NUMBER = 5 };
+enum { FL_MAX_NAME = FL_MAX_STATE + FL_MAX_ROW, FL_FIRST_STATE = 4 };
 
 typedef enum fl_rule_kind {
 #define FL_RULE(KIND, ...) FL_RULE_##KIND,
@@ -66,8 +68,9 @@ FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
         u->decay = by->decay;
 }
 
-/* Before the weights of every row; the states follow them, dim floats each. It
- * has what an update changes: a row's key is kept apart from it. */
+/* Before the weights of every row; the states follow them, dim floats each,
+ * then the floats of the whole row. It has what an update changes: a row's key
+ * is kept apart from it. */
 typedef struct fl_row_head {
     uint64_t changed_at; /* the version of the row's last update; 0: none since
                             it was made or loaded */
@@ -118,8 +121,9 @@ typedef struct fl_rule_number {
 /* What a rule is besides its arithmetic. */
 typedef struct fl_rule {
     const char *name;
-    int n_state;
-    const char *state[FL_MAX_STATE]; /* their names in checkpoints */
+    int n_state, n_row;
+    const char *state[FL_MAX_NAME]; /* their names in checkpoints: n_state of
+                                       weights, then n_row of rows */
     fl_rule_number number[FL_MAX_NUMBER];
 } fl_rule;
 

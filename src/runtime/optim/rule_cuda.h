@@ -57,7 +57,7 @@ __device__ static inline void fl_rule_apply(fl_rule_kind rule,
     fl_rule_cell c;
 
     switch (rule) {
-#define FL_RULE(KIND, name, n_state, ...)                                      \
+#define FL_RULE(KIND, name, n_state, n_row, ...)                               \
     case FL_RULE_##KIND:                                                       \
         c = fl_cell_load(x, n_state);                                          \
         fl_formula_##name(&all, &c, x.g);                                      \

@@ -97,9 +97,9 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
         }                                                                      \
     }
 
-#define FL_RULE(KIND, name, n_state, ...) DENSE(name, n_state, w)
+#define FL_RULE(KIND, name, n_state, n_row, ...) DENSE(name, n_state, w)
 #include "runtime/optim/rules.def"
-#define FL_RULE(KIND, name, n_state, ...) ROWS(name, n_state)
+#define FL_RULE(KIND, name, n_state, n_row, ...) ROWS(name, n_state)
 #include "runtime/optim/rules.def"
 DENSE(lars, 1, w)
 DENSE(lamb, 2, state[2])

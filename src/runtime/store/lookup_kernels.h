@@ -63,7 +63,7 @@ typedef struct fl_device_rows {
     int32_t kind; /* fleet_initializer_kind */
     float a, b;
     uint64_t seed;
-    int32_t n_state;
+    int64_t n_float; /* of the states of a row: fl_rows_floats() */
     float state;
 } fl_device_rows;
 

@@ -162,6 +162,16 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
     return FLEET_OK;
 }
 
+/* Rows carry the states of the rule that updates them. */
+static fleet_status set_row_states(const fl_store *s, fl_rows *r)
+{
+    const fl_rule *rule = fl_store_rule(s);
+
+    return r->methods->set_state(r, rule ? rule->n_state : 0,
+                                 rule ? rule->n_row : 0,
+                                 s->optimizer->number[FL_FIRST_STATE]);
+}
+
 static fleet_status add_table(fl_store *s, const fleet_var *v)
 {
     fl_rows *r = fl_store_rows(s, v->name);
@@ -181,10 +191,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
                                                           &filler, &r));
     r->attr = v->attr;
     status = fl_map_put(&s->tables, name, r);
-    if (status == FLEET_OK && s->optimizer) {
-        return r->methods->set_state(r, fl_store_states(s),
-                                     s->optimizer->number[FL_FIRST_STATE]);
-    }
+    if (status == FLEET_OK && s->optimizer)
+        return set_row_states(s, r);
     if (status != FLEET_OK)
         r->methods->destroy(r);
     return status;
@@ -441,12 +449,8 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
     s->optimizer = o;
     for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));
-    for (size_t i = 0; i < s->tables.n; i++) {
-        fl_rows *r = s->tables.entry[i].value;
-
-        FL_TRY(r->methods->set_state(r, fl_store_states(s),
-                                     o->number[FL_FIRST_STATE]));
-    }
+    for (size_t i = 0; i < s->tables.n; i++)
+        FL_TRY(set_row_states(s, s->tables.entry[i].value));
     return FLEET_OK;
 }
 

@@ -136,11 +136,18 @@ static inline bool fl_store_is_shared(const fl_store *s)
     return s->remote || s->agree;
 }
 
-/* How many numbers it keeps for each weight, of a store that is trained. */
+/* The rule that it is trained by, whose states it keeps; NULL: none. */
+static inline const fl_rule *fl_store_rule(const fl_store *s)
+{
+    return s->optimizer && !s->sums ? fl_rule_of(s->optimizer->kind) : NULL;
+}
+
+/* How many numbers it keeps for each weight of a dense parameter. */
 static inline int fl_store_states(const fl_store *s)
 {
-    return s->optimizer && !s->sums ? fl_rule_of(s->optimizer->kind)->n_state
-                                    : 0;
+    const fl_rule *rule = fl_store_rule(s);
+
+    return rule ? rule->n_state : 0;
 }
 
 /* Are the optimizer's states of dense parameters on several ranks? */
@@ -187,7 +194,7 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o);
 /* As it was made: its weights, and its states in this process. Under the lock,
  * in the host's memory. */
 void fl_store_first_values(const fl_store *s, const fl_param *p);
-/* n floats of a state of the optimizer, or of rows'. */
+/* n floats of a state of dense parameters; of rows: fl_rows_first_floats(). */
 void fl_store_first_states(const fl_store *s, float *state, int64_t n);
 
 fl_param *fl_store_param(const fl_store *s, const char *name);

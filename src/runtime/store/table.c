@@ -94,7 +94,7 @@ static fleet_status widen_index(fl_buddy *memory, fl_row_bucket *b, int64_t n)
 /* Bytes of a row's weights and states, in whole words. */
 static size_t floats_of(const fl_table *t)
 {
-    size_t n = (size_t)t->rows.dim * (size_t)(1 + t->rows.n_state);
+    size_t n = (size_t)(t->rows.dim + fl_rows_floats(&t->rows));
 
     return (n * sizeof(float) + 7) / 8 * 8;
 }
@@ -182,8 +182,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     *fl_row_of(w) = (fl_row_head){0};
     *fl_place_key(&t->layout, b->page, number) = key;
     fl_filler_row(&t->rows.filler, key, w, dim);
-    for (int64_t i = 0; i < dim * t->rows.n_state; i++)
-        w[dim + i] = t->rows.initial_state;
+    fl_rows_first_floats(&t->rows, w + dim, fl_rows_floats(&t->rows));
     put_key(b, key, (uint32_t)number);
     *row = w;
     return FLEET_OK;
@@ -421,11 +420,12 @@ static void table_clear(fl_rows *r)
         }
 }
 
-static fleet_status table_set_state(fl_rows *r, int n_state, float initial)
+static fleet_status table_set_state(fl_rows *r, int n_state, int n_row,
+                                    float initial)
 {
     fl_table *t = table_of(r);
 
-    if (r->n_state == n_state && r->initial_state == initial)
+    if (fl_rows_has_state(r, n_state, n_row, initial))
         return FLEET_OK;
     if (table_count(r) > 0)
         return fl_fail(FLEET_ESTATE,
@@ -433,8 +433,7 @@ static fleet_status table_set_state(fl_rows *r, int n_state, float initial)
                        "minimize before loading",
                        r->name);
     table_clear(r); /* pages of rows that were erased are of the old length */
-    r->n_state = n_state;
-    r->initial_state = initial;
+    fl_rows_note_state(r, n_state, n_row, initial);
     lay_out(t);
     return FLEET_OK;
 }

@@ -149,7 +149,7 @@ __device__ static void make_row(const fl_device_rows &t, uint64_t key,
         put(t, key, number);
     }
     fill_row(t, key, w, dim, share);
-    FL_EACH_PACK(i, dim * t.n_state, 1, share)
+    FL_EACH_PACK(i, t.n_float, 1, share)
     w[dim + i] = t.state;
 }
 

@@ -74,9 +74,11 @@ typedef struct fl_rows_class {
     fleet_status (*is_ready)(fl_rows *r, uint64_t token, bool *ready);
     void (*release)(fl_rows *r, uint64_t token);
 
-    /* From now on rows carry n_state floats per weight, of that first value.
-     * FLEET_ESTATE once there are rows of another kind. */
-    fleet_status (*set_state)(fl_rows *r, int n_state, float initial);
+    /* From now on rows carry n_state floats per weight, and behind these n_row
+     * floats per row, all of that first value. FLEET_ESTATE once there are rows
+     * of another kind. */
+    fleet_status (*set_state)(fl_rows *r, int n_state, int n_row,
+                              float initial);
 
     int64_t (*count)(const fl_rows *r);
 
@@ -114,12 +116,43 @@ struct fl_rows {
     int64_t modulo; /* ids are taken modulo this; 0: as they are */
     bool remote;    /* a name: the rows are on servers */
     int n_state;    /* floats per weight that the rule keeps */
+    int n_row;      /* floats per row that it keeps, behind n_state */
     float initial_state;
     _Atomic uint64_t epoch;
     int64_t wait_ms;       /* for rows that are wanted */
     fl_filler filler;      /* of an unknown row */
     fleet_param_attr attr; /* of the variable; set by the store */
 };
+
+/* Floats of a row's record behind its weights: n_state times dim, then n_row.
+ * What copies, saves or sends whole rows asks this, and never counts itself. */
+static inline int64_t fl_rows_floats(const fl_rows *r)
+{
+    return r->dim * r->n_state + r->n_row;
+}
+
+/* n of them as a new row has them. */
+static inline void fl_rows_first_floats(const fl_rows *r, float *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = r->initial_state;
+}
+
+/* What set_state changes of the common part. */
+static inline void fl_rows_note_state(fl_rows *r, int n_state, int n_row,
+                                      float initial)
+{
+    r->n_state = n_state;
+    r->n_row = n_row;
+    r->initial_state = initial;
+}
+
+static inline bool fl_rows_has_state(const fl_rows *r, int n_state, int n_row,
+                                     float initial)
+{
+    return r->n_state == n_state && r->n_row == n_row &&
+           r->initial_state == initial;
+}
 
 static inline uint64_t fl_rows_epoch(const fl_rows *r)
 {

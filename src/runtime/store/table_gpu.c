@@ -96,7 +96,7 @@ static fleet_status no_room(const fl_table_gpu *x, fleet_status status,
 
 static size_t row_bytes(const fl_rows *r)
 {
-    return (size_t)(r->dim * (1 + r->n_state)) * sizeof(float);
+    return (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
 }
 
 static fl_device_rows describe_table(const fl_rows *r)
@@ -110,7 +110,7 @@ static fl_device_rows describe_table(const fl_rows *r)
         .a = r->filler.a,
         .b = r->filler.b,
         .seed = fl_filler_row_seed(&r->filler),
-        .n_state = r->n_state,
+        .n_float = fl_rows_floats(r),
         .state = r->initial_state,
         .secret = {fl_secret[0], fl_secret[1]},
     };

@@ -77,9 +77,9 @@ FLEET_API fleet_status fleet_table_stat(fleet *fleet, const char *table,
 /* fleet_table_get - n rows by key: row i's weights into values[i * dim ..], dim
  * of them, its states behind one another into states[i * (n_state * dim +
  * n_row_state) ..], states of weights first, unless that is NULL, and into
- * found[i], unless that is NULL, whether there is such a row. One that is not is
- * not made: its values are those that it would begin with. A key may stand more
- * than once.
+ * found[i], unless that is NULL, whether there is such a row. One that is not
+ * is not made: its values are those that it would begin with. A key may stand
+ * more than once.
  *
  *   FLEET_ENOENT  there is no such table
  *   FLEET_ESHAPE  dim is not the table's

@@ -44,6 +44,15 @@ typedef struct fleet_a_sync_configs {
     int max_staleness; /* of libfleet: how many steps a worker may be ahead of
                           the slowest one when it pulls; -1: any. 0 is not sync:
                           each worker's step is an update of its own */
+
+    /* Of libfleet, after MindSpore and HET: a worker keeps rows of the servers'
+     * tables, within so many bytes (0: none; else at least 8 rows of each
+     * table), in sync, too. With cache_read_staleness 0 a kept row is used only
+     * if its server says that it has not changed; with r > 0, in async, also
+     * without asking for up to r batches of this worker. docs/modes.md. */
+    int64_t vocab_cache_size;
+    int cache_read_staleness;
+    int cache_write_staleness; /* 0: max_merge_var_num is for that */
 } fleet_a_sync_configs;
 
 typedef struct fleet_gradient_merge_configs {

@@ -72,6 +72,30 @@ typedef struct fleet_table_statistics {
 FLEET_API fleet_status fleet_table_stat(fleet *fleet, const char *table,
                                         fleet_table_statistics *stat);
 
+/* --- a worker's cache ----------------------------------------------------- */
+
+/* What a worker's cache (strategy.a_sync_configs.vocab_cache_size) has done
+ * since fleet_init_worker(). Rows count once for each batch that has them, also
+ * of tests; those that are not in `unasked` or `unchanged` were sent. */
+typedef struct fleet_cache_statistics {
+    int64_t rows;        /* that batches asked for */
+    int64_t unasked;     /* of these: used as they were kept */
+    int64_t unchanged;   /* asked for, and not sent: they had not changed */
+    int64_t saved_bytes; /* of keys and values that did not travel, less those
+                            of versions that did */
+    int64_t kept, bytes; /* rows that it has now, and their memory */
+    int64_t replaced;    /* rows that have made room for others */
+} fleet_cache_statistics;
+
+/* fleet_cache_stat - of this worker's cache, also after fleet_stop_worker(),
+ * whose line in the log says the same.
+ *
+ *   FLEET_ESTATE  it has none: there is no fleet_init_worker() yet, no server,
+ *                 no table on servers, or vocab_cache_size is 0
+ */
+FLEET_API fleet_status fleet_cache_stat(fleet *fleet,
+                                        fleet_cache_statistics *stat);
+
 /* --- rows ----------------------------------------------------------------- */
 
 /* fleet_table_get - n rows by key: row i's weights into values[i * dim ..], dim

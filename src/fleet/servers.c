@@ -152,6 +152,9 @@ static fleet_status connect_worker(fleet *f)
         .bounds_staleness = bounds_staleness(f, mode),
         .exchange_every =
             mode == FL_PS_GEO ? f->strategy.a_sync_configs.k_steps : 0,
+        .cache_bytes = (size_t)f->strategy.a_sync_configs.vocab_cache_size,
+        .cache_staleness =
+            (uint32_t)f->strategy.a_sync_configs.cache_read_staleness,
         .half = mode == FL_PS_HALF_ASYNC ? &half : NULL};
 
     FL_TRY(fl_add_programs(f));
@@ -190,12 +193,35 @@ fleet_status fleet_init_worker(fleet *f)
     return status;
 }
 
+/* What fleet_cache_stat() says, in a line. */
+static void log_cache(fleet *f)
+{
+    fl_hot_counts c;
+    double all;
+
+    if (!fl_worker_io_cache(f->worker_io, &c))
+        return;
+    all = c.rows > 0 ? (double)c.rows : 1;
+    FL_INFO(&f->context.log,
+            "worker %d: cache: %.1f %% of %llu rows used without asking, "
+            "%.1f %% not sent because unchanged; %.1f MB saved; %llu rows kept "
+            "in %.1f MB, %llu replaced",
+            f->role.index, 100 * (double)c.unasked / all,
+            (unsigned long long)c.rows, 100 * (double)c.unchanged / all,
+            (double)c.saved * 1e-6, (unsigned long long)c.kept,
+            (double)c.bytes * 1e-6, (unsigned long long)c.replaced);
+}
+
 fleet_status fleet_stop_worker(fleet *f)
 {
     FL_TRY(fl_handle_check_worker(f, "fleet_stop_worker"));
     if (fl_has_ranks(f))
         FL_TRY(fl_ranks_leave(f));
-    return has_servers(f) ? fl_worker_io_leave(f->worker_io) : FLEET_OK;
+    if (!has_servers(f))
+        return FLEET_OK;
+    FL_TRY(fl_worker_io_leave(f->worker_io));
+    log_cache(f);
+    return FLEET_OK;
 }
 
 fleet_status fleet_barrier_worker(fleet *f)

@@ -131,9 +131,9 @@ static size_t column_size(const fl_section *s, int column, size_t *unit)
     case FL_COLUMN_RUNS:
         return (size_t)s->n_run * 8;
     case FL_COLUMN_KEYS:
+    case FL_COLUMN_VERSIONS:
         return (size_t)s->n_key * 8;
     case FL_COLUMN_COUNTS:
-    case FL_COLUMN_VERSIONS:
         return (size_t)s->n_key * 4;
     default:
         return 0;

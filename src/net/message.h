@@ -92,14 +92,14 @@ enum {
     FL_COLUMN_KEYS = 2,      /* u64: n_key of them */
     FL_COLUMN_COUNTS = 4,    /* u32: n_key of them */
     FL_COLUMN_VALUES = 8,    /* f32 (NORMS, REDUCE: f64), any number */
-    FL_COLUMN_VERSIONS = 16, /* u32: n_key of them */
+    FL_COLUMN_VERSIONS = 16, /* u64: n_key of them */
     FL_COLUMN_BYTES = 32,    /* any number */
     FL_COLUMNS = 63,
     FL_N_COLUMN = 6
 };
 
 /* Where columns are in fl_msg.column: by number of the bit. */
-enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_BYTES = 5 };
+enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_VERSIONS = 4, FL_AT_BYTES = 5 };
 
 typedef struct fl_msg_head {
     uint8_t version, kind;

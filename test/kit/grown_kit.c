@@ -48,6 +48,8 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
     }
     s.a_sync = how->a_sync;
     s.is_collective = how->is_collective;
+    s.a_sync_configs.vocab_cache_size = how->cache_bytes;
+    s.a_sync_configs.cache_read_staleness = how->cache_staleness;
     CHECK_OK(fleet_minimize(
         fleet_distributed_optimizer(f, kit_rule(f, how->optimizer, 0.5f), &s),
         loss));

@@ -23,6 +23,8 @@ typedef struct grown_how {
     fleet_ps ps; /* of "t" */
     int64_t dim; /* of "t"; 0: GROWN_DIM */
     int64_t rows;
+    int64_t cache_bytes; /* of workers; 0: none */
+    int cache_staleness;
     fleet_options options;
 } grown_how;
 

@@ -110,6 +110,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     if (how->merged > 0)
         strategy.a_sync_configs.max_merge_var_num = how->merged;
     strategy.a_sync_configs.k_steps = how->geo;
+    strategy.a_sync_configs.vocab_cache_size = how->cache_bytes;
+    strategy.a_sync_configs.cache_read_staleness = how->cache_staleness;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

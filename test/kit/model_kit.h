@@ -30,9 +30,11 @@ typedef struct scene_training {
     bool a_sync;
     bool bounds_staleness; /* in async, by max_staleness */
     int max_staleness;
-    int merged;  /* in half-async, batches of a push; 0: 1, async */
-    int64_t geo; /* in async: updates between exchanges; 0: not geo */
-    int merge;   /* batches per update; 0: 1 */
+    int merged;          /* in half-async, batches of a push; 0: 1, async */
+    int64_t geo;         /* in async: updates between exchanges; 0: not geo */
+    int64_t cache_bytes; /* of rows that a worker keeps; 0: none */
+    int cache_staleness; /* in async, in batches */
+    int merge;           /* batches per update; 0: 1 */
     float l2_decay, clip;
     bool decay;         /* the learning rate falls every 3 updates */
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */

@@ -156,7 +156,7 @@ void net_check_head(const fl_msg_head *got, const fl_msg_head *want)
 /* A column of a section with 2 runs and 3 keys. */
 static size_t size_of(int column)
 {
-    static const size_t size[FL_N_COLUMN] = {16, 24, 12, 72, 12, 5};
+    static const size_t size[FL_N_COLUMN] = {16, 24, 12, 72, 24, 5};
 
     return size[__builtin_ctz((unsigned)column)];
 }

@@ -69,6 +69,8 @@ typedef struct sim_options {
     int64_t geo_every;    /* in async: updates between exchanges; 0: not geo */
     int64_t most_change;  /* that a lane knows of a table; 0: its own bound */
     size_t changed_bytes; /* that it says at once; the same */
+    size_t cache_bytes;   /* of rows that a worker keeps; 0: none */
+    uint32_t cache_staleness;       /* in async, in batches */
     int n_worker, n_server, n_lane; /* lanes of a server */
 
     /* links: of 1,000 packets so many are lost, repeated, or followed by one

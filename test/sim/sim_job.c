@@ -156,6 +156,14 @@ static fl_push_options make_half(uint64_t seed, bool sync)
                              .recv_beside = choose(seed, 33, 2)};
 }
 
+/* In one half of the jobs rows are kept: all of them, or as few as may be. */
+static size_t make_cache(uint64_t seed)
+{
+    return choose(seed, 34, 2)   ? 0
+           : choose(seed, 35, 2) ? SIM_SMALL_CACHE
+                                 : 1 << 20;
+}
+
 void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
 {
     static const size_t pieces[] = {64, 300, 2000, FL_MSG_PIECE_BYTES};
@@ -174,6 +182,8 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
         .bounds_staleness = !sync && choose(seed, 27, 2),
         .max_staleness = choose(seed, 28, 4),
         .half = make_half(seed, sync),
+        .cache_bytes = make_cache(seed),
+        .cache_staleness = sync ? 0 : (uint32_t)choose(seed, 36, 5),
         .n_worker =
             1 + choose(seed, 2, choose(seed, 9, 8) ? 4 : SIM_MOST_WORKER),
         .n_server = 1 + choose(seed, 3, SIM_MOST_SERVER),

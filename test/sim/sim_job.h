@@ -7,6 +7,9 @@
 
 enum { SIM_MOST_PASS = 3, SIM_N_TABLE = 2, SIM_MOST_KEY = 13 };
 
+/* A cache of 8 rows of each table: as small as one may be. */
+enum { SIM_SMALL_CACHE = 1024 };
+
 typedef enum sim_kind {
     SIM_SGD,
     SIM_ADAGRAD,

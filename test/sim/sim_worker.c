@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "ps/worker/geo.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/remote_table.h"
 #include "ps/worker/worker_group.h"
 
@@ -193,6 +194,9 @@ static void begin_to_work(sim *s, sim_worker *w)
     w->core.bounds_staleness = s->o.bounds_staleness;
     if (s->o.half.merged > 0)
         CHECK_OK(fl_worker_use_half_async(&w->core, &s->o.half));
+    if (s->o.cache_bytes > 0)
+        CHECK_OK(fl_hot_pull_begin(&w->core, s->o.cache_bytes,
+                                   s->o.cache_staleness));
     if (s->o.geo_every > 0)
         CHECK_OK(fl_geo_begin(&w->core, s->o.geo_every, s->o.n_worker));
     fl_client_watch(w->client, true, s->now_ms);

@@ -75,6 +75,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_STALENESS)
         return " (it bounds how far workers of parameter servers in async are "
                "apart; expected -1)";
+    if (f->purpose == FL_FOR_CACHE || f->purpose == FL_FOR_CACHE_AGE)
+        return " (a cache is for workers of parameter servers that are no "
+               "ranks, and keep no copies of all rows; expected 0)";
     if (f->purpose == FL_FOR_HALF_ASYNC)
         return " (it is for workers of parameter servers that are no ranks)";
     if (got > 0)

@@ -31,6 +31,11 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
                     FL_NO_EFFECT_SERVERS, FL_FIXED, FL_FIXED},
     [FL_FOR_STALENESS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
                           FL_REFUSED, FL_REFUSED, FL_REFUSED, FL_REFUSED},
+    [FL_FOR_CACHE] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
+                      FL_NO_EFFECT_SERVERS, FL_REFUSED, FL_REFUSED},
+    [FL_FOR_CACHE_AGE] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
+                          FL_REFUSED, FL_NO_EFFECT_SERVERS, FL_REFUSED,
+                          FL_REFUSED},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
                       FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
@@ -164,7 +169,8 @@ const fl_strategy_field *fl_strategy_field_switch(const fl_strategy_field *f)
 {
     const char *end = strstr(f->name, "_configs.");
 
-    return end ? fl_strategy_field_named(f->name, (size_t)(end - f->name))
+    return end && f->purpose != FL_FOR_CACHE
+               ? fl_strategy_field_named(f->name, (size_t)(end - f->name))
                : NULL;
 }
 

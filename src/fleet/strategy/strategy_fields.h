@@ -24,6 +24,8 @@ typedef enum fl_purpose {
                            asks for that mode */
     FL_FOR_GEO,         /* how often copies are exchanged */
     FL_FOR_STALENESS,   /* how far workers in async are apart */
+    FL_FOR_CACHE,       /* rows that workers keep; a_sync is no switch of it */
+    FL_FOR_CACHE_AGE,   /* and for how long, in async */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */

@@ -42,7 +42,9 @@ static const char *effect_of(const fleet_distributed_strategy *s,
     default:
         return f->purpose == FL_FOR_ORDER       ? "off: async has no order"
                : f->purpose == FL_FOR_STALENESS ? "off: for servers in async"
-                                                : "off: not in this version";
+               : f->purpose == FL_FOR_CACHE || f->purpose == FL_FOR_CACHE_AGE
+                   ? "off: for workers without copies that are no ranks"
+                   : "off: not in this version";
     }
 }
 

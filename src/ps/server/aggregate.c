@@ -285,6 +285,15 @@ static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
     return check_values(&column[FL_AT_VALUES], s->n_key * dim, step);
 }
 
+static fleet_status check_newer(const fl_aggregate *u, const fl_section *s,
+                                const fl_frame *column)
+{
+    if (s->n_key > 0 && !column[FL_AT_VERSIONS].data)
+        return fl_fail(FLEET_EINVAL, "%u versions that did not come",
+                       (unsigned)s->n_key);
+    return check_rows(u, s, column, false);
+}
+
 static fleet_status check_section(const fl_aggregate *u, const fl_section *s,
                                   const fl_frame *column, bool step)
 {
@@ -295,6 +304,8 @@ static fleet_status check_section(const fl_aggregate *u, const fl_section *s,
         return check_dense(u, s, column, step);
     if (s->op == FL_SECTION_ROWS)
         return check_rows(u, s, column, step);
+    if (s->op == FL_SECTION_NEWER && !step)
+        return check_newer(u, s, column);
     if (s->op == FL_SECTION_CLIP && step)
         return FLEET_OK;
     if (s->op == FL_SECTION_CHANGED && !step && u->changes && s->n_key == 0 &&

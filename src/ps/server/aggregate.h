@@ -59,6 +59,8 @@ typedef struct fl_aggregate {
     fl_update update;       /* that is being applied */
     fl_squares *squares;    /* of blocks; NULL: no lars, no lamb */
     fl_change_log *changes; /* by table; NULL: they are not asked for */
+    uint32_t life; /* of the rows: grows when they have changed otherwise than
+                      by updates, and so without new versions */
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,

@@ -181,6 +181,12 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 
 /* --- rows that may be out of memory --------------------------------------- */
 
+/* By their keys. */
+static bool asks_for_rows(const fl_section *s)
+{
+    return s->op == FL_SECTION_ROWS || s->op == FL_SECTION_NEWER;
+}
+
 fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
                                int64_t now_ms, fl_wanted_list **list)
 {
@@ -188,7 +194,7 @@ fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
         const fl_section *s = &msg->section[i];
         fl_rows *rows;
 
-        if (s->op != FL_SECTION_ROWS)
+        if (!asks_for_rows(s))
             continue;
         rows = u->layout->table[s->table];
         if (rows->methods->want)
@@ -290,20 +296,28 @@ static fleet_status read_changed(const fl_aggregate *u, const fl_section *s,
 }
 
 /* At most CHUNK rows, so that what was found is still near when it is read.
- * Rows that the table does not have read as their first values, which are made
- * in the answer itself. cached: rows that are known, and where the rest is
- * remembered; or NULL. */
-static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
-                               float *out, float **cached)
+ * cached: rows that are known, and where the rest is remembered; or NULL. */
+static fleet_status find_chunk(fl_rows *rows, const char *keys, int64_t n,
+                               float **row, float **cached)
 {
-    float *row[CHUNK] = {NULL};
-    uint64_t key;
-
+    memset(row, 0, (size_t)n * sizeof *row);
     if (cached)
         memcpy(row, cached, (size_t)n * sizeof *row);
     FL_TRY(find_others(rows->methods->find, rows, keys, n, row));
     if (cached)
         memcpy(cached, row, (size_t)n * sizeof *row);
+    return FLEET_OK;
+}
+
+/* Rows that the table does not have read as their first values, which are made
+ * in the answer itself. */
+static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
+                               float *out, float **cached)
+{
+    float *row[CHUNK];
+    uint64_t key;
+
+    FL_TRY(find_chunk(rows, keys, n, row, cached));
     for (int64_t i = 0; i < n; i++)
         if (!row[i]) {
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
@@ -358,7 +372,7 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
         fl_rows *rows;
         float **row;
 
-        if (s->op != FL_SECTION_ROWS)
+        if (!asks_for_rows(s))
             continue;
         rows = u->layout->table[s->table];
         row = cache_of(cache, p, msg, i, fl_rows_epoch(rows));
@@ -368,6 +382,84 @@ fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
                 s->n_key - j < CHUNK ? s->n_key - j : CHUNK, row + j));
     }
     return FLEET_OK;
+}
+
+/* --- rows of which the reader has a version ------------------------------- */
+
+/* A question for rows that have changed since, and its answer as it is made. */
+typedef struct newer_rows {
+    const fl_section *section;
+    const fl_frame *column;
+    fl_rows *rows;
+    bool all; /* what the reader has is of another life */
+    int64_t n;
+    float *out; /* NULL: they are counted */
+    uint8_t *bits;
+} newer_rows;
+
+static bool is_newer(const newer_rows *a, int64_t i, float *row)
+{
+    return a->all || !row ||
+           fl_row_of(row)->changed_at >
+               fl_key_at(&a->column[FL_AT_VERSIONS], i);
+}
+
+static void take_newer(newer_rows *a, int64_t i, const float *row)
+{
+    int64_t dim = a->rows->dim;
+
+    a->n++;
+    if (!a->out)
+        return;
+    a->bits[i / 8] |= (uint8_t)(1u << (i % 8));
+    if (row)
+        memcpy(a->out, row, (size_t)dim * sizeof *row);
+    else
+        fl_filler_row(&a->rows->filler, fl_key_at(&a->column[FL_AT_KEYS], i),
+                      a->out, dim);
+    a->out += dim;
+}
+
+static fleet_status each_newer(newer_rows *a, float **cached)
+{
+    const char *keys = a->column[FL_AT_KEYS].data;
+    int64_t n_key = a->section->n_key;
+    float *row[CHUNK];
+
+    a->n = 0;
+    for (int64_t i = 0, n; i < n_key; i += n) {
+        n = n_key - i < CHUNK ? n_key - i : CHUNK;
+        FL_TRY(find_chunk(a->rows, keys + (size_t)i * sizeof(uint64_t), n, row,
+                          cached ? cached + i : NULL));
+        for (int64_t j = 0; j < n; j++)
+            if (is_newer(a, i + j, row[j]))
+                take_newer(a, i + j, row[j]);
+    }
+    return FLEET_OK;
+}
+
+/* They are counted first, because a column has its size when it is made. */
+static fleet_status read_newer(const fl_aggregate *u, const fl_section *s,
+                               const fl_frame *column, float **cached,
+                               fl_section *to, fl_msg_writer *w)
+{
+    size_t bits = ((size_t)s->n_key + 7) / 8;
+    newer_rows a = {.section = s,
+                    .column = column,
+                    .rows = u->layout->table[s->table],
+                    .all = s->n_batch != u->life};
+    float *out;
+
+    FL_TRY(each_newer(&a, cached));
+    to->n_key = (uint32_t)a.n;
+    out = fl_msg_column(w, FL_COLUMN_VALUES,
+                        (size_t)(a.n * a.rows->dim) * sizeof *out);
+    a.bits = fl_msg_column(w, FL_COLUMN_BYTES, bits);
+    if (w->status != FLEET_OK)
+        return w->status;
+    memset(a.bits, 0, bits);
+    a.out = out;
+    return each_newer(&a, cached);
 }
 
 fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
@@ -389,8 +481,11 @@ fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
     to->version = (uint64_t)u->layout->store->updates;
     if (s->op == FL_SECTION_DENSE)
         return read_dense(u, s, msg->column[i], w);
+    to->n_batch = u->life;
     rows = u->layout->table[s->table];
     cached = cache_of(cache, p, msg, i, fl_rows_epoch(rows));
+    if (s->op == FL_SECTION_NEWER)
+        return read_newer(u, s, msg->column[i], cached, to, w);
     out = fl_msg_column(w, FL_COLUMN_VALUES,
                         (size_t)(n * rows->dim) * sizeof *out);
     for (int64_t j = 0; out && j < n; j += CHUNK)

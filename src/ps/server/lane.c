@@ -463,6 +463,9 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
     l->busy = l->saving = false;
     l->can_serve = true;
     fl_lane_command_had_store(l);
+    if (l->command.kind == FL_COMMAND_LOAD ||
+        l->command.kind == FL_COMMAND_WRITE)
+        l->aggregate.life++; /* also if it has failed half-way */
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
     if (l->loading)

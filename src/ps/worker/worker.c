@@ -1,6 +1,7 @@
 /* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
  * come back. */
 #include "ps/worker/geo.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 
@@ -30,6 +31,12 @@ fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
 }
 
 /* --- what to ask ---------------------------------------------------------- */
+
+/* The pull slot, if rows are kept of what it brings; -1. */
+static int cached_slot(const fl_worker *w, const fl_pull_buffer *s)
+{
+    return w->hot && s < &w->slot[FL_N_SLOT] ? (int)(s - w->slot) : -1;
+}
 
 static size_t bytes_per_key(const fl_worker *w, int table)
 {
@@ -64,20 +71,29 @@ static fleet_status share_out(fl_worker *w, fl_pull_buffer *s,
     return FLEET_OK;
 }
 
+static void mark_table(fl_worker *w, fl_pull_buffer *s, int table)
+{
+    for (int l = 0; l < w->n_lane; l++)
+        s->keys[l].first[table] = s->keys[l].n;
+    if (cached_slot(w, s) >= 0)
+        fl_hot_pull_mark(w, cached_slot(w, s), table);
+}
+
 static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
                                   const fl_pull_rows *t, int n)
 {
+    int slot = cached_slot(w, s);
+
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].n = 0;
     for (int i = 0; i < w->layout.n_table; i++) {
-        for (int l = 0; l < w->n_lane; l++)
-            s->keys[l].first[i] = s->keys[l].n;
+        mark_table(w, s, i);
         for (int j = 0; j < n; j++)
             if (t[j].rows == w->layout.table[i])
-                FL_TRY(share_out(w, s, &t[j]));
+                FL_TRY(slot < 0 ? share_out(w, s, &t[j])
+                                : fl_hot_pull_share_out(w, slot, i, &t[j]));
     }
-    for (int l = 0; l < w->n_lane; l++)
-        s->keys[l].first[w->layout.n_table] = s->keys[l].n;
+    mark_table(w, s, w->layout.n_table);
     return FLEET_OK;
 }
 
@@ -138,7 +154,9 @@ static fleet_status request_keys(pull_writer *a, int table, const uint64_t *key,
     if (!a->r)
         FL_TRY(begin_request(a));
     s = fl_msg_section(&a->writer,
-                       table < 0 ? FL_SECTION_DENSE : FL_SECTION_ROWS,
+                       table < 0     ? FL_SECTION_DENSE
+                       : piece.known ? FL_SECTION_NEWER
+                                     : FL_SECTION_ROWS,
                        table < 0 ? 0 : (uint32_t)table);
     if (s) {
         s->n_key = (uint32_t)piece.n;
@@ -148,26 +166,44 @@ static fleet_status request_keys(pull_writer *a, int table, const uint64_t *key,
                          (size_t)piece.n * sizeof *key);
     if (keys && piece.n > 0)
         memcpy(keys, key, (size_t)piece.n * sizeof *key);
+    if (keys && piece.known)
+        fl_hot_pull_put_versions(a->w, cached_slot(a->w, a->slot), a->lane,
+                                 &piece, &a->writer);
     a->r->piece[a->r->n_piece++] = piece;
     a->r->bytes += bytes;
     return a->writer.status;
 }
 
+/* Keys first to end of a list of a table's. */
+static fleet_status request_list(pull_writer *a, int table, const uint64_t *key,
+                                 int64_t first, int64_t end, bool known)
+{
+    size_t one = bytes_per_key(a->w, table);
+    int64_t most = (int64_t)(a->w->piece_bytes / one);
+
+    most = most < 1 ? 1 : most;
+    for (int64_t i = first; i < end; i += most) {
+        fl_pull_piece piece = {table, i, end - i < most ? end - i : most,
+                               known};
+
+        FL_TRY(request_keys(a, table, key + i, piece, (size_t)piece.n * one));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status request_rows(pull_writer *a, int table)
 {
     const fl_lane_keys *k = &a->slot->keys[a->lane];
-    size_t one = bytes_per_key(a->w, table);
-    int64_t most = (int64_t)(a->w->piece_bytes / one);
-    int64_t end = k->first[table + 1];
+    int slot = cached_slot(a->w, a->slot);
+    const uint64_t *known;
+    int64_t first, end;
 
-    most = most < 1 ? 1 : most;
-    for (int64_t i = k->first[table]; i < end; i += most) {
-        fl_pull_piece piece = {table, i, end - i < most ? end - i : most};
-
-        FL_TRY(
-            request_keys(a, table, k->key + i, piece, (size_t)piece.n * one));
-    }
-    return FLEET_OK;
+    FL_TRY(request_list(a, table, k->key, k->first[table], k->first[table + 1],
+                        false));
+    if (slot < 0)
+        return FLEET_OK;
+    known = fl_hot_pull_known(a->w, slot, a->lane, table, &first, &end);
+    return request_list(a, table, known, first, end, true);
 }
 
 /* How many blocks make a piece. */
@@ -186,9 +222,9 @@ static fleet_status request_blocks(pull_writer *a)
     int most = fl_worker_blocks(a->w);
 
     if (a->w->layout.n_param == 0 && a->lane == 0)
-        return request_keys(a, -1, b->key, (fl_pull_piece){-1, 0, 0}, 0);
+        return request_keys(a, -1, b->key, (fl_pull_piece){.table = -1}, 0);
     for (int i = 0; i < b->n; i += most) {
-        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most};
+        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most, false};
 
         FL_TRY(request_keys(a, -1, b->key + i, piece,
                             (size_t)piece.n * FL_BLOCK * sizeof(float)));
@@ -220,6 +256,7 @@ void fl_worker_drop(fl_remote *x, int slot)
     fl_worker *w = worker_of(x);
 
     drop_slot(w, &w->slot[slot]);
+    fl_hot_pull_release(w, slot);
 }
 
 static fleet_status send_pull(fl_worker *w, fl_pull_buffer *s, bool dense,
@@ -256,6 +293,7 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     prefetch = prefetch && (!gathers || fl_group_pushes_next(w));
     version = now ? 0 : (uint64_t)(x->updates + prefetch);
     drop_slot(w, s);
+    fl_hot_pull_start(w, slot, version, now);
     FL_TRY(share_out_all(w, s, table, n_table));
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     s->renews = dense && gathers;
@@ -320,9 +358,11 @@ static fleet_status check_answer(fl_worker *w, const fl_pull_request *r,
     bool good = msg && msg->head.n_section == r->n_piece;
 
     for (int i = 0; good && i < r->n_piece; i++)
-        good = msg->section[i].n_key == (uint64_t)r->piece[i].n &&
-               msg->column[i][FL_AT_VALUES].size ==
-                   expected_bytes(w, r, &r->piece[i]);
+        good = r->piece[i].known
+                   ? fl_hot_pull_is_sound(w, &r->piece[i], msg, i)
+                   : msg->section[i].n_key == (uint64_t)r->piece[i].n &&
+                         msg->column[i][FL_AT_VALUES].size ==
+                             expected_bytes(w, r, &r->piece[i]);
     return good ? FLEET_OK
                 : fl_fail(FLEET_EFORMAT,
                           "%s has answered a pull with something else",
@@ -345,6 +385,26 @@ static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
     return FLEET_OK;
 }
 
+/* Of the piece of section i. */
+static void place_rows(fl_worker *w, fl_pull_buffer *s,
+                       const fl_pull_request *r, int i, const fl_msg *msg,
+                       const float *values)
+{
+    const fl_pull_piece *piece = &r->piece[i];
+    const float ***row = s->keys[r->lane].at;
+    int64_t dim = w->layout.table[piece->table]->dim;
+    int slot = cached_slot(w, s);
+
+    if (piece->known) {
+        fl_hot_pull_place(w, slot, r->lane, piece, msg, i, values);
+        return;
+    }
+    for (int64_t j = 0; j < piece->n; j++)
+        *row[piece->first + j] = values + j * dim;
+    if (slot >= 0)
+        fl_hot_pull_keep(w, slot, r->lane, piece, &msg->section[i], values);
+}
+
 /* Set the rows, unless they are set already; and the weights and their version,
  * unless `version` is NULL. */
 static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
@@ -359,17 +419,12 @@ static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
     FL_TRY(align_rows(r, msg, values));
     for (int i = 0; i < r->n_piece; i++) {
         const fl_pull_piece *piece = &r->piece[i];
-        const float ***row = s->keys[r->lane].at;
         const uint64_t *block = w->block[r->lane].key;
         const float *from = values[i];
         int64_t end = piece->first + piece->n;
 
-        if (piece->table >= 0 && !s->has_rows) {
-            int64_t dim = w->layout.table[piece->table]->dim;
-
-            for (int64_t j = piece->first; j < end; j++, from += dim)
-                *row[j] = from;
-        }
+        if (piece->table >= 0 && !s->has_rows)
+            place_rows(w, s, r, i, msg, from);
         if (piece->table < 0 && version)
             for (int64_t j = piece->first; j < end; j++) {
                 fl_block_place b = fl_block_at(&w->layout, block[j]);

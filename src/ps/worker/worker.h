@@ -23,6 +23,7 @@ typedef struct fl_lane_keys {
 typedef struct fl_pull_piece {
     int table; /* -1: dense */
     int64_t first, n;
+    bool known; /* of rows that are kept: hot_pull.h */
 } fl_pull_piece;
 
 typedef struct fl_pull_request {
@@ -124,11 +125,12 @@ typedef struct fl_worker {
     bool updating;         /* in sync: and its update has not been seen */
     bool clipped;          /* that update was pushed for its clip already */
     uint64_t step, reduced;
-    bool bounds_staleness; /* in async; set after fl_worker_init() */
-    uint64_t n_push;       /* in async */
-    fl_push_sums group;    /* in half-async */
-    size_t piece_bytes;    /* a request is cut into pieces of about that */
-    struct fl_geo *geo;    /* it trains copies: geo.h; NULL: it does not */
+    bool bounds_staleness;   /* in async; set after fl_worker_init() */
+    uint64_t n_push;         /* in async */
+    fl_push_sums group;      /* in half-async */
+    size_t piece_bytes;      /* a request is cut into pieces of about that */
+    struct fl_geo *geo;      /* it trains copies: geo.h; NULL: it does not */
+    struct fl_hot_pull *hot; /* it keeps rows: hot_pull.h; NULL: it does not */
 } fl_worker;
 
 /* After the lanes are known: map, owner and block are filled. */

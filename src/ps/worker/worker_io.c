@@ -33,6 +33,8 @@ struct fl_worker_io {
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
+    bool cached; /* it has had a cache, which has come to that */
+    fl_hot_counts cache;
 };
 
 static fl_worker_io *io_of(fl_remote *x)
@@ -245,6 +247,29 @@ fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                  sum, rows));
 }
 
+/* Before it closes they are its last ones. */
+static void keep_counts(fl_worker_io *l)
+{
+    if (!l->worker.hot)
+        return;
+    l->cache = fl_hot_pull_counted(&l->worker);
+    l->cached = true;
+}
+
+bool fl_worker_io_cache(fl_worker_io *l, fl_hot_counts *counts)
+{
+    bool cached;
+
+    if (l->generation != fl_fork_generation())
+        return false;
+    pthread_mutex_lock(&l->lock);
+    keep_counts(l);
+    *counts = l->cache;
+    cached = l->cached;
+    pthread_mutex_unlock(&l->lock);
+    return cached;
+}
+
 int fl_worker_io_lanes(const fl_worker_io *l)
 {
     return l->n_lane;
@@ -364,6 +389,9 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store,
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
                           lanes->n_lane, how->sync));
     l->worker.bounds_staleness = how->bounds_staleness;
+    if (how->cache_bytes > 0)
+        FL_TRY(fl_hot_pull_begin(&l->worker, how->cache_bytes,
+                                 how->cache_staleness));
     if (how->exchange_every > 0)
         FL_TRY(fl_geo_begin(&l->worker, how->exchange_every, l->o.n_worker));
     fl_client_watch(l->client, true, fl_now_ms());
@@ -433,6 +461,7 @@ fleet_status fl_worker_io_leave(fl_worker_io *l)
     fl_error_take(&error, status);
     if (status != FLEET_OK)
         return status; /* told, or to be told by fl_worker_io_destroy() */
+    keep_counts(l);
     l->left = true;
     close_all(l);
     return fl_error_raise(&error);

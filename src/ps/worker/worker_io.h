@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ps/worker/handshake.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/worker.h"
 
 typedef struct fl_worker_io fl_worker_io;
@@ -34,6 +35,8 @@ typedef struct fl_worker_mode {
     bool sync;
     bool bounds_staleness;       /* in async */
     int64_t exchange_every;      /* updates of geo mode; 0: it is not geo */
+    size_t cache_bytes;          /* of rows that are kept; 0: none are */
+    uint32_t cache_staleness;    /* in async, in batches */
     const fl_push_options *half; /* NULL: pushes are not gathered */
 } fl_worker_mode;
 
@@ -67,4 +70,8 @@ fleet_status fl_worker_io_read(fl_worker_io *l, const char *text,
                                char **answer);
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows);
+
+/* Of its cache, also after it has left: false: it has none. */
+bool fl_worker_io_cache(fl_worker_io *l, fl_hot_counts *counts);
+
 int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */

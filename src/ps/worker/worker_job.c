@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "ps/worker/geo.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/worker_internal.h"
 
 static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
@@ -104,6 +105,7 @@ fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
 
     FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
     FL_TRY(join_numbers(w, FL_REDUCTION_PASS, sum, n));
+    fl_hot_pull_fence(w);
     return x->methods->refresh(x); /* waits for the pass's end, too */
 }
 
@@ -118,6 +120,7 @@ fleet_status fl_worker_barrier(fl_worker *w)
     FL_TRY(fl_geo_flush(w));
     FL_TRY(fl_worker_wait_update(w));
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
+    fl_hot_pull_fence(w);
     return w->remote.methods->refresh(&w->remote);
 }
 

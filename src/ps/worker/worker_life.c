@@ -1,6 +1,7 @@
 /* worker_life.c - arrays of a worker, made and freed; which lane has what. */
 #include "base/memory.h"
 #include "ps/worker/geo.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 
@@ -114,6 +115,7 @@ void fl_worker_done(fl_worker *w)
     fl_geo_done(w);
     for (int i = 0; i <= FL_N_SLOT; i++)
         slot_done(w, i);
+    fl_hot_pull_done(w);
     for (int i = 0; w->block && i < w->n_lane; i++)
         fl_free(w->block[i].key);
     keys_done(w->push_keys, w->n_lane);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/worker/hot_pull.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 #include "runtime/store/norm.h"
@@ -496,6 +497,7 @@ fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
     FL_TRY(send_push(w));
+    fl_hot_pull_pushed(w, p);
     if (!w->remote.sync) {
         w->remote.updates += !w->geo;
         w->n_push++;

@@ -423,6 +423,7 @@ tidy:
 	@tools/sizes
 	@tools/comments
 	@tools/docs check
+	@test/mutants --check
 check: layers tidy gcc clang headers format-check asan tsan
 
 # Every public header alone, as C17 and as C++17.

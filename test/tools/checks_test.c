@@ -1,6 +1,7 @@
 /* checks_test.c - the checks of the tree (tools/names, sizes, comments, layers,
- * bench/paddle_rows --check) find what they are for: each is given a small tree
- * with one planted breach, and the same tree without it. */
+ * bench/paddle_rows --check, test/mutants --check) find what they are for: each
+ * is given a small tree with one planted breach, and the same tree without it.
+ */
 #define _GNU_SOURCE
 #define SUITE checks
 #include "test.h"
@@ -361,6 +362,23 @@ TEST(a_row_without_paddle_says_so)
     CHECK_CONTAINS(output, "{\"row\": \"no-server\", \"paddle\": null, "
                            "\"absent\": ");
     CHECK_CONTAINS(output, "\"row\": \"port\"");
+}
+
+/* --- planted bugs -------------------------------------------------------- */
+
+#define MUTANTS "../test/mutants"
+
+TEST(a_planted_bug_whose_old_text_is_gone_is_found)
+{
+    plant("src/base/box.c", "int n = 1;\n");
+    plant("test/mutants.table", "= box-has-two base/box.c box/*\n"
+                                "- int n = 1;\n"
+                                "+ int n = 2;\n");
+    check_passes(MUTANTS, "--check");
+    plant("src/base/box.c", "int n = 1;\nint n = 1;\n");
+    check_finds(MUTANTS, "--check", "box-has-two: its old text is 2 times");
+    plant("src/base/box.c", "int m = 1;\n");
+    check_finds(MUTANTS, "--check", "box-has-two: its old text is 0 times");
 }
 
 /* --- layers -------------------------------------------------------------- */

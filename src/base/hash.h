@@ -53,3 +53,13 @@ static inline uint64_t fl_mix_secretly(uint64_t hash)
 {
     return fl_mix_with(hash, fl_secret[0], fl_secret[1]);
 }
+
+/* A number below n, by the top bits of the hash: in place of a remainder, which
+ * takes a division (Lemire 2019, Fast random integer generation in an
+ * interval). */
+static inline uint64_t fl_hash_below(uint64_t hash, uint64_t n)
+{
+    __extension__ typedef unsigned __int128 wide;
+
+    return (uint64_t)((wide)hash * n >> 64);
+}

@@ -38,10 +38,11 @@ static void drop(held *h, fl_buddy *b)
     h->p = NULL;
 }
 
-TEST(blocks_are_zero_and_nobody_elses)
+static void fill_and_drop(bool by_three)
 {
     static held all[MOST];
-    fl_buddy b = {0};
+    fl_buddy b = {.by_three = by_three};
+    size_t least = by_three ? 384 : 128;
 
     srand(1);
     for (int round = 0; round < 20000; round++) {
@@ -50,12 +51,35 @@ TEST(blocks_are_zero_and_nobody_elses)
         if (h->p)
             drop(h, &b);
         else
-            fill(h, &b, (size_t)128 << rand() % (rand() % 50 ? 6 : 16),
+            fill(h, &b, least << rand() % (rand() % 50 ? 6 : 16),
                  1 + round % 255);
     }
     for (int i = 0; i < MOST; i++)
         if (all[i].p)
             drop(&all[i], &b);
+    fl_buddy_done(&b);
+}
+
+TEST(blocks_are_zero_and_nobody_elses)
+{
+    fill_and_drop(false);
+    fill_and_drop(true);
+}
+
+/* Blocks of 1.5 MB: each of 3 MB's chunks has two, the first one has none. */
+TEST(memory_of_chunks_that_are_free_is_given_back)
+{
+    enum { N = 9, BIG = 3 << 19 };
+    fl_buddy b = {.by_three = true};
+    void *p[N], *small = fl_buddy_alloc(&b, 384);
+
+    for (int i = 0; i < N; i++)
+        CHECK((p[i] = fl_buddy_alloc(&b, BIG)) != NULL);
+    for (int i = 0; i < N; i++)
+        fl_buddy_free(&b, p[i], BIG);
+    CHECK(fl_buddy_free_bytes(&b) < BIG);
+    fl_buddy_free(&b, small, 384);
+    CHECK(b.chunk != NULL);
     fl_buddy_done(&b);
 }
 

@@ -1,13 +1,12 @@
 /* buddy.c - the buddy allocator of buddy.h: lists of free blocks by size. */
 #include "runtime/store/buddy.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/memory.h"
 
-enum { UNIT_SHIFT = 7, FIRST_CHUNK = 9 }; /* 128 B; 64 KB */
+enum { UNIT = 128, FIRST_CHUNK = 9 }; /* bytes; 64 KB, or three times that */
 
 typedef struct fl_buddy_block {
     struct fl_buddy_block *next, *previous;
@@ -21,23 +20,30 @@ typedef struct fl_buddy_chunk {
                         0: none does */
 } chunk;
 
-static size_t size_of(int order)
+/* Of the smallest block. */
+static size_t unit_of(const fl_buddy *b)
 {
-    return (size_t)1 << (UNIT_SHIFT + order);
+    return b->by_three ? 3 * UNIT : UNIT;
 }
 
-static int order_of(size_t bytes)
+static size_t size_of(const fl_buddy *b, int order)
+{
+    return unit_of(b) << order;
+}
+
+static int order_of(const fl_buddy *b, size_t bytes)
 {
     int order = 0;
 
-    while (order < FL_BUDDY_ORDERS && size_of(order) < bytes)
+    while (order < FL_BUDDY_ORDERS && size_of(b, order) < bytes)
         order++;
     return order;
 }
 
-static size_t unit_of(const chunk *c, const void *p)
+/* Units from the chunk's first one. */
+static size_t place_of(const fl_buddy *b, const chunk *c, const void *p)
 {
-    return (size_t)((const char *)p - c->memory) >> UNIT_SHIFT;
+    return (size_t)((const char *)p - c->memory) / unit_of(b);
 }
 
 static void put_block(fl_buddy *b, chunk *c, void *p, int order)
@@ -48,7 +54,7 @@ static void put_block(fl_buddy *b, chunk *c, void *p, int order)
     if (one->next)
         one->next->previous = one;
     b->empty[order] = one;
-    c->empty[unit_of(c, p)] = (uint8_t)(order + 1);
+    c->empty[place_of(b, c, p)] = (uint8_t)(order + 1);
 }
 
 static void take_block(fl_buddy *b, chunk *c, void *p, int order)
@@ -61,7 +67,7 @@ static void take_block(fl_buddy *b, chunk *c, void *p, int order)
         b->empty[order] = one->next;
     if (one->next)
         one->next->previous = one->previous;
-    c->empty[unit_of(c, p)] = 0;
+    c->empty[place_of(b, c, p)] = 0;
 }
 
 static chunk *chunk_of(const fl_buddy *b, const void *p)
@@ -70,7 +76,7 @@ static chunk *chunk_of(const fl_buddy *b, const void *p)
     chunk *c = b->chunk;
 
     while (at < (uintptr_t)c->memory ||
-           at >= (uintptr_t)c->memory + size_of(c->order))
+           at >= (uintptr_t)c->memory + size_of(b, c->order))
         c = c->next;
     return c;
 }
@@ -86,7 +92,7 @@ static bool add_chunk(fl_buddy *b, int order)
     c = fl_alloc(sizeof *c + ((size_t)1 << wanted));
     if (!c)
         return false;
-    c->memory = fl_alloc(size_of(wanted));
+    c->memory = fl_alloc(size_of(b, wanted));
     if (!c->memory) {
         fl_free(c);
         return false;
@@ -109,14 +115,14 @@ static void *cut_block(fl_buddy *b, int from, int order)
     take_block(b, c, p, from);
     while (from > order) {
         from--;
-        put_block(b, c, p + size_of(from), from);
+        put_block(b, c, p + size_of(b, from), from);
     }
     return p;
 }
 
 void *fl_buddy_alloc(fl_buddy *b, size_t bytes)
 {
-    int order = order_of(bytes), from = order;
+    int order = order_of(b, bytes), from = order;
 
     if (order >= FL_BUDDY_ORDERS)
         return fl_alloc(bytes); /* huge pages of its own */
@@ -130,9 +136,27 @@ void *fl_buddy_alloc(fl_buddy *b, size_t bytes)
     return memset(cut_block(b, from, order), 0, bytes);
 }
 
+static void free_chunk(chunk *c)
+{
+    fl_free(c->memory);
+    fl_free(c);
+}
+
+/* It is one free block, which is in no list. */
+static void drop_chunk(fl_buddy *b, const chunk *c)
+{
+    chunk **at = &b->chunk, *gone;
+
+    while (*at != c)
+        at = &(*at)->next;
+    gone = *at;
+    *at = gone->next;
+    free_chunk(gone);
+}
+
 void fl_buddy_free(fl_buddy *b, void *p, size_t bytes)
 {
-    int order = order_of(bytes);
+    int order = order_of(b, bytes);
     chunk *c;
 
     if (!p)
@@ -143,15 +167,18 @@ void fl_buddy_free(fl_buddy *b, void *p, size_t bytes)
     }
     c = chunk_of(b, p);
     for (; order < c->order; order++) {
-        size_t at = (size_t)((char *)p - c->memory) ^ size_of(order);
-        char *buddy = c->memory + at;
+        size_t at = place_of(b, c, p) ^ (size_t)1 << order;
+        char *buddy = c->memory + at * unit_of(b);
 
-        if (c->empty[at >> UNIT_SHIFT] != order + 1)
+        if (c->empty[at] != order + 1)
             break;
         take_block(b, c, buddy, order);
         p = buddy < (char *)p ? buddy : p;
     }
-    put_block(b, c, p, order);
+    if (order == c->order && b->chunk->next)
+        drop_chunk(b, c);
+    else
+        put_block(b, c, p, order);
 }
 
 size_t fl_buddy_free_bytes(const fl_buddy *b)
@@ -160,7 +187,7 @@ size_t fl_buddy_free_bytes(const fl_buddy *b)
 
     for (int order = 0; order < FL_BUDDY_ORDERS; order++)
         for (const block *one = b->empty[order]; one; one = one->next)
-            bytes += size_of(order);
+            bytes += size_of(b, order);
     return bytes;
 }
 
@@ -169,9 +196,8 @@ void fl_buddy_done(fl_buddy *b)
     while (b->chunk) {
         chunk *next = b->chunk->next;
 
-        fl_free(b->chunk->memory);
-        fl_free(b->chunk);
+        free_chunk(b->chunk);
         b->chunk = next;
     }
-    *b = (fl_buddy){0};
+    *b = (fl_buddy){.by_three = b->by_three};
 }

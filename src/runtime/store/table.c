@@ -19,7 +19,18 @@ static fl_table *table_of(fl_rows *r)
 
 static size_t line_of(const fl_row_bucket *b, uint64_t hash)
 {
-    return fl_mix_secretly(hash) & (b->n_line - 1);
+    return fl_hash_below(fl_mix_secretly(hash), b->n_line);
+}
+
+static size_t line_after(const fl_row_bucket *b, size_t i)
+{
+    return i + 1 < b->n_line ? i + 1 : 0;
+}
+
+/* How many lines a search goes on by, to come from one to the other. */
+static size_t lines_from(const fl_row_bucket *b, size_t from, size_t to)
+{
+    return to >= from ? to - from : to + b->n_line - from;
 }
 
 /* All places are compared, because which one it is cannot be predicted. */
@@ -40,7 +51,7 @@ static uint32_t find_row(const fl_row_bucket *b, uint64_t key, uint64_t hash)
 
     if (b->n_line == 0)
         return 0;
-    for (i = line_of(b, hash);; i = (i + 1) & (b->n_line - 1)) {
+    for (i = line_of(b, hash);; i = line_after(b, i)) {
         uint32_t row = find_in_line(&b->line[i], key);
 
         if (row || b->line[i].n < FL_KEYS_PER_LINE)
@@ -54,7 +65,7 @@ static void put_key(fl_row_bucket *b, uint64_t key, uint32_t row)
     fl_table_line *l;
 
     while (b->line[i].n == FL_KEYS_PER_LINE)
-        i = (i + 1) & (b->n_line - 1);
+        i = line_after(b, i);
     l = &b->line[i];
     l->key[l->n] = key;
     l->row[l->n++] = row;
@@ -65,18 +76,40 @@ static int part_of(int index)
     return index >> (FL_BUCKET_BITS - FL_PART_BITS);
 }
 
+static bool is_power_of_two(size_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* By a half and by a third in turn: half as much of it stays empty as if it
+ * doubled. */
+static size_t more_lines(size_t n)
+{
+    if (n < 4)
+        return 2 * n;
+    return is_power_of_two(n) ? n + n / 2 : n / 3 * 4;
+}
+
+/* What keeps arrays of that many lines of a part. */
+static fl_buddy *memory_of(fl_table *t, int part, size_t n_line)
+{
+    return &t->index[part][!is_power_of_two(n_line)];
+}
+
 /* Room in the index for n rows at two thirds of its capacity. */
-static fleet_status widen_index(fl_buddy *memory, fl_row_bucket *b, int64_t n)
+static fleet_status widen_index(fl_table *t, int part, fl_row_bucket *b,
+                                int64_t n)
 {
     size_t wanted = b->n_line ? b->n_line : LEAST_LINES;
     fl_table_line *old = b->line;
     size_t n_old = b->n_line;
 
     while ((size_t)n * 3 > wanted * FL_KEYS_PER_LINE * 2)
-        wanted *= 2;
+        wanted = more_lines(wanted);
     if (wanted == b->n_line)
         return FLEET_OK;
-    b->line = fl_buddy_alloc(memory, wanted * sizeof *b->line);
+    b->line =
+        fl_buddy_alloc(memory_of(t, part, wanted), wanted * sizeof *b->line);
     if (!b->line) {
         b->line = old;
         return FLEET_ENOMEM;
@@ -85,7 +118,7 @@ static fleet_status widen_index(fl_buddy *memory, fl_row_bucket *b, int64_t n)
     for (size_t i = 0; i < n_old; i++)
         for (uint32_t j = 0; j < old[i].n; j++)
             put_key(b, old[i].key[j], old[i].row[j]);
-    fl_buddy_free(memory, old, n_old * sizeof *old);
+    fl_buddy_free(memory_of(t, part, n_old), old, n_old * sizeof *old);
     return FLEET_OK;
 }
 
@@ -175,7 +208,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     float *w;
 
     FL_TRY(find_place(t, b, index));
-    FL_TRY(widen_index(&t->index[part_of(index)], b, b->n - b->holes + 1));
+    FL_TRY(widen_index(t, part_of(index), b, b->n - b->holes + 1));
     number = take_place(t, b);
     w = fl_table_row(t, b, number);
     fl_show(w, floats_of(t));
@@ -197,7 +230,7 @@ static fl_table_line *line_with(const fl_row_bucket *b, uint64_t key,
 {
     if (b->n_line == 0)
         return NULL;
-    for (size_t i = line_of(b, fl_mix(key));; i = (i + 1) & (b->n_line - 1)) {
+    for (size_t i = line_of(b, fl_mix(key));; i = line_after(b, i)) {
         fl_table_line *l = &b->line[i];
 
         for (*at = 0; *at < l->n; ++*at)
@@ -220,15 +253,15 @@ static void take_out(fl_table_line *l, uint32_t at)
  * in turn. */
 static void close_gap(fl_row_bucket *b, size_t gap)
 {
-    size_t mask = b->n_line - 1;
     bool was_full = true;
 
-    for (size_t i = (gap + 1) & mask; was_full; i = (i + 1) & mask) {
+    for (size_t i = line_after(b, gap); was_full; i = line_after(b, i)) {
         fl_table_line *l = &b->line[i], *to = &b->line[gap];
+        size_t back = lines_from(b, gap, i);
         uint32_t j = 0;
 
-        while (j < l->n && ((i - line_of(b, fl_mix(l->key[j]))) & mask) <
-                               ((i - gap) & mask))
+        while (j < l->n &&
+               lines_from(b, line_of(b, fl_mix(l->key[j])), i) < back)
             j++;
         was_full = l->n == FL_KEYS_PER_LINE;
         if (j == l->n)
@@ -403,14 +436,15 @@ static void table_clear(fl_rows *r)
     for (int i = 0; i < FL_N_BUCKET; i++) {
         fl_row_bucket *b = &t->bucket[i];
 
-        fl_buddy_free(&t->index[part_of(i)], b->line,
+        fl_buddy_free(memory_of(t, part_of(i), b->n_line), b->line,
                       b->n_line * sizeof *b->line);
         fl_free(b->page);
         *b = (fl_row_bucket){0};
     }
     fl_rows_next_epoch(r);
     for (int p = 0; p < FL_N_PART; p++)
-        fl_buddy_done(&t->index[p]);
+        for (int i = 0; i < 2; i++)
+            fl_buddy_done(&t->index[p][i]);
     for (int p = 0; p < FL_N_PART; p++)
         while (t->slab[p]) {
             fl_table_slab *next = t->slab[p]->next;
@@ -465,6 +499,8 @@ fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
     FL_TRY(FL_NEW(&t, sizeof *t));
     fl_rows_init(&t->rows, &table_methods, name, dim, modulo, filler);
     fl_secret_draw();
+    for (int p = 0; p < FL_N_PART; p++)
+        t->index[p][1].by_three = true;
     lay_out(t);
     *rows = &t->rows;
     return FLEET_OK;

@@ -106,7 +106,8 @@ fleet_status fl_table_stat(const fl_rows *r, fl_rows_stat *stat)
     for (int p = 0; p < FL_N_PART; p++) {
         const fl_table_slab *s = t->slab[p];
 
-        stat->free_bytes += fl_buddy_free_bytes(&t->index[p]);
+        stat->free_bytes += fl_buddy_free_bytes(&t->index[p][0]) +
+                            fl_buddy_free_bytes(&t->index[p][1]);
         if (s)
             stat->free_bytes += s->size - sizeof *s - s->used;
     }

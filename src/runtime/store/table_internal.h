@@ -20,7 +20,7 @@ typedef struct fl_table_line {
 _Static_assert(sizeof(fl_table_line) == FL_CACHE_LINE, "one cache line");
 
 typedef struct fl_row_bucket {
-    fl_table_line *line; /* n_line of them, a power of two */
+    fl_table_line *line; /* n_line of them: 2^k, or 3 * 2^k */
     size_t n_line;
     char **page; /* n_page of them; rows are in the first ones */
     size_t n_page, page_capacity;
@@ -40,7 +40,7 @@ typedef struct fl_table {
     fl_rows rows; /* first: a table is an fl_rows */
     fl_page_layout layout;
     fl_table_slab *slab[FL_N_PART];
-    fl_buddy index[FL_N_PART]; /* memory of the lines */
+    fl_buddy index[FL_N_PART][2]; /* memory of 2^k lines, of 3 * 2^k */
     fl_row_bucket bucket[FL_N_BUCKET];
 } fl_table;
 

@@ -12,10 +12,29 @@
  *   Adam      m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g g
  *             w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
  *             (Kingma, Ba 2015) [m, v]
+ *   AdamW     m and v as Adam's; w -= lr (Adam's step / lr + decay w), decay
+ *             beside the moments (Loshchilov, Hutter 2019) [m, v]
+ *   StdAdagrad  w -= lr g sqrt(g0 / (g0 + s));  s += g g: the sum of before
+ *             divides (Fleet's StdAdaGradSGDRule) [sum]
  *   FTRL      s = (sqrt(n + g g) - sqrt(n)) / lr
  *             z += g - s w;  n += g g;  w = 0 if |z| <= l1, else
  *             w = (sign(z) l1 - z) / ((beta + sqrt(n)) / lr + l2)
  *             (FTRL-Proximal: McMahan et al. 2013) [z, n]
+ *
+ * Of whole rows, one number or two a row in place of as many a weight; for
+ * tables alone, mean is over the row's columns:
+ *
+ *   RowwiseAdagrad  s += mean(g g);  w -= lr g / (sqrt(s) + eps)
+ *             (TorchRec's and FBGEMM's rowwise_adagrad, Fleet's
+ *             SparseAdaGradV2SGDRule), or with g0
+ *             w -= lr g sqrt(g0 / (g0 + s));  s += mean(g g)
+ *             (Fleet's SparseAdaGradSGDRule) [row_sum]
+ *   SharedAdam  each weight as Adam's with the row's m and v as its moments of
+ *             before; then m and v are the means of the row's new moments
+ *             (Fleet's SparseSharedAdamSGDRule) [row_m, row_v]
+ *
+ * A program with dense parameters that are trained cannot be minimized with one
+ * of these: fleet_optimizer_set_table() gives it to tables.
  *
  * FTRL computes weights from z and n alone. An initial value w counts until
  * its weight's first update, whose g leaves of it about |g| w / (beta + |g|).
@@ -37,6 +56,9 @@
  * skipped update has no number. With row_steps a row has a t of its own, the
  * number of its own updates (Paddle's servers). Rows that are rare then learn
  * more slowly: their corrections stay large where the second moment is divided.
+ *
+ * A table's rows are updated by the optimizer that is minimized, unless
+ * fleet_optimizer_set_table() gives the table one of its own.
  *
  * Ownership: optimizers belong to the handle and die with it. Threads: one at a
  * time per handle.
@@ -69,6 +91,24 @@ typedef struct fleet_adam_options {
     int row_steps; /* nonzero: t of a row is the number of its own updates */
 } fleet_adam_options;
 
+typedef struct fleet_adamw_options {
+    float beta1;        /* 0: 0.9 */
+    float beta2;        /* 0: 0.999 */
+    float epsilon;      /* 0: 1e-8 */
+    int row_steps;      /* as Adam's */
+    float weight_decay; /* 0: 0.01, as in PyTorch */
+} fleet_adamw_options;
+
+typedef struct fleet_std_adagrad_options {
+    float initial_g2sum; /* g0; 0: 3 */
+} fleet_std_adagrad_options;
+
+typedef struct fleet_rowwise_adagrad_options {
+    float epsilon;             /* 0: 1e-8 */
+    float initial_accumulator; /* s at the start; 0: 0 */
+    float initial_g2sum;       /* g0: above 0, Fleet's form; 0: the other one */
+} fleet_rowwise_adagrad_options;
+
 typedef struct fleet_ftrl_options {
     float beta; /* 0: 1 */
     float l1;   /* weights whose |z| is not above this are exactly 0; 0: 0 */
@@ -85,8 +125,43 @@ FLEET_API fleet_optimizer *fleet_adagrad(fleet *fleet, float learning_rate,
                                          const fleet_adagrad_options *options);
 FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
                                       const fleet_adam_options *options);
+FLEET_API fleet_optimizer *fleet_adamw(fleet *fleet, float learning_rate,
+                                       const fleet_adamw_options *options);
+FLEET_API fleet_optimizer *fleet_std_adagrad(
+    fleet *fleet, float learning_rate,
+    const fleet_std_adagrad_options *options);
+FLEET_API fleet_optimizer *fleet_rowwise_adagrad(
+    fleet *fleet, float learning_rate,
+    const fleet_rowwise_adagrad_options *options);
+FLEET_API fleet_optimizer *fleet_shared_adam(fleet *fleet, float learning_rate,
+                                             const fleet_adam_options *options);
 FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
                                       const fleet_ftrl_options *options);
+
+/* fleet_optimizer_set_table - rows of that table (the name of
+ * fleet_sparse_embedding_options.table) are updated by `of_table`, a rule with
+ * numbers, a learning rate, a schedule and an L2 decay of its own; all else by
+ * `optimizer`, which is the one that is minimized. Both optimizers are the
+ * handle's; several tables may share one, and a table that is set again has the
+ * last one. NULL: the table has none of its own any more.
+ *
+ * The table's learning rate follows its own schedule by the number of the
+ * update. The clip by global norm is one for all gradients, those of such
+ * tables included. fleet_param_attr's learning_rate and l2_decay of the table
+ * go on top. All processes of a job call it alike, before fleet_minimize(): who
+ * joins with another optimizer of a table is refused with the field and both
+ * values. On a GPU 4 tables of a program may have their own: FLEET_EUNSUPPORTED
+ * by the executor of one that has more.
+ *
+ *   FLEET_EINVAL  NULL; of_table is `optimizer`, is another handle's, has
+ *                 tables itself, or clips; optimizer is a table's
+ *   FLEET_ESTATE  after fleet_minimize() of either
+ *   FLEET_ENOENT  by fleet_minimize(): no program of the handle has the table
+ *   FLEET_ENOMEM  nothing is changed
+ */
+FLEET_API fleet_status fleet_optimizer_set_table(fleet_optimizer *optimizer,
+                                                 const char *table,
+                                                 fleet_optimizer *of_table);
 
 /* The setters that follow take effect with the next update, in every mode: with
  * parameter servers each worker's steps carry what they have set.
@@ -99,7 +174,8 @@ FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
  *
  *   FLEET_EINVAL  out of range
  *   FLEET_ESTATE  inside a training pass over a dataset, in its callbacks for
- *                 instance; on a server from fleet_init_server() on
+ *                 instance; on a server from fleet_init_server() on; of a
+ *                 table's optimizer after fleet_minimize()
  *   FLEET_ENOMEM  nothing is changed
  */
 
@@ -111,9 +187,16 @@ FLEET_API fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *optimizer,
 /* Scale all gradients, dense and sparse together, by norm / max(norm, their
  * global norm): Pascanu, Mikolov, Bengio 2013. norm is above 0. FLEET_ESTATE if
  * a training without it has begun; with servers it begins with
- * fleet_init_worker(). */
+ * fleet_init_worker(). FLEET_EINVAL of a table's optimizer. */
 FLEET_API fleet_status
 fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
+
+/* Weights of rows that this optimizer updates are brought back to [low, high]
+ * after each update (Fleet's sparse_weight_bounds); low < high, both finite.
+ * Rows that are not updated keep what they have, initial values included, and
+ * dense parameters have no bounds. FLEET_ESTATE after fleet_minimize(). */
+FLEET_API fleet_status fleet_optimizer_set_row_bounds(
+    fleet_optimizer *optimizer, float low, float high);
 
 /* The learning rate is values[i] while the number of updates done is below
  * boundaries[i], and values[n] after; boundaries grow. Arrays are copied. */

@@ -214,6 +214,32 @@ void fl_at_next(const fl_at *array, fl_at *e)
     *e = element(array, e->json->next, e->index + 1);
 }
 
+static fl_at member_of(const fl_at *object, const fl_json *json, int index)
+{
+    fl_at at = fl_at_key(object, json ? json->string : "");
+
+    at.json = json;
+    at.index = index;
+    return at;
+}
+
+fl_at fl_at_first_member(const fl_at *object)
+{
+    bool is_object = cJSON_IsObject(object->json);
+
+    return member_of(object, is_object ? object->json->child : NULL, 0);
+}
+
+void fl_at_next_member(const fl_at *object, fl_at *member)
+{
+    *member = member_of(object, member->json->next, member->index + 1);
+}
+
+const char *fl_at_name(const fl_at *member)
+{
+    return member->json->string;
+}
+
 int fl_at_count(const fl_at *array)
 {
     return cJSON_GetArraySize(array->json);

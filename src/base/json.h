@@ -37,6 +37,11 @@ fl_at fl_at_index(const fl_at *array, int index); /* walks: for short ones */
 fl_at fl_at_first(const fl_at *array);
 void fl_at_next(const fl_at *array, fl_at *element);
 int fl_at_count(const fl_at *array); /* elements, 0 when absent */
+/* The members of an object in turn, none of what is no object:
+ * for (fl_at e = fl_at_first_member(&o); e.json; fl_at_next_member(&o, &e)) */
+fl_at fl_at_first_member(const fl_at *object);
+void fl_at_next_member(const fl_at *object, fl_at *member);
+const char *fl_at_name(const fl_at *member); /* the JSON's */
 bool fl_at_is_array(const fl_at *at);
 bool fl_at_is_object(const fl_at *at);
 bool fl_at_is_string(const fl_at *at);

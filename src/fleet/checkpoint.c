@@ -115,30 +115,56 @@ static fleet_status read_statistics(fleet *f, const fl_saved *save,
     return FLEET_OK;
 }
 
-static bool has_moments(const fl_saved *s)
+/* Has it the moments of that optimizer? */
+static bool has_moments(const fl_saved_item *item, const fleet_optimizer *o)
 {
-    const fl_saved_item *item = s->n_table > 0 ? s->table : NULL;
+    const fl_rule *rule = fl_rule_of(o->kind);
 
-    return item && item->n_state == fl_rule_of(FL_RULE_ADAM)->n_state &&
-           strcmp(item->state[0], fl_rule_of(FL_RULE_ADAM)->state[0]) == 0;
+    return item->n_state == rule->n_state && item->n_row == rule->n_row &&
+           strcmp(item->state[0], rule->state[0]) == 0;
 }
 
-/* Adam's rows go on with another count than they were trained with. */
-static void note_row_steps(fleet *f, const fl_saved *s)
+/* That of the table into which the saved one goes; NULL: none. */
+static const fleet_optimizer *optimizer_of(const fleet *f, const fl_saved *s,
+                                           const fl_load_how *how,
+                                           const fl_saved_item *item)
 {
-    const fleet_optimizer *o = f->store->optimizer;
+    const fl_rows *rows = fl_saved_target(s, f->store, how, item);
 
-    if (!fleet_is_first_worker(f) || !o || o->kind != FL_RULE_ADAM ||
-        f->store->tables.n == 0 || !has_moments(s) ||
-        s->row_steps == fl_optimizer_has_row_steps(o))
+    return rows && f->store->optimizer
+               ? fl_rows_optimizer(f->store->optimizer, rows)
+               : NULL;
+}
+
+/* Do Adam's rows of the saved table go on with another count than they were
+ * trained with? */
+static bool counts_otherwise(const fleet *f, const fl_saved *s,
+                             const fl_load_how *how, const fl_saved_item *item)
+{
+    const fleet_optimizer *o = optimizer_of(f, s, how, item);
+
+    return o && fl_optimizer_has_moments(o) && has_moments(item, o) &&
+           item->row_steps != fl_optimizer_has_row_steps(o);
+}
+
+static void note_row_steps(fleet *f, const fl_saved *s, const fl_load_how *how)
+{
+    const fl_saved_item *item = s->table;
+    bool was;
+
+    while (item < s->table + s->n_table && !counts_otherwise(f, s, how, item))
+        item++;
+    if (!fleet_is_first_worker(f) || item == s->table + s->n_table)
         return;
+    was = item->row_steps;
     FL_WARN(&f->context.log,
-            "load: %s: adam: row_steps is %s in the save, %s in this program: "
-            "the bias corrections of its rows now follow %s",
-            s->folder.path, s->row_steps ? "true" : "false",
-            s->row_steps ? "false" : "true",
-            s->row_steps ? "the number of the update"
-                         : "the number of the row's own updates");
+            "load: %s: \"%s\": %s: row_steps is %s in the save, %s in this "
+            "program: the bias corrections of its rows now follow %s",
+            s->folder.path, item->name,
+            fl_rule_of(optimizer_of(f, s, how, item)->kind)->name,
+            was ? "true" : "false", was ? "false" : "true",
+            was ? "the number of the update"
+                : "the number of the row's own updates");
 }
 
 /* A load that this process takes part in. */
@@ -160,7 +186,7 @@ static fleet_status load_save(void *arg, fl_saved *s)
         FL_GOTO(done, read_statistics(f, s, &statistics));
     f->loads = true;
     FL_GOTO(done, fl_saved_apply(s, f->store, &own, l->how));
-    note_row_steps(f, s);
+    note_row_steps(f, s, l->how);
     if (fleet_is_first_worker(f))
         fl_saved_note(s, f->store, l->how);
     for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)

@@ -5,6 +5,7 @@
 #include "fleet/ranks.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
+#include "runtime/optim/table_optimizers.h"
 #include "runtime/plan/remote.h"
 
 /* What an earlier call has not given. That call has said why, so the failure is
@@ -116,6 +117,51 @@ static fleet_status warn_of_nothing(fleet *f, const fleet_program *p,
     return FLEET_OK;
 }
 
+static bool has_table(const fleet *f, const char *name)
+{
+    for (size_t i = 0; i < f->n_program; i++) {
+        const fleet_program *p = f->program[i];
+
+        for (size_t k = 0; k < p->n_var; k++)
+            if (p->var[k]->kind == FL_VAR_TABLE &&
+                strcmp(p->var[k]->name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* A rule of whole rows has nothing to say of a dense parameter. */
+static fleet_status check_rows_alone(const fleet_program *p,
+                                     const fleet_optimizer *o)
+{
+    const fl_rule *rule = fl_rule_of(o->kind);
+
+    for (size_t i = 0; rule->n_row > 0 && i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_PARAM && !p->var[i]->attr.frozen)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: %s keeps numbers of whole rows and "
+                           "is for tables, but \"%s\" is a dense parameter: "
+                           "give %s to tables with "
+                           "fleet_optimizer_set_table()",
+                           rule->name, p->var[i]->name, rule->name);
+    return FLEET_OK;
+}
+
+static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
+{
+    if (o->n_user > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_minimize: the optimizer is a table's "
+                       "(fleet_optimizer_set_table()) and nothing else's");
+    for (size_t i = 0; i < o->n_table; i++)
+        if (!has_table(f, o->tables[i].table))
+            return fl_fail(FLEET_ENOENT,
+                           "fleet_minimize: the table \"%s\" has an optimizer "
+                           "of its own, and no program has that table",
+                           o->tables[i].table);
+    return FLEET_OK;
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -138,12 +184,15 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "fleet_minimize: the loss \"%s\" has shape %s; expected "
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
+    FL_TRY(check_tables(f, o));
+    FL_TRY(check_rows_alone(p, o));
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));
     fl_param_home_warn(f, p);
     p->training.loss = loss;
     p->training.optimizer = o;
+    fl_optimizer_fix(o);
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
                    fl_mode_has_ranks(fl_handle_mode(f));
     fl_strategy_set_training(&f->strategy, &p->training);

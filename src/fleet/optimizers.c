@@ -37,6 +37,38 @@ fleet_optimizer *fleet_adam(fleet *f, float learning_rate,
                 NUMBER(ADAM, row_steps));
 }
 
+fleet_optimizer *fleet_adamw(fleet *f, float learning_rate,
+                             const fleet_adamw_options *options)
+{
+    return MAKE(f, ADAMW, learning_rate, options, NUMBER(ADAMW, beta1),
+                NUMBER(ADAMW, beta2), NUMBER(ADAMW, epsilon),
+                NUMBER(ADAMW, row_steps), NUMBER(ADAMW, weight_decay));
+}
+
+fleet_optimizer *fleet_std_adagrad(fleet *f, float learning_rate,
+                                   const fleet_std_adagrad_options *options)
+{
+    return MAKE(f, STD_ADAGRAD, learning_rate, options,
+                NUMBER(STD_ADAGRAD, initial_g2sum));
+}
+
+fleet_optimizer *fleet_rowwise_adagrad(
+    fleet *f, float learning_rate, const fleet_rowwise_adagrad_options *options)
+{
+    return MAKE(f, ROWWISE_ADAGRAD, learning_rate, options,
+                NUMBER(ROWWISE_ADAGRAD, epsilon),
+                NUMBER(ROWWISE_ADAGRAD, initial_accumulator),
+                NUMBER(ROWWISE_ADAGRAD, initial_g2sum));
+}
+
+fleet_optimizer *fleet_shared_adam(fleet *f, float learning_rate,
+                                   const fleet_adam_options *options)
+{
+    return MAKE(f, SHARED_ADAM, learning_rate, options,
+                NUMBER(SHARED_ADAM, beta1), NUMBER(SHARED_ADAM, beta2),
+                NUMBER(SHARED_ADAM, epsilon), NUMBER(SHARED_ADAM, row_steps));
+}
+
 fleet_optimizer *fleet_ftrl(fleet *f, float learning_rate,
                             const fleet_ftrl_options *options)
 {

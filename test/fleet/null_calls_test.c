@@ -176,6 +176,9 @@ static void *sample_fleet_2(void)
 }
 
 ZEROS(fleet_adagrad_options)
+ZEROS(fleet_adamw_options)
+ZEROS(fleet_std_adagrad_options)
+ZEROS(fleet_rowwise_adagrad_options)
 ZEROS(fleet_adam_options)
 ZEROS(fleet_config_options)
 ZEROS(fleet_ctr_options)

@@ -394,6 +394,8 @@ typedef struct rule_case {
     fl_rule_kind kind;
     fleet_param_attr attr;
     fate of;
+    bool own;    /* by an optimizer of the table's own */
+    bool bounds; /* to [-0.25, 0.5] */
 } rule_case;
 
 static fl_device_update update_of(const rule_case *c, const float *correct)
@@ -407,10 +409,29 @@ static fl_device_update update_of(const rule_case *c, const float *correct)
               .version = 77,
               .correct_a_at = correct,
               .correct_b_at = correct,
-              .n_correct = c->kind == FL_RULE_ADAM ? 5 : 0,
+              .n_correct = fl_rule_has_moments(c->kind) ? 5 : 0,
               .correct_a = 1,
               .correct_b = 1},
         .skip = c->of == SKIPPED};
+}
+
+/* All that the table's optimizer says is in its own place, as it is after a
+ * skipped update; the rest of the update says other things. */
+static void move_to_own(fl_device_update *now)
+{
+    fl_device_own *own = &now->own[2];
+    fl_update *u = &now->u;
+
+    own->decay = u->decay;
+    memcpy(own->number, u->number, sizeof own->number);
+    own->correct_a_at = u->correct_a_at;
+    own->correct_b_at = u->correct_b_at;
+    own->n_correct = u->n_correct;
+    own->after[1] = (fl_device_rates){u->lr, u->correct_a, u->correct_b};
+    now->more = 1;
+    u->lr = u->decay = u->correct_a = u->correct_b = 7;
+    u->n_correct = 0;
+    memset(u->number, 0, sizeof u->number);
 }
 
 /* The CPU's rule on the same rows. */
@@ -424,6 +445,8 @@ static void update_here(row *t, const int64_t *slot, const float *sum,
         const float *g = sum + i * DIM;
 
         fl_rule_set_best()->of[c->kind].rows(&own, &w, &g, 1, DIM);
+        if (c->bounds)
+            fl_rule_set_best()->bound(-0.25f, 0.5f, &w, 1, DIM);
     }
 }
 
@@ -433,13 +456,19 @@ static void check_rule(const rule_case *c)
     fl_device_lookup config = {.dim = DIM,
                                .capacity = CHANGED,
                                .rule = c->kind,
-                               .rates = fl_update_rates_of(&c->attr)};
+                               .rates = fl_update_rates_of(&c->attr),
+                               .own = c->own ? 3 : 0,
+                               .whole_rows = fl_rule_of(c->kind)->n_row > 0,
+                               .bounds = c->bounds,
+                               .low = -0.25f,
+                               .high = 0.5f};
     fl_device_update now = update_of(c, correct);
     fl_update here = now.u;
     float sum[CHANGED * DIM];
     int64_t slot[CHANGED], n = CHANGED;
     int32_t stop = c->of == STOPPED;
     row mine[TABLE], *got;
+    const float *at;
     table t;
 
     fill_table(mine);
@@ -451,6 +480,9 @@ static void check_rule(const rule_case *c)
     now.stop = device_kit_make(&t.k, &stop, sizeof stop);
     now.u.correct_a_at = now.u.correct_b_at =
         device_kit_make(&t.k, correct, sizeof correct);
+    at = now.u.correct_a_at;
+    if (c->own)
+        move_to_own(&now);
     fl_device_arg arg[] = {{.data = t.there},
                            {.data = device_kit_make(&t.k, &now, sizeof now)},
                            {.data = device_kit_make(&t.k, sum, sizeof sum)},
@@ -463,7 +495,7 @@ static void check_rule(const rule_case *c)
     for (int i = 1; i < 5; i++)
         device_kit_drop(&t.k, arg[i].data);
     device_kit_drop(&t.k, (void *)(uintptr_t)now.stop);
-    device_kit_drop(&t.k, (void *)(uintptr_t)now.u.correct_a_at);
+    device_kit_drop(&t.k, (void *)(uintptr_t)at);
     free(got);
     close_table(&t);
 }
@@ -477,6 +509,15 @@ TEST(rows_are_updated_by_each_rule_to_the_bit)
                          .attr = {.learning_rate = 0.5f, .l2_decay = 0.3f}});
         check_rule(
             &(rule_case){.kind = (fl_rule_kind)kind, .attr.no_decay = 1});
+    }
+}
+
+TEST(rows_are_updated_by_their_tables_own_optimizer_and_within_bounds)
+{
+    for (int kind = 0; kind < FL_N_RULE; kind++) {
+        check_rule(&(rule_case){.kind = (fl_rule_kind)kind, .own = true});
+        check_rule(&(rule_case){
+            .kind = (fl_rule_kind)kind, .own = true, .bounds = true});
     }
 }
 

@@ -272,10 +272,12 @@ static fleet_param_attr attr_of(const fake_worker *w, const char *table)
 
 static fleet_status apply_table(fake_worker *w, fake_sum *t, const fl_update *u)
 {
+    const fleet_param_attr none = {0};
     fl_store *s = w->server->store;
     fl_rows *r = fl_store_rows(s, t->table);
     fleet_param_attr attr = attr_of(w, t->table);
-    fl_update own = *u;
+    fl_update own =
+        fl_table_update(r->optimizer, &none, u, (int64_t)u->version - 1);
 
     set_factors(&own, &attr);
     for (int64_t i = 0; i < t->keys.n; i++) {
@@ -283,7 +285,7 @@ static fleet_status apply_table(fake_worker *w, fake_sum *t, const fl_update *u)
         float *row;
 
         FL_TRY(r->methods->make(r, &t->keys.key[i], 1, &row));
-        fl_optimizer_rows(s->optimizer)(&own, &row, &g, 1, r->dim);
+        fl_rows_change(r, s->optimizer, &own, &row, &g, 1);
     }
     t->keys.n = 0;
     return FLEET_OK;

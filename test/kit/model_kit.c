@@ -90,6 +90,20 @@ static fleet_optimizer *optimizer_of(fleet *f, const char *name)
     return kit_rule(f, name, strncmp(name, "adam", 4) == 0 ? 0.01f : 0.05f);
 }
 
+/* With numbers that are not those of all other parameters. */
+static void give_rule(fleet *f, fleet_optimizer *o, const char *table,
+                      const char *rule)
+{
+    fleet_optimizer *own = rule ? kit_own_rule(f, rule, 0.02f) : NULL;
+
+    if (!rule)
+        return;
+    CHECK(own != NULL);
+    CHECK_OK(fleet_optimizer_set_l2_decay(own, 0.003f));
+    CHECK_OK(fleet_optimizer_set_exponential_decay(own, 0.9f, 2, 0));
+    CHECK_OK(fleet_optimizer_set_table(o, table, own));
+}
+
 static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
 {
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
@@ -100,6 +114,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, how->l2_decay));
     if (how->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
+    give_rule(f, o, "embedding", how->embedding);
+    give_rule(f, o, "embedding_wide", how->wide);
     if (how->decay)
         CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 3, 1));
     strategy.lars = how->layers && strcmp(how->layers, "lars") == 0;

@@ -26,7 +26,9 @@ const char *scene_pooled_file(const char *name, int lines, int seed);
 
 /* How it is trained. All-zero fields are defaults. */
 typedef struct scene_training {
-    const char *optimizer; /* "sgd", ...; NULL: "adam" */
+    const char *optimizer;        /* "sgd", ...; NULL: "adam" */
+    const char *embedding, *wide; /* own rules of tables "embedding" and
+                                     "embedding_wide"; NULL: none */
     bool a_sync;
     bool bounds_staleness; /* in async, by max_staleness */
     int max_staleness;

@@ -161,7 +161,7 @@ fleet *kit_handle(const kit_options *o)
     return f;
 }
 
-fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
+fleet_optimizer *kit_own_rule(fleet *f, const char *name, float rate)
 {
     int kind = 0;
 
@@ -173,6 +173,30 @@ fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
     CHECK(kind < FL_N_RULE);
     return fl_handle_optimizer(f, (fl_rule_kind)kind, rate,
                                (float[FL_MAX_NUMBER]){0});
+}
+
+static void give_to_tables(const fleet *f, fleet_optimizer *to,
+                           fleet_optimizer *o)
+{
+    for (size_t i = 0; i < f->n_program; i++)
+        for (size_t k = 0; k < f->program[i]->n_var; k++) {
+            const fleet_var *v = f->program[i]->var[k];
+
+            if (v->kind == FL_VAR_TABLE)
+                CHECK_OK(fleet_optimizer_set_table(to, v->name, o));
+        }
+}
+
+fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
+{
+    fleet_optimizer *o = kit_own_rule(f, name, rate), *rest;
+
+    CHECK(o != NULL);
+    if (fl_rule_of(o->kind)->n_row == 0)
+        return o;
+    rest = fleet_sgd(f, rate);
+    give_to_tables(f, rest, o);
+    return rest;
 }
 
 const char *kit_rule_name(int i)

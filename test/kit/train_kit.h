@@ -97,6 +97,7 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
  * Adam whose rows have steps of their own. */
 #define KIT_ROW_ADAM "adam row_steps"
 fleet_optimizer *kit_rule(fleet *f, const char *name, float rate);
+fleet_optimizer *kit_own_rule(fleet *f, const char *name, float rate);
 
 /* All of these names, from 0 on; NULL: there are no more. */
 const char *kit_rule_name(int i);

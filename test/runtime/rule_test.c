@@ -30,9 +30,10 @@ static fleet *handle(void)
     return f;
 }
 
-/* Every rule once, momentum and adam both ways. Epsilons are large enough to be
- * seen where they stand. */
-enum { N_RULE = 7 };
+/* Every rule of weights once, momentum, adam and adamw both ways. Those of
+ * whole rows are row_rules_test.c's. Epsilons are large enough to be seen where
+ * they stand. */
+enum { N_RULE = 10 };
 
 static fleet_optimizer *rule(fleet *f, int i)
 {
@@ -41,6 +42,9 @@ static fleet_optimizer *rule(fleet *f, int i)
     static const fleet_adam_options adam = {0.8f, 0.95f, 1e-3f, 0};
     static const fleet_adam_options row_adam = {0.8f, 0.95f, 1e-3f, 1};
     static const fleet_ftrl_options ftrl = {0.5f, 0.3f, 0.1f};
+    static const fleet_adamw_options adamw = {0.8f, 0.95f, 1e-3f, 0, 0.05f};
+    static const fleet_adamw_options row_adamw = {0.7f, 0.9f, 1e-3f, 1, 0};
+    static const fleet_std_adagrad_options standard = {0.5f};
 
     switch (i) {
     case 0:
@@ -55,6 +59,12 @@ static fleet_optimizer *rule(fleet *f, int i)
         return fleet_adam(f, 0.01f, &adam);
     case 5:
         return fleet_adam(f, 0.01f, &row_adam);
+    case 6:
+        return fleet_adamw(f, 0.01f, &adamw);
+    case 7:
+        return fleet_adamw(f, 0.01f, &row_adamw);
+    case 8:
+        return fleet_std_adagrad(f, 0.1f, &standard);
     default:
         return fleet_ftrl(f, 0.1f, &ftrl);
     }
@@ -143,6 +153,20 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
         r->w -= lr * (r->s0 / (1 - pow(a, t))) /
                 (sqrt(r->s1 / (1 - pow(b, t))) + e);
         break;
+    case FL_RULE_ADAMW:
+        r->s0 = a * r->s0 + (1 - a) * g;
+        r->s1 = b * r->s1 + (1 - b) * g * g;
+        r->w -= lr * ((r->s0 / (1 - pow(a, t))) /
+                          (sqrt(r->s1 / (1 - pow(b, t))) + e) +
+                      (double)FL_NUMBER_OF(o, ADAMW, weight_decay) * r->w);
+        break;
+    case FL_RULE_STD_ADAGRAD: /* a is g0 */
+        r->w -= lr * g * sqrt(a / (a + r->s0));
+        r->s0 += g * g;
+        break;
+    case FL_RULE_ROWWISE_ADAGRAD:
+    case FL_RULE_SHARED_ADAM:
+        test_fail(__FILE__, __LINE__, "a rule of whole rows");
     case FL_RULE_FTRL: /* a is beta, b is l1, e is l2 */
         r->s0 += g - (sqrt(r->s1 + g * g) - sqrt(r->s1)) / lr * r->w;
         r->s1 += g * g;

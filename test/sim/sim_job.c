@@ -20,6 +20,19 @@
 
 static sim_model models[SIM_N_KIND];
 
+/* A table has its own, by the number of the update, too. */
+static void give_rule(fleet *f, sim_kind kind, fleet_optimizer *o)
+{
+    fleet_optimizer *own = kind == SIM_ADAGRAD
+                               ? fleet_adam(f, 0.02f, NULL)
+                               : fleet_rowwise_adagrad(f, 0.05f, NULL);
+
+    CHECK(own != NULL);
+    CHECK_OK(fleet_optimizer_set_l2_decay(own, 0.02f));
+    CHECK_OK(fleet_optimizer_set_exponential_decay(own, 0.8f, 1, 0));
+    CHECK_OK(fleet_optimizer_set_table(o, "first", own));
+}
+
 static fleet_optimizer *make_optimizer(fleet *f, sim_kind kind)
 {
     fleet_optimizer *o;
@@ -37,6 +50,8 @@ static fleet_optimizer *make_optimizer(fleet *f, sim_kind kind)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, 0.01f));
     /* so that it matters of which version a worker believes to be */
     CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.9f, 1, 0));
+    if (kind == SIM_ADAGRAD || kind == SIM_SGD_CLIP)
+        give_rule(f, kind, o);
     return o;
 }
 

@@ -188,8 +188,11 @@ static void update_param(sim_reference *r, const fl_update *all, int i)
 
 static void update_rows(sim_reference *r, const fl_update *all, int table)
 {
+    const fleet_param_attr none = {0};
     fl_rows *rows = fl_store_rows(r->store, tables[table]);
-    fl_update u = for_attr(all, &rows->attr);
+    fl_update own =
+        fl_table_update(rows->optimizer, &none, all, r->store->updates);
+    fl_update u = for_attr(&own, &rows->attr);
     sim_row_sums *s = &r->rows[table];
 
     for (int i = 0; i < s->n; i++) {
@@ -197,7 +200,7 @@ static void update_rows(sim_reference *r, const fl_update *all, int table)
         float *row;
 
         CHECK_OK(rows->methods->make(rows, &s->key[i], 1, &row));
-        fl_optimizer_rows(r->store->optimizer)(&u, &row, &g, 1, rows->dim);
+        fl_rows_change(rows, r->store->optimizer, &u, &row, &g, 1);
     }
     s->n = 0;
 }

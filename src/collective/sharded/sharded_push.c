@@ -117,9 +117,8 @@ static fleet_status update_chunk(fl_sharded_tables *s, int table,
     if (status == FLEET_OK)
         status = rows->methods->make(rows, from->set.key + i, n, s->row);
     if (status == FLEET_OK)
-        fl_optimizer_rows(s->store->optimizer)(
-            u, s->row, (const float *const *)(void *)(from->grad + i), n,
-            rows->dim);
+        fl_rows_change(rows, s->store->optimizer, u, s->row,
+                       (const float *const *)(void *)(from->grad + i), n);
     fl_wanted_rows_done(&wanted);
     return status;
 }
@@ -128,7 +127,8 @@ static fleet_status update_table(fl_sharded_tables *s, int table,
                                  const fl_update *all)
 {
     int64_t n = s->sum[table].set.n;
-    fl_update u = fl_update_with(all, &s->table[table]->attr);
+    fl_update u =
+        fl_rows_update(s->table[table], all, (int64_t)all->version - 1);
 
     FL_TRY(
         fl_grow(&s->row, &s->row_capacity, FL_SHARDED_CHUNK, sizeof *s->row));

@@ -109,143 +109,6 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
     return read_hidden(c, &hidden);
 }
 
-/* --- optimizer ----------------------------------------------------------- */
-
-static fleet_status read_pieces(fl_config *c, const fl_at *at)
-{
-    fl_config_optimizer *o = &c->optimizer;
-    fl_at boundaries = fl_at_key(at, "boundaries");
-    fl_at values = fl_at_key(at, "values");
-    int n = fl_at_count(&boundaries);
-
-    if (!fl_at_is_array(&boundaries) || n < 1)
-        return fl_at_expected(&boundaries, "an array of growing steps");
-    if (!fl_at_is_array(&values) || fl_at_count(&values) != n + 1)
-        return fl_at_expected(&values,
-                              "one learning rate more than boundaries");
-    o->boundaries =
-        fl_arena_alloc(&c->arena, (size_t)n * sizeof *o->boundaries);
-    o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
-    if (!o->boundaries || !o->values)
-        return FLEET_ENOMEM;
-    for (fl_at b = fl_at_first(&boundaries); b.json;
-         fl_at_next(&boundaries, &b))
-        FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[b.index]));
-    for (fl_at v = fl_at_first(&values); v.json; fl_at_next(&values, &v)) {
-        double x = 0;
-
-        FL_TRY(fl_at_double(&v, 1e-30, 1e9, &x));
-        o->values[v.index] = (float)x;
-    }
-    o->n_boundary = n;
-    return FLEET_OK;
-}
-
-static fleet_status read_decay(fl_config *c, const fl_at *at)
-{
-    static const char *const pieces[] = {"type", "boundaries", "values", NULL};
-    static const char *const exponential[] = {"type", "rate", "steps",
-                                              "staircase", NULL};
-    static const char *const types[] = {"piecewise", "exponential", NULL};
-    fl_config_optimizer *o = &c->optimizer;
-    fl_at type = fl_at_key(at, "type"), rate = fl_at_key(at, "rate");
-    fl_at steps = fl_at_key(at, "steps"), stairs = fl_at_key(at, "staircase");
-    int which = 0;
-
-    if (!at->json)
-        return FLEET_OK;
-    FL_TRY(fl_at_required(&type));
-    FL_TRY(fl_at_choice(&type, types, &which));
-    o->decay = which + 1;
-    FL_TRY(fl_at_keys(at, which ? exponential : pieces));
-    if (which == 0)
-        return read_pieces(c, at);
-    FL_TRY(fl_at_required(&rate));
-    FL_TRY(fl_at_required(&steps));
-    FL_TRY(fl_at_double(&rate, 1e-9, 1, &o->rate));
-    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &o->steps));
-    return fl_at_bool(&stairs, &o->staircase);
-}
-
-static fleet_status read_double(const fl_at *object, const char *key,
-                                double low, double high, double *out)
-{
-    fl_at at = fl_at_key(object, key);
-
-    return fl_at_double(&at, low, high, out);
-}
-
-enum { NUMBER_KEYS = FL_N_RULE * FL_MAX_NUMBER };
-
-/* The names of all rules' numbers, each once; how many. */
-static int number_keys(const char *key[NUMBER_KEYS])
-{
-    int n = 0;
-
-    for (int i = 0; i < NUMBER_KEYS; i++) {
-        const fl_rule *rule = fl_rule_of((fl_rule_kind)(i / FL_MAX_NUMBER));
-        const char *name = rule->number[i % FL_MAX_NUMBER].name;
-        int k = 0;
-
-        while (name && k < n && strcmp(key[k], name) != 0)
-            k++;
-        if (name && k == n)
-            key[n++] = name;
-    }
-    return n;
-}
-
-/* The rule's own numbers; a key of another rule says nothing to it. */
-static fleet_status read_numbers(fl_config_optimizer *o, const fl_at *at)
-{
-    const fl_rule_number *own = fl_rule_of((fl_rule_kind)o->type)->number;
-    const char *key[NUMBER_KEYS];
-    int n = number_keys(key);
-
-    for (int k = 0; k < n; k++) {
-        fl_at one = fl_at_key(at, key[k]);
-        bool flag = false;
-        double x = 0;
-        int i = 0;
-
-        while (i < FL_MAX_NUMBER &&
-               !(own[i].name && strcmp(own[i].name, key[k]) == 0))
-            i++;
-        if (i == FL_MAX_NUMBER && one.json)
-            return fl_at_expected(&one, "nothing: it is another optimizer's");
-        if (i == FL_MAX_NUMBER)
-            continue;
-        if (own[i].flag)
-            FL_TRY(fl_at_bool(&one, &flag));
-        else
-            FL_TRY(fl_at_double(&one, own[i].low, own[i].high, &x));
-        o->number[i] = own[i].flag ? (float)flag : (float)x;
-    }
-    return FLEET_OK;
-}
-
-static fleet_status read_optimizer(fl_config *c, const fl_at *at)
-{
-    static const char *const types[] = {
-#define FL_RULE(KIND, name, ...) #name,
-#include "runtime/optim/rules.def"
-        NULL};
-    const char *keys[NUMBER_KEYS + 6] = {"type", "learning_rate", "l2_decay",
-                                         "clip_global_norm", "decay"};
-    fl_config_optimizer *o = &c->optimizer;
-    fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
-
-    keys[5 + number_keys(keys + 5)] = NULL;
-    FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_choice(&type, types, &o->type));
-    FL_TRY(read_numbers(o, at));
-    FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
-    FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
-    FL_TRY(
-        read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
-    return read_decay(c, &decay);
-}
-
 /* --- the top level ------------------------------------------------------- */
 
 static fleet_status read_deadlines(fl_config *c, const fl_at *at)
@@ -315,7 +178,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "model");
     FL_TRY(read_model(c, &at));
     at = fl_at_key(&root, "optimizer");
-    FL_TRY(read_optimizer(c, &at));
+    FL_TRY(fl_config_read_optimizer(c, &at));
     at = fl_at_key(&root, "strategy");
     FL_TRY(fl_strategy_read(&at, &c->strategy));
     at = fl_at_key(&root, "device");
@@ -344,10 +207,9 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
 {
     fleet_status status;
 
-    *c =
-        (fl_config){.epochs = 1,
-                    .strategy = fleet_distributed_strategy_default(),
-                    .optimizer = {.type = FL_RULE_ADAM, .learning_rate = 1e-3}};
+    *c = (fl_config){.epochs = 1,
+                     .strategy = fleet_distributed_strategy_default(),
+                     .optimizer = fl_config_optimizer_default()};
     FL_TRY(fl_json_check_text(text, size, name));
     FL_TRY(fl_json_parse(text, size, name, &c->json));
     status = read_top(c);

@@ -36,6 +36,11 @@ typedef struct fl_config_optimizer {
     int n_boundary;
     double rate;
     int64_t steps;
+    bool bounds; /* of rows, low to high */
+    double low, high;
+    const char *table;               /* that it is of; NULL: of no single one */
+    struct fl_config_optimizer *own; /* of single tables, n_own of them */
+    int n_own;
 } fl_config_optimizer;
 
 typedef struct fl_config {

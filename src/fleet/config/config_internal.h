@@ -11,6 +11,18 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
  * have, or two entries that contradict. */
 fleet_status fl_config_set_param_home(const fl_config *c, fleet_program *p);
 
+fl_config_optimizer fl_config_optimizer_default(void);
+fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at);
+
+/* NULL, with the reason as the last error. */
+fleet_optimizer *fl_config_make_optimizer(fleet *f,
+                                          const fl_config_optimizer *o);
+
+/* Give the program's tables the optimizers that the configuration says, beside
+ * `o`. FLEET_ECONFIG: a table that the program does not have. */
+fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
+                                  const fleet_program *p, fleet_optimizer *o);
+
 /* A failure of what is at the path. */
 static inline fleet_status fl_config_in(fleet_status status, const char *path)
 {

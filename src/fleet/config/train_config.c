@@ -172,34 +172,13 @@ static fleet_status make_ctr(training *t)
     return status;
 }
 
-static fleet_status set_optimizer(training *t, fleet_optimizer *opt)
-{
-    const fl_config_optimizer *o = &t->c->optimizer;
-
-    if (!opt)
-        return fl_last_code();
-    FL_TRY(fleet_optimizer_set_l2_decay(opt, (float)o->l2_decay));
-    if (o->clip_global_norm > 0)
-        FL_TRY(fleet_optimizer_set_global_norm_clip(
-            opt, (float)o->clip_global_norm));
-    if (o->decay == 1)
-        FL_TRY(fleet_optimizer_set_piecewise_decay(opt, o->boundaries,
-                                                   o->values, o->n_boundary));
-    if (o->decay == 2)
-        FL_TRY(fleet_optimizer_set_exponential_decay(opt, (float)o->rate,
-                                                     o->steps, o->staircase));
-    return FLEET_OK;
-}
-
 static fleet_status make_model(training *t)
 {
-    const fl_config_optimizer *said = &t->c->optimizer;
-    fleet_optimizer *o =
-        fl_handle_optimizer(t->f, (fl_rule_kind)said->type,
-                            (float)said->learning_rate, said->number);
+    fleet_optimizer *o = fl_config_make_optimizer(t->f, &t->c->optimizer);
     fleet_place own = FLEET_GPU(fleet_worker_gpu(t->f));
 
-    FL_TRY(set_optimizer(t, o));
+    if (!o)
+        return fl_last_code();
     t->program = fleet_program_create(t->f);
     if (!t->program)
         return fl_last_code();
@@ -208,6 +187,7 @@ static fleet_status make_model(training *t)
                                    t->c->own_gpu ? own : t->c->device, NULL));
     FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
     FL_TRY(fl_config_set_param_home(t->c, t->program));
+    FL_TRY(fl_config_set_tables(t->c, t->f, t->program, o));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
         return fl_last_code();

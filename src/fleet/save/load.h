@@ -16,6 +16,7 @@ typedef struct fl_saved_item {
     int state_at[FL_MAX_NAME]; /* where the store's states are among `state`,
                                   once it is compared with one; -1: missing */
     bool is_table;
+    bool row_steps;   /* of Adam's rows: see fl_optimizer_has_row_steps() */
     fl_filler filler; /* tables */
 } fl_saved_item;
 
@@ -31,7 +32,7 @@ typedef struct fl_saved {
     uint64_t seed;
     int64_t updates;
     fl_scaling scaling; /* scale 0: none */
-    bool row_steps;     /* of Adam's rows: see fl_optimizer_has_row_steps() */
+    bool row_steps;     /* of Adam's rows whose table does not say so */
     fl_saved_item *param, *table;
     int n_param, n_table;
     fl_map params, tables; /* the items by name */

@@ -127,10 +127,9 @@ static fleet_status check_states(const fl_rule *rule, fl_saved_item *item,
     return missing > 0 ? check_ftrl(rule, item) : FLEET_OK;
 }
 
-static fleet_status check_item(const fl_saved *s, const fl_store *store,
-                               fl_saved_item *item, const char *name,
-                               const fl_shape *shape,
-                               const fleet_load_options *o)
+static fleet_status check_item(const fl_saved *s, fl_saved_item *item,
+                               const char *name, const fl_shape *shape,
+                               const fl_rule *rule, const fleet_load_options *o)
 {
     if (!item && o->on_missing != FLEET_MISSING_REFUSE)
         return FLEET_OK;
@@ -140,7 +139,7 @@ static fleet_status check_item(const fl_saved *s, const fl_store *store,
         return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
                        fl_shape_print(shape).chars,
                        fl_shape_print(&item->shape).chars, s->folder.path);
-    return check_states(fl_store_rule(store), item, o);
+    return check_states(rule, item, o);
 }
 
 static fleet_status check_extra(const fl_saved *s, const fl_store *store)
@@ -168,15 +167,15 @@ static fleet_status check_all(const applying *a)
     for (size_t i = 0; i < store->params.n; i++) {
         const fl_param *p = store->params.entry[i].value;
 
-        FL_TRY(check_item(s, store, fl_map_get(&s->params, p->name), p->name,
-                          &p->shape, &a->how->o));
+        FL_TRY(check_item(s, fl_map_get(&s->params, p->name), p->name,
+                          &p->shape, fl_store_rule(store), &a->how->o));
     }
     for (size_t i = 0; i < store->tables.n; i++) {
         const fl_rows *r = store->tables.entry[i].value;
         fl_shape shape = fl_shape_2(r->modulo, r->dim);
 
-        FL_TRY(check_item(s, store, fl_map_get(&s->tables, r->name), r->name,
-                          &shape, &a->how->o));
+        FL_TRY(check_item(s, fl_map_get(&s->tables, r->name), r->name, &shape,
+                          fl_store_row_rule(store, r), &a->how->o));
     }
     return a->how->o.on_extra == FLEET_EXTRA_REFUSE ? check_extra(s, store)
                                                     : FLEET_OK;
@@ -238,7 +237,7 @@ static fleet_status check_table(applying *a)
                        dim < rows->dim ? ": a narrower one is loaded with "
                                          "`wider` alone"
                                        : "");
-    FL_TRY(check_states(fl_store_rule(a->store), item, &how->o));
+    FL_TRY(check_states(fl_store_row_rule(a->store, rows), item, &how->o));
     if (rows->modulo == 0 || item->shape.dim[0] == rows->modulo)
         return FLEET_OK;
     return fl_saved_each(a->saved, check_key, a);
@@ -288,7 +287,7 @@ static int64_t state_at(int64_t dim, int n_state, int i)
 static void fill_row(const applying *a, const saved_row *from,
                      const fl_rows *rows, float *row)
 {
-    const fl_rule *rule = fl_store_rule(a->store);
+    const fl_rule *rule = fl_store_row_rule(a->store, rows);
     int64_t dim = from->item->shape.dim[1];
     bool fresh = false;
 
@@ -350,16 +349,6 @@ static fleet_status apply_rows(const applying *a, const fl_saved_record *r,
 
 /* --- all of it ------------------------------------------------------------ */
 
-/* Where the saved table goes; NULL: nowhere. */
-static fl_rows *target_of(const applying *a, const fl_saved_item *item)
-{
-    if (!a->how->table)
-        return fl_store_rows(a->store, item->name);
-    return item == find_source(a->saved, a->how)
-               ? fl_store_rows(a->store, a->how->table)
-               : NULL;
-}
-
 static fl_saved_item *source_of(const applying *a, const fl_rows *rows)
 {
     if (!a->how->table)
@@ -382,7 +371,7 @@ static fleet_status apply_record(void *arg, const fl_saved_record *r)
             apply_dense(a, r, p);
         return FLEET_OK;
     }
-    rows = target_of(a, r->item);
+    rows = fl_saved_target(a->saved, a->store, a->how, r->item);
     if (!rows || rows->remote ||
         (a->rows && !fl_bucket_set_has(a->rows, (int)r->head.index)))
         return FLEET_OK;
@@ -534,10 +523,9 @@ static void note_extra(const fl_saved *s, const fl_store *store)
                     s->table[i].name, s->folder.path);
 }
 
-/* All that was saved has the same states. */
-static void note_states(const fl_saved_item *item, const fl_store *store)
+static void note_states(const fl_saved_item *item, const fl_store *store,
+                        const fl_rule *rule)
 {
-    const fl_rule *rule = fl_store_rule(store);
     const state_names wants = names_of_rule(rule, item);
     const state_names has = names_of_item(item);
     fl_text initialized = {0}, left_out = {0};
@@ -559,19 +547,33 @@ static void note_states(const fl_saved_item *item, const fl_store *store)
     fl_text_done(&left_out);
 }
 
+/* Where the saved table goes in this process; NULL: nowhere. */
+fl_rows *fl_saved_target(const fl_saved *s, const fl_store *store,
+                         const fl_load_how *how, const fl_saved_item *item)
+{
+    if (!how->table)
+        return fl_store_rows(store, item->name);
+    return item == find_source(s, how) ? fl_store_rows(store, how->table)
+                                       : NULL;
+}
+
 void fl_saved_note(const fl_saved *s, const fl_store *store,
                    const fl_load_how *how)
 {
     if (how->table) {
-        note_states(find_source(s, how), store);
+        note_states(find_source(s, how), store,
+                    fl_store_row_rule(store, fl_store_rows(store, how->table)));
         return;
     }
     note_missing(s, store, &how->o);
     note_extra(s, store);
     for (int i = 0; i < s->n_param; i++)
         if (fl_store_param(store, s->param[i].name))
-            note_states(&s->param[i], store);
-    for (int i = 0; i < s->n_table; i++)
-        if (fl_store_rows(store, s->table[i].name))
-            note_states(&s->table[i], store);
+            note_states(&s->param[i], store, fl_store_rule(store));
+    for (int i = 0; i < s->n_table; i++) {
+        const fl_rows *rows = fl_store_rows(store, s->table[i].name);
+
+        if (rows)
+            note_states(&s->table[i], store, fl_store_row_rule(store, rows));
+    }
 }

@@ -12,6 +12,10 @@
 fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
                             const fl_bucket_set *rows, const fl_load_how *how);
 
+/* Where a saved table goes in this process; NULL: nowhere. */
+fl_rows *fl_saved_target(const fl_saved *s, const fl_store *store,
+                         const fl_load_how *how, const fl_saved_item *item);
+
 /* Say in the log what was not loaded as it was saved. */
 void fl_saved_note(const fl_saved *s, const fl_store *store,
                    const fl_load_how *how);

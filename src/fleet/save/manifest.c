@@ -153,6 +153,18 @@ static fleet_status read_row_steps(const fl_at *root, bool *row_steps)
     return fl_at_bool(&at, row_steps);
 }
 
+/* A table whose entry does not say so is as the whole save. */
+static fleet_status read_tables_row_steps(const fl_at *list, fl_saved *s)
+{
+    for (fl_at e = fl_at_first(list); e.json; fl_at_next(list, &e)) {
+        fl_at at = fl_at_key(&e, "row_steps");
+
+        s->table[e.index].row_steps = s->row_steps;
+        FL_TRY(fl_at_bool(&at, &s->table[e.index].row_steps));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_manifest(fl_saved *s, const char *what)
 {
     fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
@@ -176,7 +188,8 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
     FL_TRY(read_scaling(&root, &s->scaling));
     FL_TRY(read_row_steps(&root, &s->row_steps));
     FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
-    return read_items(&tables, read_table, &s->table, &s->n_table, &s->tables);
+    FL_TRY(read_items(&tables, read_table, &s->table, &s->n_table, &s->tables));
+    return read_tables_row_steps(&tables, s);
 }
 
 /* The manifest's text, checked against the sum beside it. */

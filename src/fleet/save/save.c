@@ -59,9 +59,9 @@ static int state_count(const fl_save *s)
 }
 
 /* The rule whose states of rows are saved; NULL: none are. */
-static const fl_rule *row_rule(const fl_save *s)
+static const fl_rule *row_rule(const fl_save *s, const fl_rows *r)
 {
-    return s->states ? fl_store_rule(s->store) : NULL;
+    return s->states ? fl_store_row_rule(s->store, r) : NULL;
 }
 
 /* --- dense ---------------------------------------------------------------- */
@@ -171,7 +171,8 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
     bucket_rows b = {.parts = p,
                      .item = item,
                      .bucket = -1,
-                     .width = r->dim + (row_rule(s) ? fl_rows_floats(r) : 0)};
+                     .width =
+                         r->dim + (row_rule(s, r) ? fl_rows_floats(r) : 0)};
     const fl_snapshot *frozen = s->store->snapshot;
     fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
                                  : r->methods->each(r, add_row, &b);
@@ -220,12 +221,28 @@ static fleet_status put_param(const fl_save *s, fl_json *list,
     return put_states(s->states ? fl_store_rule(s->store) : NULL, entry);
 }
 
+/* What a table's optimizer is, besides its states of weights. */
+static fleet_status put_rule(const fl_save *s, const fl_rows *r,
+                             const fl_rule *rule, fl_json *entry)
+{
+    const fleet_optimizer *o = fl_rows_optimizer(s->store->optimizer, r);
+
+    if (rule->n_row > 0)
+        FL_TRY(put_names(entry, "row_states", rule->state + rule->n_state,
+                         rule->n_row));
+    FL_TRY(fl_json_put(entry, "rule", fl_json_string(rule->name)));
+    return r->optimizer && fl_optimizer_has_moments(o)
+               ? fl_json_put(entry, "row_steps",
+                             fl_json_bool(fl_optimizer_has_row_steps(o)))
+               : FLEET_OK;
+}
+
 static fleet_status put_table(const fl_save *s, fl_json *list, int item)
 {
     const fl_rows *r = s->table[item];
     fl_json *entry = fl_json_object();
     const fl_filler *f = &r->filler;
-    const fl_rule *rule = row_rule(s);
+    const fl_rule *rule = row_rule(s, r);
 
     FL_TRY(fl_json_append(list, entry));
     FL_TRY(fl_json_put(entry, "name", fl_json_string(r->name)));
@@ -239,10 +256,7 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
     FL_TRY(fl_json_put(entry, "seed", fl_json_hex(f->seed)));
     FL_TRY(put_states(rule, entry));
-    return rule && rule->n_row > 0
-               ? put_names(entry, "row_states", rule->state + rule->n_state,
-                           rule->n_row)
-               : FLEET_OK;
+    return rule ? put_rule(s, r, rule, entry) : FLEET_OK;
 }
 
 /* The loss's, of a training in float16. */
@@ -265,7 +279,7 @@ static fleet_status put_row_steps(const fl_save *s, fl_json *m)
 {
     const fleet_optimizer *o = s->store->optimizer;
 
-    if (!s->states || !o || o->kind != FL_RULE_ADAM)
+    if (!s->states || !o || !fl_optimizer_has_moments(o))
         return FLEET_OK;
     return fl_json_put(m, "row_steps",
                        fl_json_bool(fl_optimizer_has_row_steps(o)));

@@ -8,6 +8,7 @@
 #include "fleet/strategy/strategy_fields.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/lower.h"
+#include "runtime/store/job_signature.h"
 
 enum { EFFECT = 160 }; /* characters of a text with a name in it */
 
@@ -141,6 +142,8 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
                 f->role.server_num, fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
     fl_param_home_dump(f->trained, out);
+    if (f->trained->training.optimizer->n_table > 0)
+        fl_job_signature_add_optimizer(out, f->trained->training.optimizer);
     return out->status;
 }
 

@@ -206,7 +206,7 @@ static fleet_status begin_import(table_import *t, const fl_table_text_head *h)
     }
     t->optimizer = fl_optimizer_create(&t->f->context, kind, 1, numbers);
     FL_TRY(t->optimizer ? FLEET_OK : FLEET_ENOMEM);
-    t->store->optimizer = t->optimizer;
+    t->store->optimizer = t->optimizer; /* its rows have none of their own */
     if (!h->states)
         t->how.o.states = FLEET_STATES_INITIALIZE;
     return t->rows->methods->set_state(t->rows, h->n_state, h->n_row, 0);

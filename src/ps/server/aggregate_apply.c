@@ -101,6 +101,16 @@ static void add_rows(const fl_update *u, float *const *w, const float *const *g,
     }
 }
 
+static void change_rows(const fl_store *s, const fl_rows *rows,
+                        const fl_update *u, float *const *w,
+                        const float *const *g, int64_t n)
+{
+    if (s->sums)
+        add_rows(u, w, g, n, rows->dim);
+    else
+        fl_rows_change(rows, s->optimizer, u, w, g, n);
+}
+
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
                                  float **);
 
@@ -152,13 +162,12 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
     const fl_partition *l = u->layout;
-    fl_rule_rows *change_rows =
-        l->store->sums ? add_rows : fl_optimizer_rows(l->store->optimizer);
 
     for (int i = 0; i < l->n_table; i++) {
         const fl_aggregate_rows *t = &u->table[i];
         fl_rows *rows = l->table[i];
-        fl_update one = fl_update_with(&u->update, &rows->attr);
+        fl_update one =
+            fl_rows_update(rows, &u->update, (int64_t)u->update.version - 1);
 
         if (t->n > 0 && t->epoch != fl_rows_epoch(rows))
             memset(t->target, 0, (size_t)t->n * sizeof *t->target);
@@ -170,7 +179,7 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
                                           n));
             FL_TRY(find_others(rows->methods->make, rows, t->key + j, n,
                                t->target + j));
-            change_rows(&one, t->target + j, t->grad + j, n, rows->dim);
+            change_rows(l->store, rows, &one, t->target + j, t->grad + j, n);
             if (u->changes)
                 FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
                                          one.version));

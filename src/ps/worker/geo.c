@@ -98,15 +98,15 @@ static fleet_status update_chunk(const fl_worker *w, const fl_update *u,
                            t->rows->name);
         FL_TRY(list_updated(w->geo, t, key[i], row[i]));
     }
-    fl_optimizer_rows(w->layout.store->optimizer)(u, row, part->grad + first, n,
-                                                  t->rows->dim);
+    fl_rows_change(t->rows, w->layout.store->optimizer, u, row,
+                   part->grad + first, n);
     return FLEET_OK;
 }
 
 static fleet_status update_rows(fl_worker *w, const fl_update *all,
                                 const fl_push_rows *p)
 {
-    fl_update u = fl_update_with(all, &p->rows->attr);
+    fl_update u = fl_rows_update(p->rows, all, w->remote.updates);
     fl_geo_table *t = NULL;
 
     for (int i = 0; i < w->layout.n_table; i++)
@@ -256,15 +256,22 @@ static fleet_status make_param(const fl_param *p, int n_state, fl_geo_param *to)
 }
 
 static fleet_status make_table(const fl_worker *w, const fl_rows *of,
-                               const fl_rule *rule, float first,
                                fl_geo_table *t)
 {
+    const fleet_optimizer *o = w->layout.store->optimizer;
+    const fl_rule *rule = NULL;
+
+    if (o) {
+        o = fl_rows_optimizer(o, of);
+        rule = fl_rule_of(o->kind);
+    }
     FL_TRY(FL_NEW(&t->since, (size_t)w->n_lane * sizeof *t->since));
     FL_TRY(fl_table_make(of->name, of->dim, of->modulo, &of->filler, &t->rows));
     t->rows->attr = of->attr;
+    t->rows->optimizer = of->optimizer;
     return t->rows->methods->set_state(t->rows, rule ? rule->n_state : 0,
                                        (rule ? rule->n_row : 0) + (int)of->dim,
-                                       first);
+                                       o ? o->number[FL_FIRST_STATE] : 0);
 }
 
 static fleet_status make_all(fl_worker *w)
@@ -272,7 +279,6 @@ static fleet_status make_all(fl_worker *w)
     const fl_partition *l = &w->layout;
     const fleet_optimizer *o = l->store->optimizer;
     const fl_rule *rule = o ? fl_rule_of(o->kind) : NULL;
-    float first = o ? o->number[FL_FIRST_STATE] : 0;
     fl_geo *g = w->geo;
 
     FL_TRY(FL_NEW(&g->param, ((size_t)l->n_param + 1) * sizeof *g->param));
@@ -289,7 +295,7 @@ static fleet_status make_all(fl_worker *w)
     for (int i = 0; i < l->n_param; i++)
         FL_TRY(make_param(l->param[i], rule ? rule->n_state : 0, &g->param[i]));
     for (int i = 0; i < l->n_table; i++)
-        FL_TRY(make_table(w, l->table[i], rule, first, &g->table[i]));
+        FL_TRY(make_table(w, l->table[i], &g->table[i]));
     return FLEET_OK;
 }
 

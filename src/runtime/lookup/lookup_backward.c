@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/store/norm.h"
+#include "runtime/store/table_api.h"
 #include "runtime/plan/plan.h"
 #include "runtime/simd/simd.h"
 #include "runtime/lookup/lookup_backward.h"
@@ -306,16 +307,16 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
-    const fleet_optimizer *o = now->optimizer;
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
-    fl_update u = fl_update_with(&now->u, &c->table->attr);
+    fl_update u;
 
     if (now->skip)
         return FLEET_OK;
     FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
-    fl_optimizer_rows(o)(&u, p->target, p->grad, count_changed(c, p),
-                         k->rows->dim);
+    u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
+    fl_rows_change(k->rows, now->optimizer, &u, p->target, p->grad,
+                   count_changed(c, p));
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }

@@ -98,15 +98,25 @@ static int bits_of(int64_t modulo)
 
 static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
 {
-    const fleet_optimizer *o = l->plan->store->optimizer;
+    const fleet_optimizer *all = l->plan->store->optimizer, *o = all;
+    int own = all ? 1 + fl_optimizer_own_at(all, table->name) : 0;
+    fl_rule_kind rule;
     int64_t modulo = table->shape.dim[0];
 
+    if (own > 0)
+        o = all->tables[own - 1].optimizer;
+    rule = o ? o->kind : FL_RULE_SGD;
     return (fl_device_lookup){.dim = table->shape.dim[1],
                               .modulo = modulo,
                               .check = table->ids.check,
                               .bits = bits_of(modulo),
-                              .rule = o ? o->kind : FL_RULE_SGD,
-                              .rates = fl_update_rates_of(&table->attr)};
+                              .rule = rule,
+                              .rates = fl_update_rates_of(&table->attr),
+                              .own = own,
+                              .whole_rows = fl_rule_of(rule)->n_row > 0,
+                              .bounds = o && o->bounds,
+                              .low = o ? o->low : 0,
+                              .high = o ? o->high : 0};
 }
 
 static fl_numbered *new_numbered(fl_lowering *l, const fleet_var *table,

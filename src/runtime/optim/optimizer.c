@@ -49,7 +49,7 @@ static fleet_status set_numbers(fleet_optimizer *o, const float *number)
         if (!n->flag && !(o->number[i] >= 0 && (double)o->number[i] < n->below))
             return out_of_range(n->name, (double)o->number[i]);
     }
-    return o->kind == FL_RULE_ADAM ? fill_corrections(o) : FLEET_OK;
+    return fl_rule_has_moments(o->kind) ? fill_corrections(o) : FLEET_OK;
 }
 
 fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
@@ -83,6 +83,9 @@ void fl_optimizer_destroy(fleet_optimizer *o)
     fl_free(o->value);
     fl_free(o->correct_a);
     fl_free(o->correct_b);
+    for (size_t i = 0; i < o->n_table; i++)
+        fl_free(o->tables[i].table);
+    fl_free(o->tables);
     fl_free(o);
 }
 
@@ -106,9 +109,14 @@ static float learning_rate(const fleet_optimizer *o, int64_t done)
     }
 }
 
+bool fl_optimizer_has_moments(const fleet_optimizer *o)
+{
+    return fl_rule_has_moments(o->kind);
+}
+
 bool fl_optimizer_has_row_steps(const fleet_optimizer *o)
 {
-    return o->kind == FL_RULE_ADAM && FL_NUMBER_OF(o, ADAM, row_steps) != 0;
+    return fl_optimizer_has_moments(o) && FL_NUMBER_OF(o, ADAM, row_steps) != 0;
 }
 
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
@@ -176,6 +184,11 @@ static fleet_status check_setter(const fleet_optimizer *o, const char *call)
                        "%s: the workers say how this server updates: call it "
                        "before fleet_init_server()",
                        call);
+    if (o->n_user > 0 && o->is_fixed)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: a table's optimizer is set before "
+                       "fleet_minimize(): it is one for the whole training",
+                       call);
     if (o->passes > 0)
         return fl_fail(
             FLEET_ESTATE,
@@ -198,12 +211,35 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
                                                   float norm)
 {
     FL_TRY(check_setter(o, "fleet_optimizer_set_global_norm_clip"));
+    if (o->n_user > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_optimizer_set_global_norm_clip: the norm is that "
+                       "of all gradients: set it on the optimizer that is "
+                       "minimized, not on a table's");
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("global norm", (double)norm);
     if (o->in_use && o->clip_norm <= 0)
         return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_global_norm_clip: a "
                                      "training without it has begun");
     o->clip_norm = norm;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_row_bounds(fleet_optimizer *o, float low,
+                                            float high)
+{
+    FL_TRY(check_setter(o, "fleet_optimizer_set_row_bounds"));
+    if (o->is_fixed)
+        return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_row_bounds: call it "
+                                     "before fleet_minimize()");
+    if (!(low < high) || !isfinite(low) || !isfinite(high))
+        return fl_fail(FLEET_EINVAL,
+                       "row bounds: expected a number and a larger one, got %g "
+                       "and %g",
+                       (double)low, (double)high);
+    o->bounds = true;
+    o->low = low;
+    o->high = high;
     return FLEET_OK;
 }
 

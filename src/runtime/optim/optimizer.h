@@ -13,17 +13,31 @@ typedef enum fl_decay {
     FL_DECAY_EXP
 } fl_decay;
 
+/* A table whose rows have an optimizer of their own. */
+typedef struct fl_table_optimizer {
+    char *table;
+    fleet_optimizer *optimizer;
+} fl_table_optimizer;
+
 struct fleet_optimizer {
     fl_context *context;
     fl_rule_kind kind;
     float learning_rate;
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
     float l2_decay;
-    float clip_norm;     /* 0: none */
+    float clip_norm; /* 0: none */
+    bool bounds;     /* rows have weights in [low, high] */
+    float low, high;
     bool residuals;      /* parameters have dgc's residuals, too */
     _Atomic bool in_use; /* plans with or without a clip have been made */
     _Atomic int passes;  /* over datasets, that train with it now */
     bool serves; /* on a server: workers say how their updates are made */
+
+    fl_table_optimizer *tables; /* n_table of them */
+    size_t n_table, table_capacity;
+    int n_user;    /* tables whose optimizer it is: it updates nothing else */
+    bool is_fixed; /* a program has been minimized: its tables stay, and of a
+                      table's optimizer all that is set */
 
     fl_decay decay;
     int64_t *boundary; /* piecewise: n of them, n + 1 values */
@@ -49,7 +63,9 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u);
 
-/* Do the bias corrections of a row follow the row's own steps? */
+/* Has its rule Adam's moments? Do the bias corrections of a row follow the
+ * row's own steps? */
+bool fl_optimizer_has_moments(const fleet_optimizer *o);
 bool fl_optimizer_has_row_steps(const fleet_optimizer *o);
 
 /* What a parameter or table with these attributes changes of that, and the

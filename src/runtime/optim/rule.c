@@ -30,6 +30,21 @@ const fl_rule *fl_rule_of(fl_rule_kind kind)
     return &rules[kind];
 }
 
+bool fl_rule_has_moments(fl_rule_kind kind)
+{
+    return kind == FL_RULE_ADAM || kind == FL_RULE_ADAMW ||
+           kind == FL_RULE_SHARED_ADAM;
+}
+
+#define SAME_PLACES(KIND)                                                      \
+    _Static_assert((int)FL_AT_##KIND##_beta1 == FL_AT_ADAM_beta1 &&            \
+                       (int)FL_AT_##KIND##_beta2 == FL_AT_ADAM_beta2 &&        \
+                       (int)FL_AT_##KIND##_epsilon == FL_AT_ADAM_epsilon &&    \
+                       (int)FL_AT_##KIND##_row_steps == FL_AT_ADAM_row_steps,  \
+                   #KIND " has Adam's numbers at Adam's places")
+SAME_PLACES(ADAMW);
+SAME_PLACES(SHARED_ADAM);
+
 const fl_rule_set *fl_rule_set_on(const fl_simd *simd)
 {
     static const fl_rule_set *const sets[] = {

@@ -14,7 +14,7 @@
 
 /* Of a rule: states of a weight and of a row, and numbers; the number at
  * FL_FIRST_STATE is what its states start with. */
-enum { FL_MAX_STATE = 2, FL_MAX_ROW = 2, FL_MAX_NUMBER = 5 };
+enum { FL_MAX_STATE = 2, FL_MAX_ROW = 2, FL_MAX_NUMBER = 6 };
 enum { FL_MAX_NAME = FL_MAX_STATE + FL_MAX_ROW, FL_FIRST_STATE = 4 };
 
 typedef enum fl_rule_kind {
@@ -83,6 +83,7 @@ static inline fl_row_head *fl_row_of(float *weights)
     return (fl_row_head *)(void *)weights - 1;
 }
 
+/* A rule of whole rows has none of these. */
 typedef void fl_rule_dense(const fl_update *u, float *w, const float *g,
                            float *const *state, int64_t n);
 
@@ -90,6 +91,10 @@ typedef void fl_rule_dense(const fl_update *u, float *w, const float *g,
  * step is counted up first. */
 typedef void fl_rule_rows(const fl_update *u, float *const *w,
                           const float *const *g, int64_t n, int64_t dim);
+
+/* Rows whose weights come back to [low, high]; what is NaN stays it. */
+typedef void fl_row_bounds(float low, float high, float *const *w, int64_t n,
+                           int64_t dim);
 
 /* The rules of an instruction set, by kind; and two for single layers. */
 typedef struct fl_rule_set {
@@ -99,6 +104,7 @@ typedef struct fl_rule_set {
     } of[FL_N_RULE];
     fl_rule_dense *lars; /* lr: the layer's own */
     fl_rule_dense *lamb; /* w stays; state[2] is the step, may be g */
+    fl_row_bounds *bound;
 } fl_rule_set;
 
 extern const fl_rule_set fl_rule_set_plain, fl_rule_set_avx2,
@@ -128,3 +134,6 @@ typedef struct fl_rule {
 } fl_rule;
 
 const fl_rule *fl_rule_of(fl_rule_kind kind);
+
+/* Has it Adam's numbers, at Adam's places, and its bias corrections? */
+bool fl_rule_has_moments(fl_rule_kind kind);

@@ -63,6 +63,86 @@ __device__ static inline void fl_rule_apply(fl_rule_kind rule,
         fl_formula_##name(&all, &c, x.g);                                      \
         fl_cell_store(c, x, n_state);                                          \
         break;
+#define FL_ROW_RULE(KIND, name, ...)                                           \
+    case FL_RULE_##KIND: /* of whole rows: below */                            \
+        break;
 #include "runtime/optim/rules.def"
     }
+}
+
+/* --- rules of whole rows -------------------------------------------------- */
+
+/* A row as it was: its weights, its gradient, dim floats each. */
+typedef struct fl_whole_row {
+    const float *w, *g;
+    int64_t dim;
+} fl_whole_row;
+
+__device__ static inline float fl_row_mean(float part[FL_ROW_LANES],
+                                           int64_t dim)
+{
+    for (int n = FL_ROW_LANES / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            part[i] += part[i + n];
+    return part[0] / (float)dim;
+}
+
+#define FL_RULE(KIND, name, n_state, n_row, ...)
+#define FL_ROW_RULE(KIND, name, n_row, ...)                                    \
+    __device__ static inline void fl_numbers_##name(                           \
+        const fl_spread &all, const fl_whole_row &x, fl_row_numbers *r)        \
+    {                                                                          \
+        float part[FL_MAX_ROW][FL_ROW_LANES] = {};                             \
+                                                                               \
+        for (int j = 0; j < (n_row); j++)                                      \
+            r->was[j] = x.w[x.dim + j];                                        \
+        for (int64_t i = 0; i < x.dim; i++) {                                  \
+            vf d = fl_formula_gradient(&all, x.g[i], x.w[i]);                  \
+            fl_row_terms t = fl_terms_##name(&all, r, d);                      \
+                                                                               \
+            for (int j = 0; j < (n_row); j++)                                  \
+                part[j][i % FL_ROW_LANES] += t.of[j];                          \
+        }                                                                      \
+        for (int j = 0; j < (n_row); j++)                                      \
+            r->mean[j] = fl_row_mean(part[j], x.dim);                          \
+        fl_state_##name(r);                                                    \
+    }
+#include "runtime/optim/rules.def"
+
+/* What the row's numbers become; how many there are. */
+__device__ static inline int fl_row_rule_numbers(fl_rule_kind rule,
+                                                 const fl_spread &all,
+                                                 const fl_whole_row &x,
+                                                 fl_row_numbers *r)
+{
+    switch (rule) {
+#define FL_RULE(KIND, ...)                                                     \
+    case FL_RULE_##KIND:                                                       \
+        break;
+#define FL_ROW_RULE(KIND, name, n_row, ...)                                    \
+    case FL_RULE_##KIND:                                                       \
+        fl_numbers_##name(all, x, r);                                          \
+        return n_row;
+#include "runtime/optim/rules.def"
+    }
+    return 0;
+}
+
+__device__ static inline float fl_row_rule_weight(fl_rule_kind rule,
+                                                  const fl_spread &all,
+                                                  const fl_row_numbers &r,
+                                                  float w, float g)
+{
+    float d = fl_formula_gradient(&all, g, w);
+
+    switch (rule) {
+#define FL_RULE(KIND, ...)                                                     \
+    case FL_RULE_##KIND:                                                       \
+        break;
+#define FL_ROW_RULE(KIND, name, n_row, ...)                                    \
+    case FL_RULE_##KIND:                                                       \
+        return fl_weight_##name(&all, &r, w, d);
+#include "runtime/optim/rules.def"
+    }
+    return w;
 }

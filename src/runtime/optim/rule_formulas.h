@@ -5,7 +5,8 @@
  * The file that includes it has defined FL_FORMULA, which begins each function,
  * and from vec.h vf, v_set, v_add, v_sub, v_mul, v_div, v_sqrt, v_min and
  * v_max: a GPU's vector has one lane. fl_formula_NAME is the rule NAME of
- * rules.def: it turns a weight and its states into the new ones.
+ * rules.def: it turns a weight and its states into the new ones. Rules of whole
+ * rows come in three pieces, see below.
  */
 #pragma once
 
@@ -110,6 +111,29 @@ FL_FORMULA void fl_formula_adam(const fl_spread *u, fl_rule_cell *x, vf g)
     x->w = v_sub(x->w, v_div(v_mul(u->lr, f.above), f.below));
 }
 
+/* Loshchilov, Hutter 2019, with their alpha in the rate: what the weight loses
+ * by itself is not in the moments. */
+FL_FORMULA void fl_formula_adamw(const fl_spread *u, fl_rule_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    fl_fraction f = fl_formula_moments(u, x, d);
+    vf lost = v_mul(FL_NUMBER_OF(u, ADAMW, weight_decay), x->w);
+
+    x->w = v_sub(x->w, v_mul(u->lr, v_add(v_div(f.above, f.below), lost)));
+}
+
+/* The sum before this gradient divides: the first step is not cut. */
+FL_FORMULA void fl_formula_std_adagrad(const fl_spread *u, fl_rule_cell *x,
+                                       vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf first = FL_NUMBER_OF(u, STD_ADAGRAD, initial_g2sum);
+    vf cut = v_sqrt(v_div(first, v_add(first, x->s[0])));
+
+    x->s[0] = v_add(x->s[0], v_mul(d, d));
+    x->w = v_sub(x->w, v_mul(v_mul(u->lr, d), cut));
+}
+
 /* w = (clamp(z) - z) / ...: a z within l1 is its own clamp, so that w is
  * exactly 0, and a NaN stays one. */
 FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_rule_cell *x, vf g)
@@ -126,6 +150,89 @@ FL_FORMULA void fl_formula_ftrl(const fl_spread *u, fl_rule_cell *x, vf g)
     x->s[0] = z;
     x->s[1] = n;
     x->w = v_div(v_sub(clamped, z), below);
+}
+
+/* --- rules of whole rows --------------------------------------------------
+ *
+ * fl_terms_NAME makes of each gradient d what is averaged over the row,
+ * fl_state_NAME of the means the row's new numbers, and fl_weight_NAME then the
+ * weights. The mean is the sum of FL_ROW_LANES partial sums, of columns that
+ * are as many apart, halves added until one is left, divided by dim: the same
+ * on all instruction sets and on GPUs. */
+
+enum { FL_ROW_LANES = 16 };
+
+/* A row's numbers before and after the update, and the means of its terms. */
+typedef struct fl_row_numbers {
+    float was[FL_MAX_ROW], mean[FL_MAX_ROW], now[FL_MAX_ROW];
+} fl_row_numbers;
+
+typedef struct fl_row_terms {
+    vf of[FL_MAX_ROW];
+} fl_row_terms;
+
+FL_FORMULA fl_row_terms fl_terms_rowwise_adagrad(const fl_spread *u,
+                                                 const fl_row_numbers *r, vf d)
+{
+    fl_row_terms t;
+
+    (void)u;
+    (void)r;
+    t.of[0] = v_mul(d, d);
+    return t;
+}
+
+FL_FORMULA void fl_state_rowwise_adagrad(fl_row_numbers *r)
+{
+    r->now[0] = r->was[0] + r->mean[0];
+}
+
+FL_FORMULA vf fl_weight_rowwise_adagrad(const fl_spread *u,
+                                        const fl_row_numbers *r, vf w, vf d)
+{
+    vf first = FL_NUMBER_OF(u, ROWWISE_ADAGRAD, initial_g2sum);
+    vf step = v_mul(u->lr, d);
+
+    if (u->flag[FL_AT_ROWWISE_ADAGRAD_initial_g2sum])
+        return v_sub(
+            w,
+            v_mul(step, v_sqrt(v_div(first, v_add(first, v_set(r->was[0]))))));
+    return v_sub(w,
+                 v_div(step, v_add(v_sqrt(v_set(r->now[0])),
+                                   FL_NUMBER_OF(u, ROWWISE_ADAGRAD, epsilon))));
+}
+
+/* Adam's moments of a weight whose moments before are the row's. */
+FL_FORMULA fl_row_terms fl_terms_shared_adam(const fl_spread *u,
+                                             const fl_row_numbers *r, vf d)
+{
+    fl_rule_cell x;
+    fl_row_terms t;
+
+    x.s[0] = v_set(r->was[0]);
+    x.s[1] = v_set(r->was[1]);
+    fl_formula_moments(u, &x, d);
+    t.of[0] = x.s[0];
+    t.of[1] = x.s[1];
+    return t;
+}
+
+FL_FORMULA void fl_state_shared_adam(fl_row_numbers *r)
+{
+    r->now[0] = r->mean[0];
+    r->now[1] = r->mean[1];
+}
+
+FL_FORMULA vf fl_weight_shared_adam(const fl_spread *u, const fl_row_numbers *r,
+                                    vf w, vf d)
+{
+    fl_rule_cell x;
+    fl_fraction f;
+
+    x.s[0] = v_set(r->was[0]);
+    x.s[1] = v_set(r->was[1]);
+    f = fl_formula_moments(u, &x, d);
+    return v_sub(w, v_div(v_mul(u->lr, f.above), f.below));
 }
 
 /* --- what strategy.lars and strategy.lamb make of momentum and adam ------- */

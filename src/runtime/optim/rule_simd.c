@@ -98,18 +98,126 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
     }
 
 #define FL_RULE(KIND, name, n_state, n_row, ...) DENSE(name, n_state, w)
+#define FL_ROW_RULE(KIND, name, ...)
 #include "runtime/optim/rules.def"
 #define FL_RULE(KIND, name, n_state, n_row, ...) ROWS(name, n_state)
+#define FL_ROW_RULE(KIND, name, ...)
 #include "runtime/optim/rules.def"
+
+/* --- rules of whole rows -------------------------------------------------- */
+
+enum { N_SUM = FL_ROW_LANES / FL_VW }; /* vectors of partial sums */
+
+typedef struct row_sums {
+    vf of[FL_MAX_ROW][N_SUM];
+} row_sums;
+
+/* Lane i of all vectors is partial sum i. */
+static inline float sum_lanes(const vf *part)
+{
+    vf half[N_SUM];
+
+    memcpy(half, part, sizeof half);
+    for (int n = N_SUM / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            half[i] = v_add(half[i], half[i + n]);
+    return v_sum(half[0]);
+}
+
+/* Lanes beyond k have no column: their terms are not 0 where the row's numbers
+ * are in them. */
+FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
+                          int64_t i, int k)
+{
+    for (int j = 0; j < n_row; j++) {
+        vf *sum = &s->of[j][i / FL_VW % N_SUM];
+
+        *sum = v_add(*sum, k == FL_VW ? t->of[j] : v_first_lanes(t->of[j], k));
+    }
+}
+
+#define ROW_ROWS(name, n_row)                                                  \
+    FL_FORMULA vf name##_gradient(const fl_spread *v, const float *w,          \
+                                  const float *g, int k)                       \
+    {                                                                          \
+        return fl_formula_gradient(v, v_load_row(g, k), v_load_row(w, k));     \
+    }                                                                          \
+    static void name##_sums(const fl_spread *v, fl_row_numbers *r,             \
+                            const float *w, const float *g, int64_t dim)       \
+    {                                                                          \
+        row_sums s;                                                            \
+                                                                               \
+        for (int j = 0; j < (n_row); j++)                                      \
+            for (int i = 0; i < N_SUM; i++)                                    \
+                s.of[j][i] = v_set(0.0f);                                      \
+        FL_FOR_VEC(i, k, dim)                                                  \
+        {                                                                      \
+            vf d = name##_gradient(v, w + i, g + i, (int)k);                   \
+            fl_row_terms t = fl_terms_##name(v, r, d);                         \
+                                                                               \
+            add_terms(&s, &t, n_row, i, (int)k);                               \
+        }                                                                      \
+        for (int j = 0; j < (n_row); j++)                                      \
+            r->mean[j] = sum_lanes(s.of[j]) / (float)dim;                      \
+    }                                                                          \
+    static void name##_rows(const fl_update *u, float *const *w,               \
+                            const float *const *g, int64_t n, int64_t dim)     \
+    {                                                                          \
+        fl_spread v = fl_spread_of(u);                                         \
+                                                                               \
+        for (int64_t r = 0; r < n; r++) {                                      \
+            float *number = w[r] + dim;                                        \
+            fl_row_numbers x;                                                  \
+                                                                               \
+            if (r + AHEAD < n) {                                               \
+                v_prefetch(w[r + AHEAD] - HEAD, HEAD + dim + (n_row));         \
+                __builtin_prefetch(g[r + AHEAD]);                              \
+            }                                                                  \
+            count_step(u, &v, w[r]);                                           \
+            memcpy(x.was, number, (n_row) * sizeof *number);                   \
+            name##_sums(&v, &x, w[r], g[r], dim);                              \
+            fl_state_##name(&x);                                               \
+            memcpy(number, x.now, (n_row) * sizeof *number);                   \
+            FL_FOR_VEC(i, k, dim)                                              \
+            {                                                                  \
+                float *at = w[r] + i;                                          \
+                vf d = name##_gradient(&v, at, g[r] + i, (int)k);              \
+                vf new = fl_weight_##name(&v, &x, v_load_row(at, (int)k), d);  \
+                                                                               \
+                v_store_row(at, new, (int)k);                                  \
+            }                                                                  \
+        }                                                                      \
+    }
+
+#define FL_RULE(KIND, name, n_state, n_row, ...)
+#define FL_ROW_RULE(KIND, name, n_row, ...) ROW_ROWS(name, n_row)
+#include "runtime/optim/rules.def"
+
+static void bound_rows(float low, float high, float *const *w, int64_t n,
+                       int64_t dim)
+{
+    vf least = v_set(low), most = v_set(high);
+
+    for (int64_t r = 0; r < n; r++)
+        FL_FOR_VEC(i, k, dim)
+        {
+            vf x = v_max(least, v_load_row(w[r] + i, (int)k));
+
+            v_store_row(w[r] + i, v_min(most, x), (int)k);
+        }
+}
+
 DENSE(lars, 1, w)
 DENSE(lamb, 2, state[2])
 
 const fl_rule_set FL_SIMD(fl_rule_set) = {
     .of =
         {
-#define FL_RULE(KIND, name, ...) [FL_RULE_##KIND] = {name##_dense, name##_rows},
+#define FL_RULE(KIND, name, ...)     [FL_RULE_##KIND] = {name##_dense, name##_rows},
+#define FL_ROW_RULE(KIND, name, ...) [FL_RULE_##KIND] = {NULL, name##_rows},
 #include "runtime/optim/rules.def"
         },
     .lars = lars_dense,
     .lamb = lamb_dense,
+    .bound = bound_rows,
 };

@@ -14,12 +14,25 @@ typedef struct fl_device_rates {
  * were skipped: two iterations are under way at a time. */
 enum { FL_MOST_UNKNOWN = 2 };
 
+/* The most tables of a program on a GPU that have optimizers of their own. */
+enum { FL_MOST_OWN = 4 };
+
+/* What the optimizer of such a table says in place of the whole update's. */
+typedef struct fl_device_own {
+    float decay, number[FL_MAX_NUMBER];
+    const float *correct_a_at, *correct_b_at; /* device memory */
+    uint32_t n_correct;
+    fl_device_rates after[FL_MOST_UNKNOWN + 1];
+} fl_device_own;
+
 typedef struct fl_device_update {
     fl_update u; /* correct_a_at, correct_b_at: device memory */
     float clip_norm;
     int32_t skip; /* set by scaling.decide: nothing is to be updated now */
     int64_t known_skips; /* that the numbers of u know of */
     fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* [i]: after i more skips */
+    int32_t more;                               /* how many of them u is for */
+    fl_device_own own[FL_MOST_OWN]; /* by the optimizer's list of tables */
     int32_t micro; /* which batch of the merge group this is, from 0 */
     int32_t dgc;   /* what dgc takes has been sent as it changes the weights */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any

@@ -61,6 +61,7 @@ __device__ static void catch_up(fl_device_update *now, const fl_scaling *s)
 
     more = more < most ? more : most;
     r = now->after[more];
+    now->more = (int32_t)more;
     now->u.lr = r.lr;
     now->u.correct_a = r.correct_a;
     now->u.correct_b = r.correct_b;

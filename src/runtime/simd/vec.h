@@ -123,6 +123,10 @@ static inline void v_store_row(float *p, vf x, int n)
             _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)),
             n - 8);
 }
+static inline vf v_first_lanes(vf a, int n) /* the rest 0 */
+{
+    return _mm512_maskz_mov_ps(v_lanes_(n), a);
+}
 static inline vf v_if_positive(vf test, vf a) /* a where test > 0, else 0 */
 {
     return _mm512_maskz_mov_ps(
@@ -208,6 +212,10 @@ static inline vf v_load_row(const float *p, int n)
 static inline void v_store_row(float *p, vf x, int n)
 {
     v_store8_(p, x, n);
+}
+static inline vf v_first_lanes(vf a, int n)
+{
+    return _mm256_and_ps(_mm256_castsi256_ps(v_lanes_(n)), a);
 }
 static inline vf v_if_positive(vf test, vf a)
 {
@@ -301,6 +309,11 @@ static inline void v_store_row(float *p, vf x, int n)
 static inline vf v_fma(vf a, vf b, vf c)
 {
     return fmaf(a, b, c);
+}
+static inline vf v_first_lanes(vf a, int n)
+{
+    (void)n;
+    return a;
 }
 static inline vf v_if_positive(vf test, vf a)
 {

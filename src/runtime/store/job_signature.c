@@ -66,11 +66,11 @@ static void add_schedule(fl_text *t, const fleet_optimizer *o)
     }
 }
 
-void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
+static void add_one(fl_text *t, const fleet_optimizer *o)
 {
     const fl_rule *rule = fl_rule_of(o->kind);
 
-    fl_text_add(t, "optimizer: type %s", rule->name);
+    fl_text_add(t, "type %s", rule->name);
     add_number(t, ", learning_rate ", o->learning_rate);
     for (int i = 0; i < FL_MAX_NUMBER; i++)
         if (rule->number[i].name) {
@@ -79,8 +79,41 @@ void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
         }
     add_number(t, ", l2_decay ", o->l2_decay);
     add_number(t, ", global_norm_clip ", o->clip_norm);
+    if (o->bounds) {
+        add_number(t, ", row_bounds ", o->low);
+        add_number(t, " to ", o->high);
+    }
     add_schedule(t, o);
     fl_text_add(t, "\n");
+}
+
+/* The next of its tables by name, behind `after`; NULL: there is none. */
+static const fl_table_optimizer *next_table(const fleet_optimizer *o,
+                                            const char *after)
+{
+    const fl_table_optimizer *next = NULL;
+
+    for (size_t i = 0; i < o->n_table; i++) {
+        const fl_table_optimizer *one = &o->tables[i];
+
+        if ((!after || strcmp(one->table, after) > 0) &&
+            (!next || strcmp(one->table, next->table) < 0))
+            next = one;
+    }
+    return next;
+}
+
+void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
+{
+    const char *name = NULL;
+
+    fl_text_add(t, "optimizer: ");
+    add_one(t, o);
+    for (const fl_table_optimizer *one; (one = next_table(o, name));
+         name = one->table) {
+        fl_text_add(t, "optimizer of table \"%s\": ", one->table);
+        add_one(t, one->optimizer);
+    }
 }
 
 static fleet_status add_all(fl_text *t, const fl_store *s)

@@ -5,7 +5,8 @@
 #include "base/text.h"
 #include "runtime/store/store.h"
 
-/* The optimizer's line, with what its setters have changed. */
+/* The optimizer's line, with what its setters have changed, and one for each
+ * table that has its own. */
 void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o);
 
 /* What is trained, and whether servers or ranks have it, in lines. Text for

@@ -102,6 +102,11 @@ typedef struct fl_device_lookup {
     int bits;         /* of keys that are used: 64, or less with a modulo */
     fl_rule_kind rule;
     fl_update_rates rates; /* the table's own */
+    int own; /* the optimizer's number in fl_device_update.own, from 1 on; 0: it
+                is that of all other parameters */
+    bool whole_rows; /* the rule keeps numbers of rows */
+    bool bounds;     /* weights have to be in [low, high] */
+    float low, high;
 } fl_device_lookup;
 
 enum { FL_KEYS_KEY, FL_KEYS_CELL, FL_KEYS_COUNT };

@@ -165,11 +165,15 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
 /* Rows carry the states of the rule that updates them. */
 static fleet_status set_row_states(const fl_store *s, fl_rows *r)
 {
-    const fl_rule *rule = fl_store_rule(s);
+    const fleet_optimizer *o;
+    const fl_rule *rule;
 
+    r->optimizer = fl_optimizer_own(s->optimizer, r->name);
+    rule = fl_store_row_rule(s, r);
+    o = fl_rows_optimizer(s->optimizer, r);
     return r->methods->set_state(r, rule ? rule->n_state : 0,
                                  rule ? rule->n_row : 0,
-                                 s->optimizer->number[FL_FIRST_STATE]);
+                                 o->number[FL_FIRST_STATE]);
 }
 
 static fleet_status add_table(fl_store *s, const fleet_var *v)

@@ -136,10 +136,19 @@ static inline bool fl_store_is_shared(const fl_store *s)
     return s->remote || s->agree;
 }
 
-/* The rule that it is trained by, whose states it keeps; NULL: none. */
+/* The rule that it is trained by, whose states it keeps; NULL: none. Of dense
+ * parameters, and of the rows of a table. */
 static inline const fl_rule *fl_store_rule(const fl_store *s)
 {
     return s->optimizer && !s->sums ? fl_rule_of(s->optimizer->kind) : NULL;
+}
+
+static inline const fl_rule *fl_store_row_rule(const fl_store *s,
+                                               const fl_rows *r)
+{
+    return s->optimizer && !s->sums
+               ? fl_rule_of(fl_rows_optimizer(s->optimizer, r)->kind)
+               : NULL;
 }
 
 /* How many numbers it keeps for each weight of a dense parameter. */

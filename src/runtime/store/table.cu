@@ -235,7 +235,45 @@ struct changes {
     int64_t dim;
     fl_rule_kind rule;
     fl_update_rates rates;
+    int own;
+    bool bounds;
+    float low, high;
 };
+
+/* The table's update: of its own optimizer, if it has one. */
+__device__ static fl_update update_of(const changes &c,
+                                      const fl_device_update *now)
+{
+    fl_update u = now->u;
+
+    if (c.own > 0) {
+        const fl_device_own &o = now->own[c.own - 1];
+        fl_device_rates r = o.after[now->more];
+
+        u.lr = r.lr;
+        u.decay = o.decay;
+        for (int i = 0; i < FL_MAX_NUMBER; i++)
+            u.number[i] = o.number[i];
+        u.correct_a = r.correct_a;
+        u.correct_b = r.correct_b;
+        u.correct_a_at = o.correct_a_at;
+        u.correct_b_at = o.correct_b_at;
+        u.n_correct = o.n_correct;
+    }
+    fl_update_change(&u, &c.rates);
+    return u;
+}
+
+__device__ static void count_up(const fl_update &u, fl_row_head *head)
+{
+    head->step++;
+    head->changed_at = u.version;
+}
+
+__device__ static float bound(const changes &c, float w)
+{
+    return c.bounds ? v_min(c.high, v_max(c.low, w)) : w;
+}
 
 __global__ static void update_rows(changes c, const fl_device_update *now,
                                    int share)
@@ -247,19 +285,51 @@ __global__ static void update_rows(changes c, const fl_device_update *now,
     {
         float *w = fl_weights_at(t, c.slot[r]);
         fl_row_head *head = fl_head_at(t, c.slot[r]);
-        fl_update u = now->u;
+        fl_update u = update_of(c, now);
 
         count_step(&u, head);
-        fl_update_change(&u, &c.rates);
+        fl_warp_rows_sync(share);
+        if (fl_warp_rows_first(share))
+            count_up(u, head);
+        FL_EACH_PACK(i, c.dim, 1, share)
+        {
+            fl_rule_apply(c.rule, u,
+                          {w + i, w + c.dim + i, w + 2 * c.dim + i,
+                           c.sum[r * c.dim + i]});
+            if (c.bounds)
+                w[i] = bound(c, w[i]);
+        }
+    }
+}
+
+/* Each thread of a row works its numbers out for itself, from what no thread
+ * has changed yet. */
+__global__ static void update_whole_rows(changes c, const fl_device_update *now,
+                                         int share)
+{
+    fl_device_rows t = *c.table;
+    int64_t n = fl_update_is_off(now) ? 0 : *c.n;
+
+    FL_EACH_TEAM(r, n, share)
+    {
+        float *w = fl_weights_at(t, c.slot[r]);
+        const float *g = c.sum + r * c.dim;
+        fl_row_head *head = fl_head_at(t, c.slot[r]);
+        fl_update u = update_of(c, now);
+        fl_row_numbers x = {};
+        int n_row;
+
+        count_step(&u, head);
+        fl_spread all = fl_spread_of(&u);
+        n_row = fl_row_rule_numbers(c.rule, all, {w, g, c.dim}, &x);
         fl_warp_rows_sync(share);
         if (fl_warp_rows_first(share)) {
-            head->step++;
-            head->changed_at = u.version;
+            count_up(u, head);
+            for (int j = 0; j < n_row; j++)
+                w[c.dim + j] = x.now[j];
         }
         FL_EACH_PACK(i, c.dim, 1, share)
-        fl_rule_apply(
-            c.rule, u,
-            {w + i, w + c.dim + i, w + 2 * c.dim + i, c.sum[r * c.dim + i]});
+        w[i] = bound(c, fl_row_rule_weight(c.rule, all, x, w[i], g[i]));
     }
 }
 
@@ -274,11 +344,19 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                    fl_step_f32(s, FL_ROWS_SUM),
                    c->dim,
                    c->rule,
-                   c->rates};
+                   c->rates,
+                   c->own,
+                   c->bounds,
+                   c->low,
+                   c->high};
+    const fl_device_update *now =
+        fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE);
+    unsigned blocks = fl_warp_rows_blocks(c->capacity, share);
 
-    return FL_LAUNCH(update_rows, fl_warp_rows_blocks(c->capacity, share),
-                     FL_THREADS, 0, q, all,
-                     fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE), share);
+    return c->whole_rows ? FL_LAUNCH(update_whole_rows, blocks, FL_THREADS, 0,
+                                     q, all, now, share)
+                         : FL_LAUNCH(update_rows, blocks, FL_THREADS, 0, q, all,
+                                     now, share);
 }
 
 extern const fl_device_kernel fl_cuda_table[];

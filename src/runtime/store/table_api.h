@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
-#include "runtime/optim/rule.h"
+#include "runtime/optim/table_optimizers.h"
 
 enum { FL_BUCKET_BITS = 10, FL_N_BUCKET = 1 << FL_BUCKET_BITS };
 enum { FL_PART_BITS = 3, FL_N_PART = 1 << FL_PART_BITS };
@@ -119,9 +119,10 @@ struct fl_rows {
     int n_row;      /* floats per row that it keeps, behind n_state */
     float initial_state;
     _Atomic uint64_t epoch;
-    int64_t wait_ms;       /* for rows that are wanted */
-    fl_filler filler;      /* of an unknown row */
-    fleet_param_attr attr; /* of the variable; set by the store */
+    int64_t wait_ms;                  /* for rows that are wanted */
+    fl_filler filler;                 /* of an unknown row */
+    fleet_param_attr attr;            /* of the variable; set by the store */
+    const fleet_optimizer *optimizer; /* of its own; NULL: the store's */
 };
 
 /* Floats of a row's record behind its weights: n_state times dim, then n_row.
@@ -153,6 +154,40 @@ static inline bool fl_rows_has_state(const fl_rows *r, int n_state, int n_row,
     return r->n_state == n_state && r->n_row == n_row &&
            r->initial_state == initial;
 }
+
+/* --- updates -------------------------------------------------------------- */
+
+/* That updates its rows: the table's own, or that of all other parameters. */
+static inline const fleet_optimizer *fl_rows_optimizer(
+    const fleet_optimizer *all, const fl_rows *r)
+{
+    return r->optimizer ? r->optimizer : all;
+}
+
+/* The scalars of the table's update after `done` updates; `all` is of
+ * the optimizer of all other parameters. */
+static inline fl_update fl_rows_update(const fl_rows *r, const fl_update *all,
+                                       int64_t done)
+{
+    return fl_table_update(r->optimizer, &r->attr, all, done);
+}
+
+/* n rows changed by their gradients, dim floats each: every row of a table in
+ * this process goes through it, be the process alone, a rank, a server or a
+ * worker with copies. */
+static inline void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
+                                  const fl_update *u, float *const *w,
+                                  const float *const *g, int64_t n)
+{
+    const fleet_optimizer *o = fl_rows_optimizer(all, r);
+    fl_rule_rows *change = fl_optimizer_rows(o);
+
+    change(u, w, g, n, r->dim);
+    if (o->bounds)
+        fl_rule_set_best()->bound(o->low, o->high, w, n, r->dim);
+}
+
+/* --- epochs --------------------------------------------------------------- */
 
 static inline uint64_t fl_rows_epoch(const fl_rows *r)
 {

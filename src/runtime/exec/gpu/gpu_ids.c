@@ -259,10 +259,10 @@ fleet_status fl_gpu_plan_begin_ids(fl_compiled *c, const fl_input *input,
 /* --- tables -------------------------------------------------------------- */
 
 /* What never changes is copied once. */
-static fleet_status find_corrections(fl_compiled *c)
+static fleet_status find_corrections(fl_compiled *c, const fleet_optimizer *o,
+                                     const float **on_gpu)
 {
     fl_store *store = c->plan->store;
-    fleet_optimizer *o = store->optimizer;
     float *of[2] = {o->correct_a, o->correct_b};
     fl_mirror *m;
 
@@ -270,9 +270,23 @@ static fleet_status find_corrections(fl_compiled *c)
         FL_TRY(fl_mirror_make(store, c->gpu->gpu, of[i],
                               o->n_correct * sizeof(float), &m));
         FL_TRY(fl_mirror_use(store, of[i], true, false));
-        c->gpu->correct[i] = m->on_gpu;
+        on_gpu[i] = m->on_gpu;
     }
     return FLEET_OK;
+}
+
+static fleet_status find_optimizer(fl_compiled *c, const fl_rows *rows)
+{
+    const fleet_optimizer *all = c->plan->store->optimizer;
+    int own = fl_optimizer_own_at(all, rows->name);
+
+    if (own >= FL_MOST_OWN)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\" has an optimizer of its own, after %d "
+                       "others: that many can be trained on a GPU",
+                       rows->name, FL_MOST_OWN);
+    return find_corrections(c, fl_rows_optimizer(all, rows),
+                            c->gpu->correct[1 + own]);
 }
 
 fleet_status fl_gpu_plan_find_tables(fl_compiled *c)
@@ -286,7 +300,7 @@ fleet_status fl_gpu_plan_find_tables(fl_compiled *c)
         FL_TRY(fl_table_gpu_make(plan->store, t->gpu, rows, &x->on_gpu));
         t->stored[x->rows] = x->on_gpu->mirror.on_gpu;
         if (x->trained)
-            FL_TRY(find_corrections(c));
+            FL_TRY(find_optimizer(c, rows));
     }
     return FLEET_OK;
 }

@@ -51,7 +51,8 @@ struct fl_gpu_plan {
     int loss;          /* value on the GPU, -1: none */
     bool graphs; /* an iteration's work is gathered, see command_graph.h */
     fl_prepared *prepared, *now;
-    void *correct[2]; /* the corrections by row_steps; NULL: none */
+    /* corrections by row_steps, of the optimizer and of tables; NULL: none */
+    const float *correct[1 + FL_MOST_OWN][2];
 
     /* of the iteration under way */
     int slot;

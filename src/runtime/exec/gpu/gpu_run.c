@@ -178,6 +178,27 @@ static fleet_status send_all_rows(fl_compiled *c, const fl_region *region,
 
 /* --- steps --------------------------------------------------------------- */
 
+/* The rates if i of the updates that were counted did not happen. */
+static void fill_rates(const fl_store *s, const fleet_optimizer *o,
+                       fl_device_rates *after)
+{
+    for (int i = 0; i <= FL_MOST_UNKNOWN; i++) {
+        fl_update u;
+
+        fl_optimizer_update(o, s->updates > i ? s->updates - i : 0, 1, &u);
+        after[i] = (fl_device_rates){u.lr, u.correct_a, u.correct_b};
+    }
+}
+
+static void fill_own(const fl_store *s, const fleet_optimizer *o,
+                     fl_device_own *to)
+{
+    to->decay = o->l2_decay;
+    memcpy(to->number, o->number, sizeof to->number);
+    to->n_correct = fl_optimizer_has_row_steps(o) ? o->n_correct : 0;
+    fill_rates(s, o, to->after);
+}
+
 void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
                            fl_device_update *to)
 {
@@ -188,14 +209,9 @@ void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
                              .micro = now->micro,
                              .dgc = now->density > 0};
     to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
-    /* the rates if i of the updates that were counted did not happen */
-    for (int i = 0; i <= FL_MOST_UNKNOWN; i++) {
-        fl_update u;
-
-        fl_optimizer_update(now->optimizer, s->updates > i ? s->updates - i : 0,
-                            1, &u);
-        to->after[i] = (fl_device_rates){u.lr, u.correct_a, u.correct_b};
-    }
+    fill_rates(s, now->optimizer, to->after);
+    for (size_t i = 0; i < now->optimizer->n_table && i < FL_MOST_OWN; i++)
+        fill_own(s, now->optimizer->tables[i].optimizer, &to->own[i]);
 }
 
 /* Each step of an iteration sends the update from a place of its own. */
@@ -209,8 +225,12 @@ static fleet_status send_update(fl_compiled *c, const fl_step *s)
 
     fl_fill_device_update(c->plan->store, now, u);
     u->stop = &t->status->stop;
-    u->u.correct_a_at = t->correct[0];
-    u->u.correct_b_at = t->correct[1];
+    u->u.correct_a_at = t->correct[0][0];
+    u->u.correct_b_at = t->correct[0][1];
+    for (int i = 0; i < FL_MOST_OWN; i++) {
+        u->own[i].correct_a_at = t->correct[1 + i][0];
+        u->own[i].correct_b_at = t->correct[1 + i][1];
+    }
     return put_copy(t, fl_gpu_plan_pointer(c, s->operand[0].value, t->slot), u,
                     sizeof *u, FL_TO_DEVICE);
 }

@@ -1,0 +1,257 @@
+/* config_optimizer.c - "optimizer" of the configuration, and optimizers of
+ * single tables below it. */
+#include <string.h>
+
+#include "fleet/config/config_internal.h"
+#include "runtime/graph/program.h"
+
+static fleet_status read_pieces(fl_config *c, const fl_at *at,
+                                fl_config_optimizer *o)
+{
+    fl_at boundaries = fl_at_key(at, "boundaries");
+    fl_at values = fl_at_key(at, "values");
+    int n = fl_at_count(&boundaries);
+
+    if (!fl_at_is_array(&boundaries) || n < 1)
+        return fl_at_expected(&boundaries, "an array of growing steps");
+    if (!fl_at_is_array(&values) || fl_at_count(&values) != n + 1)
+        return fl_at_expected(&values,
+                              "one learning rate more than boundaries");
+    o->boundaries =
+        fl_arena_alloc(&c->arena, (size_t)n * sizeof *o->boundaries);
+    o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
+    if (!o->boundaries || !o->values)
+        return FLEET_ENOMEM;
+    for (fl_at b = fl_at_first(&boundaries); b.json;
+         fl_at_next(&boundaries, &b))
+        FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[b.index]));
+    for (fl_at v = fl_at_first(&values); v.json; fl_at_next(&values, &v)) {
+        double x = 0;
+
+        FL_TRY(fl_at_double(&v, 1e-30, 1e9, &x));
+        o->values[v.index] = (float)x;
+    }
+    o->n_boundary = n;
+    return FLEET_OK;
+}
+
+static fleet_status read_decay(fl_config *c, const fl_at *at,
+                               fl_config_optimizer *o)
+{
+    static const char *const pieces[] = {"type", "boundaries", "values", NULL};
+    static const char *const exponential[] = {"type", "rate", "steps",
+                                              "staircase", NULL};
+    static const char *const types[] = {"piecewise", "exponential", NULL};
+    fl_at type = fl_at_key(at, "type"), rate = fl_at_key(at, "rate");
+    fl_at steps = fl_at_key(at, "steps"), stairs = fl_at_key(at, "staircase");
+    int which = 0;
+
+    if (!at->json)
+        return FLEET_OK;
+    FL_TRY(fl_at_required(&type));
+    FL_TRY(fl_at_choice(&type, types, &which));
+    o->decay = which + 1;
+    FL_TRY(fl_at_keys(at, which ? exponential : pieces));
+    if (which == 0)
+        return read_pieces(c, at, o);
+    FL_TRY(fl_at_required(&rate));
+    FL_TRY(fl_at_required(&steps));
+    FL_TRY(fl_at_double(&rate, 1e-9, 1, &o->rate));
+    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &o->steps));
+    return fl_at_bool(&stairs, &o->staircase);
+}
+
+static fleet_status read_double(const fl_at *object, const char *key,
+                                double low, double high, double *out)
+{
+    fl_at at = fl_at_key(object, key);
+
+    return fl_at_double(&at, low, high, out);
+}
+
+enum { NUMBER_KEYS = FL_N_RULE * FL_MAX_NUMBER };
+
+/* The names of all rules' numbers, each once; how many. */
+static int number_keys(const char *key[NUMBER_KEYS])
+{
+    int n = 0;
+
+    for (int i = 0; i < NUMBER_KEYS; i++) {
+        const fl_rule *rule = fl_rule_of((fl_rule_kind)(i / FL_MAX_NUMBER));
+        const char *name = rule->number[i % FL_MAX_NUMBER].name;
+        int k = 0;
+
+        while (name && k < n && strcmp(key[k], name) != 0)
+            k++;
+        if (name && k == n)
+            key[n++] = name;
+    }
+    return n;
+}
+
+/* The rule's own numbers; a key of another rule says nothing to it. */
+static fleet_status read_numbers(fl_config_optimizer *o, const fl_at *at)
+{
+    const fl_rule_number *own = fl_rule_of((fl_rule_kind)o->type)->number;
+    const char *key[NUMBER_KEYS];
+    int n = number_keys(key);
+
+    for (int k = 0; k < n; k++) {
+        fl_at one = fl_at_key(at, key[k]);
+        bool flag = false;
+        double x = 0;
+        int i = 0;
+
+        while (i < FL_MAX_NUMBER &&
+               !(own[i].name && strcmp(own[i].name, key[k]) == 0))
+            i++;
+        if (i == FL_MAX_NUMBER && one.json)
+            return fl_at_expected(&one, "nothing: it is another optimizer's");
+        if (i == FL_MAX_NUMBER)
+            continue;
+        if (own[i].flag)
+            FL_TRY(fl_at_bool(&one, &flag));
+        else
+            FL_TRY(fl_at_double(&one, own[i].low, own[i].high, &x));
+        o->number[i] = own[i].flag ? (float)flag : (float)x;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status read_bounds(const fl_at *at, fl_config_optimizer *o)
+{
+    fl_at low = fl_at_index(at, 0), high = fl_at_index(at, 1);
+
+    if (!at->json)
+        return FLEET_OK;
+    if (!fl_at_is_array(at) || fl_at_count(at) != 2)
+        return fl_at_expected(at, "a number and a larger one");
+    FL_TRY(fl_at_double(&low, -1e30, 1e30, &o->low));
+    FL_TRY(fl_at_double(&high, -1e30, 1e30, &o->high));
+    o->bounds = true;
+    return o->low < o->high ? FLEET_OK
+                            : fl_at_expected(at, "a number and a larger one");
+}
+
+/* What tables' optimizers have, too, and then what only the first one has. */
+enum { SHARED_KEYS = 5, OWN_KEYS = 2 };
+
+static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
+                             fl_config_optimizer *o)
+{
+    static const char *const types[] = {
+#define FL_RULE(KIND, name, ...) #name,
+#include "runtime/optim/rules.def"
+        NULL};
+    const char *keys[NUMBER_KEYS + SHARED_KEYS + OWN_KEYS + 1] = {
+        "type",       "learning_rate",    "l2_decay", "decay",
+        "row_bounds", "clip_global_norm", "tables"};
+    int n = SHARED_KEYS + (is_table ? 0 : OWN_KEYS);
+    fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
+    fl_at bounds = fl_at_key(at, "row_bounds");
+
+    *o = fl_config_optimizer_default();
+    keys[n + number_keys(keys + n)] = NULL;
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_choice(&type, types, &o->type));
+    FL_TRY(read_numbers(o, at));
+    FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
+    FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
+    FL_TRY(
+        read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
+    FL_TRY(read_bounds(&bounds, o));
+    return read_decay(c, &decay, o);
+}
+
+fl_config_optimizer fl_config_optimizer_default(void)
+{
+    return (fl_config_optimizer){.type = FL_RULE_ADAM, .learning_rate = 1e-3};
+}
+
+static fleet_status read_tables(fl_config *c, const fl_at *at)
+{
+    fl_config_optimizer *o = &c->optimizer;
+
+    if (!at->json)
+        return FLEET_OK;
+    if (!fl_at_is_object(at))
+        return fl_at_expected(at, "an object of optimizers by table");
+    o->own = fl_arena_alloc(&c->arena,
+                            (size_t)(fl_at_count(at) + 1) * sizeof *o->own);
+    if (!o->own)
+        return FLEET_ENOMEM;
+    for (fl_at e = fl_at_first_member(at); e.json; fl_at_next_member(at, &e)) {
+        fl_config_optimizer *one = &o->own[o->n_own];
+
+        if (!fl_at_is_object(&e))
+            return fl_at_expected(&e, "an optimizer: an object");
+        FL_TRY(read_one(c, &e, true, one));
+        one->table = fl_at_name(&e);
+        for (int i = 0; i < o->n_own; i++)
+            if (strcmp(o->own[i].table, one->table) == 0)
+                return fl_fail(FLEET_ECONFIG, "%s: stands twice", e.path);
+        o->n_own++;
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at)
+{
+    fl_at tables = fl_at_key(at, "tables");
+
+    FL_TRY(read_one(c, at, false, &c->optimizer));
+    return read_tables(c, &tables);
+}
+
+/* --- made ----------------------------------------------------------------- */
+
+fleet_optimizer *fl_config_make_optimizer(fleet *f,
+                                          const fl_config_optimizer *o)
+{
+    fleet_optimizer *made = fl_handle_optimizer(
+        f, (fl_rule_kind)o->type, (float)o->learning_rate, o->number);
+    fleet_status status = made ? FLEET_OK : fl_last_code();
+
+    if (status == FLEET_OK)
+        status = fleet_optimizer_set_l2_decay(made, (float)o->l2_decay);
+    if (status == FLEET_OK && o->bounds)
+        status =
+            fleet_optimizer_set_row_bounds(made, (float)o->low, (float)o->high);
+    if (status == FLEET_OK && o->clip_global_norm > 0)
+        status = fleet_optimizer_set_global_norm_clip(
+            made, (float)o->clip_global_norm);
+    if (status == FLEET_OK && o->decay == 1)
+        status = fleet_optimizer_set_piecewise_decay(made, o->boundaries,
+                                                     o->values, o->n_boundary);
+    if (status == FLEET_OK && o->decay == 2)
+        status = fleet_optimizer_set_exponential_decay(made, (float)o->rate,
+                                                       o->steps, o->staircase);
+    return status == FLEET_OK ? made : NULL;
+}
+
+static bool has_table(const fleet_program *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_TABLE &&
+            strcmp(p->var[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
+                                  const fleet_program *p, fleet_optimizer *o)
+{
+    for (int i = 0; i < c->optimizer.n_own; i++) {
+        const fl_config_optimizer *said = &c->optimizer.own[i];
+        fleet_optimizer *own;
+
+        if (!has_table(p, said->table))
+            return fl_fail(FLEET_ECONFIG,
+                           "optimizer.tables.%s: the model has no such table",
+                           said->table);
+        own = fl_config_make_optimizer(f, said);
+        FL_TRY(own ? fleet_optimizer_set_table(o, said->table, own)
+                   : fl_last_code());
+    }
+    return FLEET_OK;
+}

@@ -9,12 +9,13 @@
 
 typedef struct ps_job {
     int n_worker, a_sync;
-    int gathered;  /* batches of a push, in half-async; 0: 1 */
-    int beside;    /* and the weights come beside the computation */
-    int batch;     /* samples; 0: 1,024 */
-    long rows;     /* ids of each table; 0: the model's */
-    long cache;    /* bytes of rows that a worker keeps */
-    int staleness; /* of them, in batches */
+    int gathered;             /* batches of a push, in half-async; 0: 1 */
+    int beside;               /* and the weights come beside the computation */
+    int batch;                /* samples; 0: 1,024 */
+    long rows;                /* ids of each table; 0: the model's */
+    long cache;               /* bytes of rows that a worker keeps */
+    int staleness;            /* of them, in batches */
+    int push_type, pull_type; /* fleet_wire_type */
     char endpoint[64];
 } ps_job;
 
@@ -34,6 +35,8 @@ static inline void ps_open(bench *b, const fleet_role *role, const ps_job *j)
     strategy.a_sync_configs.independent_recv_thread = j->beside;
     strategy.a_sync_configs.vocab_cache_size = j->cache;
     strategy.a_sync_configs.cache_read_staleness = j->staleness;
+    strategy.wire_configs.push_type = j->push_type;
+    strategy.wire_configs.pull_type = j->pull_type;
     *b = (bench){.o = BENCH_DEFAULTS, .role = role};
     b->o.threads = 1;
     if (j->rows)

@@ -55,6 +55,30 @@ typedef struct fleet_a_sync_configs {
     int cache_write_staleness; /* 0: max_merge_var_num is for that */
 } fleet_a_sync_configs;
 
+/* How the numbers of pushes and pulls travel between workers and servers. JSON
+ * has the names "fp32", "fp16", "bf16", "int8". */
+typedef enum fleet_wire_type {
+    FLEET_WIRE_FP32, /* as they are: the default */
+    FLEET_WIRE_FP16, /* 2 bytes: 11 bits, from 6e-8 to 65504 */
+    FLEET_WIRE_BF16, /* 2 bytes: 8 bits, float's range */
+    FLEET_WIRE_INT8  /* a byte, and 2 more for each 256 of a row or of 16,384
+                        floats of a dense parameter, which share a scale; rows
+                        of 1 or 2 numbers travel as bf16 */
+} fleet_wire_type;
+
+/* Of libfleet; docs/modes.md has what it saves, and costs. What a push rounds
+ * away is kept by its worker and added to the next push of that row or block
+ * (error_feedback 1), which takes a float for each weight there. Pulls of
+ * training are rounded to nearest; servers keep floats, and tests, saves,
+ * loads, hashes, fleet_table_get() and _set() are exact. All processes of a job
+ * must have the same. */
+typedef struct fleet_wire_configs {
+    int push_type;      /* gradients: a fleet_wire_type */
+    int pull_type;      /* weights */
+    int error_feedback; /* 1; 0: what a push rounds away is lost */
+    int pack_keys; /* 1: keys of rows travel sorted and packed, in geo, too */
+} fleet_wire_configs;
+
 typedef struct fleet_gradient_merge_configs {
     int k_steps; /* batches per update; with servers, of each worker */
     int avg;     /* 1: the update is of their mean, 0: of their sum */
@@ -128,6 +152,7 @@ typedef struct fleet_distributed_strategy {
      * promises. */
     int a_sync;
     fleet_a_sync_configs a_sync_configs;
+    fleet_wire_configs wire_configs;
 
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;

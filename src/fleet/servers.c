@@ -46,6 +46,21 @@ static fl_push_options half_async_of(const fleet *f)
                              .recv_beside = c->independent_recv_thread};
 }
 
+/* Of modes that have no servers it is not asked, and in geo it is refused. */
+static fl_wire_options wire_of(const fleet *f)
+{
+    static const fl_codec codec[] = {[FLEET_WIRE_FP32] = FL_CODEC_F32,
+                                     [FLEET_WIRE_FP16] = FL_CODEC_F16,
+                                     [FLEET_WIRE_BF16] = FL_CODEC_BF16,
+                                     [FLEET_WIRE_INT8] = FL_CODEC_INT8};
+    const fleet_wire_configs *c = &f->strategy.wire_configs;
+
+    return (fl_wire_options){.push = codec[c->push_type],
+                             .pull = codec[c->pull_type],
+                             .forgets = !c->error_feedback,
+                             .packs_keys = c->pack_keys};
+}
+
 static fleet_status make_terms(fleet *f)
 {
     fl_text_done(&f->terms);
@@ -155,7 +170,8 @@ static fleet_status connect_worker(fleet *f)
         .cache_bytes = (size_t)f->strategy.a_sync_configs.vocab_cache_size,
         .cache_staleness =
             (uint32_t)f->strategy.a_sync_configs.cache_read_staleness,
-        .half = mode == FL_PS_HALF_ASYNC ? &half : NULL};
+        .half = mode == FL_PS_HALF_ASYNC ? &half : NULL,
+        .wire = wire_of(f)};
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(make_terms(f));

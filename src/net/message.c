@@ -126,7 +126,12 @@ static size_t column_size(const fl_section *s, int column, size_t *unit)
 #undef FL_SECTION
     };
 
-    *unit = column == FL_COLUMN_VALUES ? value_size[s->op] : 1;
+    static const uint8_t codec_size[FL_N_CODEC] = {
+        [FL_CODEC_F16] = 2, [FL_CODEC_BF16] = 2, [FL_CODEC_INT8] = 1};
+
+    *unit = column != FL_COLUMN_VALUES       ? 1
+            : fl_codec_of(s) != FL_CODEC_F32 ? codec_size[fl_codec_of(s)]
+                                             : value_size[s->op];
     switch (column) {
     case FL_COLUMN_RUNS:
         return (size_t)s->n_run * 8;
@@ -143,7 +148,8 @@ static size_t column_size(const fl_section *s, int column, size_t *unit)
 static fleet_status check_column(const fl_section *s, int i, int column,
                                  size_t size)
 {
-    bool any = column & (FL_COLUMN_VALUES | FL_COLUMN_BYTES);
+    bool any = column & (FL_COLUMN_VALUES | FL_COLUMN_BYTES) ||
+               (column == FL_COLUMN_KEYS && fl_has_packed_keys(s));
     size_t unit, want = column_size(s, column, &unit);
 
     if (any ? size % unit != 0 : size != want)
@@ -155,12 +161,21 @@ static fleet_status check_column(const fl_section *s, int i, int column,
     return FLEET_OK;
 }
 
+static bool has_codec(const fl_section *s)
+{
+    if (fl_has_packed_keys(s) && s->op != FL_SECTION_ROWS)
+        return false;
+    return fl_codec_of(s) == FL_CODEC_F32 ||
+           (fl_codec_of(s) < FL_N_CODEC &&
+            (s->op == FL_SECTION_DENSE || s->op == FL_SECTION_ROWS));
+}
+
 static fleet_status check_section(const fl_section *s, int i)
 {
     if (s->op == FL_SECTION_NO_OP || s->op >= FL_SECTION_OPS)
         return fl_fail(FLEET_EFORMAT, "message: section %d: no such op: %d", i,
                        s->op);
-    if (s->codec != 0)
+    if (!has_codec(s))
         return fl_fail(FLEET_EFORMAT, "message: section %d: no such codec: %d",
                        i, s->codec);
     if (s->columns & ~FL_COLUMNS)
@@ -358,6 +373,18 @@ void *fl_msg_column(fl_msg_writer *w, int column, size_t size)
     else
         w->status = fl_last_code();
     return data;
+}
+
+void fl_msg_shorten(fl_msg_writer *w, size_t size)
+{
+    fl_packet *p = w->packet;
+    fl_frame *last;
+
+    if (w->status != FLEET_OK)
+        return;
+    last = &p->frame[p->n_frame - 1];
+    p->bytes -= last->size - size;
+    last->size = size;
 }
 
 void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text)

@@ -76,6 +76,20 @@ typedef enum fl_section_op {
     FL_SECTION_OPS
 } fl_section_op;
 
+/* How the values of a section are written, of DENSE and ROWS alone: as floats,
+ * or as ps/codec.h says. In a PULL: how the values of its answer are to be. */
+typedef enum fl_codec {
+    FL_CODEC_F32,
+    FL_CODEC_F16,
+    FL_CODEC_BF16,
+    FL_CODEC_INT8,
+    FL_N_CODEC
+} fl_codec;
+
+/* A bit beside the codec, of ROWS alone: keys are in rising order, and packed
+ * as ps/codec_keys.h says. */
+enum { FL_PACKED_KEYS = 0x80 };
+
 /* How the numbers of a REDUCE are joined, and what for: its section has that in
  * place of a table's number. */
 typedef enum fl_reduction {
@@ -91,7 +105,8 @@ enum {
     FL_COLUMN_RUNS = 1,      /* u16 bucket, u16 0, u32 n: n_run of them */
     FL_COLUMN_KEYS = 2,      /* u64: n_key of them */
     FL_COLUMN_COUNTS = 4,    /* u32: n_key of them */
-    FL_COLUMN_VALUES = 8,    /* f32 (NORMS, REDUCE: f64), any number */
+    FL_COLUMN_VALUES = 8,    /* f32 (NORMS, REDUCE: f64), any number; or by the
+                                codec */
     FL_COLUMN_VERSIONS = 16, /* u64: n_key of them */
     FL_COLUMN_BYTES = 32,    /* any number */
     FL_COLUMNS = 63,
@@ -128,7 +143,7 @@ typedef struct fl_msg_answer {
 typedef struct fl_section {
     uint32_t table; /* which, by name order; of params for DENSE: unused */
     uint16_t op;
-    uint8_t codec; /* 0: as it is */
+    uint8_t codec; /* an fl_codec, and FL_PACKED_KEYS */
     uint8_t columns;
     uint32_t n_run, n_key;
     uint64_t version; /* of the rows; 0: of now */
@@ -170,6 +185,16 @@ static inline bool fl_msg_same_id(uint64_t job, uint64_t other)
     return (job ^ other) >> 32 == 0;
 }
 
+static inline fl_codec fl_codec_of(const fl_section *s)
+{
+    return (fl_codec)(s->codec & ~FL_PACKED_KEYS);
+}
+
+static inline bool fl_has_packed_keys(const fl_section *s)
+{
+    return s->codec & FL_PACKED_KEYS;
+}
+
 /* Key i of a column, wherever it lies. */
 static inline uint64_t fl_key_at(const fl_frame *keys, int64_t i)
 {
@@ -199,6 +224,9 @@ fl_section *fl_msg_section(fl_msg_writer *w, fl_section_op op, uint32_t table);
 /* Memory for a column (its bit) of the section begun last; columns in rising
  * order. NULL once it failed. */
 void *fl_msg_column(fl_msg_writer *w, int column, size_t size);
+
+/* The column begun last is not as long as it was said to be. */
+void fl_msg_shorten(fl_msg_writer *w, size_t size);
 void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text);
 
 /* The packet, with its sum; whole: the sum covers columns too. On failure what

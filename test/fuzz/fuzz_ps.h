@@ -12,6 +12,7 @@
 #include "fleet/job/handle.h"
 #include "net/message.h"
 #include "base/memory.h"
+#include "ps/codec.h"
 #include "ps/partition.h"
 #include "runtime/optim/update_settings.h"
 
@@ -90,10 +91,14 @@ static inline void any_column(input *in, fl_msg_writer *w, fl_section *s,
                               int column, size_t suits)
 {
     size_t n = next(in),
-           unit = s->op == FL_SECTION_NORMS || s->op == FL_SECTION_REDUCE
+           unit = fl_codec_of(s) == FL_CODEC_INT8  ? 1
+                  : fl_codec_of(s) != FL_CODEC_F32 ? sizeof(uint16_t)
+                  : s->op == FL_SECTION_NORMS || s->op == FL_SECTION_REDUCE
                       ? sizeof(double)
                       : sizeof(float);
-    size_t size = column == FL_COLUMN_KEYS     ? s->n_key * 8
+    bool packed = column == FL_COLUMN_KEYS && fl_has_packed_keys(s);
+    size_t size = packed                       ? n
+                  : column == FL_COLUMN_KEYS   ? s->n_key * 8
                   : column == FL_COLUMN_VALUES ? (n == 255 ? suits : n * unit)
                   : column == FL_COLUMN_BYTES  ? n
                   : column == FL_COLUMN_RUNS   ? (size_t)s->n_run * 8
@@ -101,7 +106,7 @@ static inline void any_column(input *in, fl_msg_writer *w, fl_section *s,
     uint8_t *to = fl_msg_column(w, column, size);
 
     for (size_t i = 0; to && i < size; i++)
-        to[i] = column == FL_COLUMN_KEYS && i % 4 ? 0 : next(in);
+        to[i] = column == FL_COLUMN_KEYS && !packed && i % 4 ? 0 : next(in);
 }
 
 /* What closes a step has settings, unless the input has values for it, or a bit
@@ -118,18 +123,24 @@ static inline void add_settings(fl_msg_writer *w)
 /* Keys of rows, or parameter << 32 | block. */
 static inline void any_section(input *in, fl_msg_writer *w)
 {
-    fl_section *s =
-        fl_msg_section(w, (fl_section_op)(1 + next(in) % 10), next(in) % 4);
+    fl_section_op op = (fl_section_op)(1 + next(in) % 10);
+    uint8_t table = next(in);
+    fl_section *s = fl_msg_section(w, op, table % 4);
     int columns = next(in);
     size_t suits;
 
     if (!s)
         return;
+    if (table >= 192) /* the upper bits say as what its values travel */
+        s->codec =
+            (uint8_t)((table >> 2 & 3) |
+                      (table & 32 && op == FL_SECTION_ROWS ? FL_PACKED_KEYS
+                                                           : 0));
     s->n_key = next(in) % 8;
     s->version = next(in) % 8;
     s->n_batch = next(in);
     s->learning_rate = (float)(next(in) & 3) * 0.25f;
-    suits = s->n_key * (s->table == 0 ? 3 : 5) * sizeof(float);
+    suits = s->n_key * fl_codec_bytes(fl_codec_of(s), s->table == 0 ? 3 : 5);
     for (int bit = 0; bit < FL_N_COLUMN; bit++)
         if (columns >> bit & 1)
             any_column(in, w, s, 1 << bit, suits);

@@ -128,6 +128,10 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     strategy.a_sync_configs.k_steps = how->geo;
     strategy.a_sync_configs.vocab_cache_size = how->cache_bytes;
     strategy.a_sync_configs.cache_read_staleness = how->cache_staleness;
+    strategy.wire_configs.push_type = (int)how->push_type;
+    strategy.wire_configs.pull_type = (int)how->pull_type;
+    strategy.wire_configs.error_feedback = !how->forgets;
+    strategy.wire_configs.pack_keys = how->packs_keys;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

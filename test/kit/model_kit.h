@@ -37,6 +37,9 @@ typedef struct scene_training {
     int64_t cache_bytes; /* of rows that a worker keeps; 0: none */
     int cache_staleness; /* in async, in batches */
     int merge;           /* batches per update; 0: 1 */
+    fleet_wire_type push_type, pull_type;
+    bool forgets; /* without error feedback */
+    bool packs_keys;
     float l2_decay, clip;
     bool decay;         /* the learning rate falls every 3 updates */
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */

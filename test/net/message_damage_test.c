@@ -219,7 +219,8 @@ TEST(what_does_not_exist_is_refused_by_name)
     check_forged(0, 59, "\x09", 1, "no such status: 9");
     check_forged(1, 4, "\0", 1, "section 0: no such op: 0");
     check_forged(1, 36, "\x0f", 1, "section 1: no such op: 15");
-    check_forged(1, 38, "\1", 1, "section 1: no such codec: 1");
+    check_forged(1, 38, "\4", 1, "section 1: no such codec: 4");
+    check_forged(1, 70, "\1", 1, "section 2: no such codec: 1"); /* has none */
     check_forged(1, 39, "\x40", 1, "section 1: no such columns: 0x40");
     check_forged(1, 40, &huge, 4, "section 1: 4294967295 runs without");
     check_forged(1, 44, &huge, 4, "column 2 has 24 bytes, not 34359738360");
@@ -279,7 +280,8 @@ static void make_likely(fl_packet *p)
         uint8_t *section = (uint8_t *)p->frame[1].data + k;
 
         section[4] = section[4] % 12;
-        memset(section + 5, 0, 2);
+        section[5] = 0;
+        section[6] = section[4] < 3 ? section[6] % 5 : 0;
         section[7] &= 62;
         memset(section + 8, 0, 4);
         section[12] &= 7;

@@ -67,6 +67,7 @@ typedef struct sim_options {
     int max_staleness;
     fl_push_options half; /* in async; merged 0: each push is a step */
     int64_t geo_every;    /* in async: updates between exchanges; 0: not geo */
+    fl_wire_options wire; /* as what pushes and pulls travel */
     int64_t most_change;  /* that a lane knows of a table; 0: its own bound */
     size_t changed_bytes; /* that it says at once; the same */
     size_t cache_bytes;   /* of rows that a worker keeps; 0: none */

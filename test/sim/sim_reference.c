@@ -22,23 +22,102 @@ static void add(float *sum, const float *g, int64_t n, bool first)
         sum[i] = first ? g[i] : sum[i] + g[i];
 }
 
-/* Half-async: each batch is clipped by itself. */
+/* Half-async: each batch is clipped by itself; so is what travels in fewer
+ * bytes. */
+static bool clips_before(const sim_reference *r)
+{
+    return r->k->merged > 0 || r->o->wire.push != FL_CODEC_F32;
+}
+
 static void clip(const sim_reference *r, const sim_step *b, float *g, int64_t n)
 {
-    for (int64_t i = 0; i < n && r->k->merged > 0; i++)
+    for (int64_t i = 0; i < n && clips_before(r); i++)
         g[i] *= b->clip;
 }
 
-static void add_param(sim_reference *r, const sim_step *b, int i)
+/* --- in fewer bytes ------------------------------------------------------- */
+
+static float *rest_at(sim_reference *r, int worker, int table, uint64_t key,
+                      int64_t n)
+{
+    sim_rest *one = r->rests;
+
+    while (one &&
+           (one->worker != worker || one->table != table || one->key != key))
+        one = one->next;
+    if (!one) {
+        one = fl_alloc(sizeof *one);
+        *one = (sim_rest){r->rests, worker, table, key,
+                          fl_alloc((size_t)n * sizeof(float))};
+        r->rests = one;
+    }
+    return one->values;
+}
+
+/* A row or a block of a gradient, as it arrives. */
+static void travel(sim_reference *r, int worker, int table, uint64_t key,
+                   float *g, int64_t n)
+{
+    const fl_wire_options *wire = &r->o->wire;
+    fl_codec codec = table < 0 ? wire->push : fl_codec_of_rows(wire->push, n);
+    char *bytes = malloc((size_t)n * sizeof(float));
+    float *rest;
+
+    if (codec != FL_CODEC_F32) {
+        rest = rest_at(r, worker, table, key, n);
+        for (int64_t i = 0; i < n && !wire->forgets; i++)
+            g[i] += rest[i];
+        memcpy(rest, g, (size_t)n * sizeof *g);
+        fl_codec_write(codec, bytes, rest, true, 1, n);
+        fl_codec_read(codec, g, bytes, 1, n);
+    }
+    free(bytes);
+}
+
+/* A row or a block of weights, as a worker gets it. */
+static void pulled(const sim_reference *r, bool is_row, const float *from,
+                   float *to, int64_t n)
+{
+    fl_codec codec =
+        is_row ? fl_codec_of_rows(r->o->wire.pull, n) : r->o->wire.pull;
+    char *bytes = malloc((size_t)n * sizeof(float));
+
+    memmove(to, from, (size_t)n * sizeof *to);
+    fl_codec_write(codec, bytes, to, false, 1, n);
+    fl_codec_read(codec, to, bytes, 1, n);
+    free(bytes);
+}
+
+static int64_t block_at(const fl_param *p, int64_t first)
+{
+    return p->n - first < FL_BLOCK ? p->n - first : FL_BLOCK;
+}
+
+static float *gradient_of(sim_reference *r, int worker, const sim_step *b,
+                          int i)
+{
+    const fl_param *p = r->param[i];
+    float *g = fl_alloc((size_t)p->n * sizeof *g);
+
+    for (int64_t at = 0; at < p->n; at += FL_BLOCK)
+        pulled(r, false, p->flat->weight + p->offset + at, g + at,
+               block_at(p, at));
+    sim_gradient(r->k, b, (uint64_t)p->n, g, g, p->n);
+    clip(r, b, g, p->n);
+    for (int64_t at = 0; at < p->n; at += FL_BLOCK)
+        travel(r, worker, -1, (uint64_t)i << 32 | (uint64_t)at, g + at,
+               block_at(p, at));
+    return g;
+}
+
+static void add_param(sim_reference *r, int worker, const sim_step *b, int i)
 {
     const fl_param *p = r->param[i];
     float *g;
 
     if (!sim_pushes(r->k, b, p->name))
         return;
-    g = fl_alloc((size_t)p->n * sizeof *g);
-    sim_gradient(r->k, b, (uint64_t)p->n, p->flat->weight + p->offset, g, p->n);
-    clip(r, b, g, p->n);
+    g = gradient_of(r, worker, b, i);
     if (r->sum[i]) {
         add(r->sum[i], g, p->n, false);
         fl_free(g);
@@ -47,7 +126,7 @@ static void add_param(sim_reference *r, const sim_step *b, int i)
     }
 }
 
-static void add_row(sim_reference *r, const sim_step *b, int table,
+static void add_row(sim_reference *r, int worker, const sim_step *b, int table,
                     uint64_t key)
 {
     fl_rows *rows = fl_store_rows(r->store, tables[table]);
@@ -57,8 +136,10 @@ static void add_row(sim_reference *r, const sim_step *b, int table,
 
     CHECK_OK(rows->methods->find(rows, &key, 1, &row));
     fl_filler_row(&rows->filler, key, first, rows->dim);
-    sim_gradient(r->k, b, key, row ? row : first, g, rows->dim);
+    pulled(r, true, row ? row : first, first, rows->dim);
+    sim_gradient(r->k, b, key, first, g, rows->dim);
     clip(r, b, g, rows->dim);
+    travel(r, worker, table, key, g, rows->dim);
     while (i < s->n && s->key[i] != key)
         i++;
     add(s->sum[i], g, rows->dim, i == s->n);
@@ -79,12 +160,12 @@ static void contribute(sim_reference *r, int worker, int pass, int step)
                     (unsigned long long)sum, (unsigned long long)rows);
     }
     for (int i = 0; i < SIM_MOST_PARAM && r->param[i]; i++)
-        add_param(r, &b, i);
+        add_param(r, worker, &b, i);
     for (int t = 0; t < SIM_N_TABLE; t++)
         for (int i = 0; i < b.keys[t].n; i++)
-            add_row(r, &b, t, b.keys[t].key[i]);
+            add_row(r, worker, &b, t, b.keys[t].key[i]);
     r->n_batch += b.n_batch;
-    r->clip = r->k->merged > 0 ? 1.0f : b.clip;
+    r->clip = clips_before(r) ? 1.0f : b.clip;
     r->steps[worker] += r->k->merged == 0;
 }
 
@@ -418,6 +499,13 @@ void sim_reference_open(sim_reference *r, const sim *s, const sim_script *k)
 
 void sim_reference_close(sim_reference *r)
 {
+    while (r->rests) {
+        sim_rest *next = r->rests->next;
+
+        fl_free(r->rests->values);
+        fl_free(r->rests);
+        r->rests = next;
+    }
     fl_store_destroy(r->store);
     for (int w = 0; w < SIM_MOST_WORKER; w++)
         fl_text_done(&r->log[w]);

@@ -17,6 +17,14 @@ typedef struct sim_row_sums {
     int n;
 } sim_row_sums;
 
+/* What a worker's pushes of a row or a block have rounded away. */
+typedef struct sim_rest {
+    struct sim_rest *next;
+    int worker, table; /* table -1: a block */
+    uint64_t key;
+    float *values;
+} sim_rest;
+
 typedef struct sim_reference {
     const sim_script *k;
     const sim_options *o;
@@ -28,6 +36,7 @@ typedef struct sim_reference {
     float clip;
     fl_text log[SIM_MOST_WORKER];
     uint64_t steps[SIM_MOST_WORKER]; /* of the stream, LEAVE included */
+    sim_rest *rests;
     const uint64_t *limit; /* NULL, or the last step of each stream that is
                               trained */
 } sim_reference;

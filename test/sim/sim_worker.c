@@ -197,6 +197,7 @@ static void begin_to_work(sim *s, sim_worker *w)
     if (s->o.cache_bytes > 0)
         CHECK_OK(fl_hot_pull_begin(&w->core, s->o.cache_bytes,
                                    s->o.cache_staleness));
+    CHECK_OK(fl_worker_use_wire(&w->core, &s->o.wire));
     if (s->o.geo_every > 0)
         CHECK_OK(fl_geo_begin(&w->core, s->o.geo_every, s->o.n_worker));
     fl_client_watch(w->client, true, s->now_ms);

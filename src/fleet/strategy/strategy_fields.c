@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fleet/strategy/strategy_amp.h"
@@ -36,6 +37,10 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
     [FL_FOR_CACHE_AGE] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE,
                           FL_REFUSED, FL_NO_EFFECT_SERVERS, FL_REFUSED,
                           FL_REFUSED},
+    [FL_FOR_WIRE] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
+                     FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
+    [FL_FOR_WIRE_KEYS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
+                          FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
                       FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
@@ -70,6 +75,7 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
 #define DYNAMIC         OFF_BY("amp_configs.use_dynamic_loss_scaling")
 #define WHY(reason)     .why = reason
 #define NOT_WITH(names) .not_with = names
+#define NAMES(list)     .names = list
 #define FL_FIELD(TYPE, member, standard, low, high, PURPOSE, ...)              \
     {#member,                                                                  \
      FL_FIELD_##TYPE,                                                          \
@@ -79,6 +85,8 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
      high,                                                                     \
      FL_FOR_##PURPOSE,                                                         \
      __VA_ARGS__},
+
+static const char *const wire_types[] = {"fp32", "fp16", "bf16", "int8", NULL};
 
 const fl_strategy_field fl_fields[] = {
 #include "fleet/strategy/strategy_fields.def"
@@ -142,6 +150,15 @@ void fl_strategy_field_set(fleet_distributed_strategy *s,
         memcpy(at, &real, sizeof real);
     else if (f->type != FL_FIELD_WORDS)
         memcpy(at, &i, sizeof i);
+}
+
+const char *fl_strategy_field_text(const fl_strategy_field *f, double x,
+                                   int digits, char text[FL_FIELD_TEXT])
+{
+    if (f->names && x >= f->low && x <= f->high)
+        return f->names[(int)x];
+    snprintf(text, FL_FIELD_TEXT, "%.*g", digits, x);
+    return text;
 }
 
 bool fl_strategy_field_is_asked(const fleet_distributed_strategy *s,

@@ -26,6 +26,8 @@ typedef enum fl_purpose {
     FL_FOR_STALENESS,   /* how far workers in async are apart */
     FL_FOR_CACHE,       /* rows that workers keep; a_sync is no switch of it */
     FL_FOR_CACHE_AGE,   /* and for how long, in async */
+    FL_FOR_WIRE,        /* as what numbers of pushes and pulls travel */
+    FL_FOR_WIRE_KEYS,   /* as what their keys travel */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */
@@ -69,10 +71,11 @@ typedef struct fl_strategy_field {
     double unit;   /* times the value; 0: it has no target */
     fl_target_type target_type;
 
-    bool needs_switch;    /* changed without its group's switch: refused */
-    const char *off_by;   /* one more switch, by name; NULL: none */
-    const char *why;      /* it is fixed; NULL: it is not in this version */
-    const char *not_with; /* switches that contradict it; NULL: none */
+    bool needs_switch;        /* changed without its group's switch: refused */
+    const char *off_by;       /* one more switch, by name; NULL: none */
+    const char *why;          /* it is fixed; NULL: it is not in this version */
+    const char *not_with;     /* switches that contradict it; NULL: none */
+    const char *const *names; /* of its values, NULL at the end; NULL: none */
 } fl_strategy_field;
 
 enum {
@@ -94,6 +97,12 @@ double fl_strategy_field_value(const fleet_distributed_strategy *s,
                                const fl_strategy_field *f);
 void fl_strategy_field_set(fleet_distributed_strategy *s,
                            const fl_strategy_field *f, double x);
+
+/* A value of a field that is no list of words, as texts have it: its name, or a
+ * number with that many digits. */
+enum { FL_FIELD_TEXT = 32 };
+const char *fl_strategy_field_text(const fl_strategy_field *f, double x,
+                                   int digits, char text[FL_FIELD_TEXT]);
 
 /* Is it not at its default? */
 bool fl_strategy_field_is_asked(const fleet_distributed_strategy *s,

@@ -20,7 +20,12 @@ static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
         memcpy((char *)s + f->offset, &words, sizeof words);
         return FLEET_OK;
     }
-    if (f->type == FL_FIELD_BOOL) {
+    if (f->names) {
+        int choice = (int)i;
+
+        FL_TRY(fl_at_choice(at, f->names, &choice));
+        x = choice;
+    } else if (f->type == FL_FIELD_BOOL) {
         FL_TRY(fl_at_bool(at, &b));
         x = b;
     } else if (f->type == FL_FIELD_FLOAT) {

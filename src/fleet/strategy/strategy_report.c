@@ -16,6 +16,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
                              const fl_strategy_field *f, fl_job_mode mode,
                              char made[EFFECT])
 {
+    char value[FL_FIELD_TEXT];
+
     switch (fl_strategy_field_support(s, f, mode)) {
     case FL_ACTIVE:
         return "honoured";
@@ -29,8 +31,10 @@ static const char *effect_of(const fleet_distributed_strategy *s,
     case FL_NO_EFFECT_PURE_FP16:
         return "no effect: for use_pure_fp16 alone";
     case FL_NO_EFFECT_OFF:
-        snprintf(made, EFFECT, "no effect: strategy.%s is 0",
-                 fl_strategy_field_off_by(s, f)->name);
+        snprintf(made, EFFECT, "no effect: strategy.%s is %s",
+                 fl_strategy_field_off_by(s, f)->name,
+                 fl_strategy_field_text(fl_strategy_field_off_by(s, f), 0, 6,
+                                        value));
         return made;
     case FL_NO_EFFECT_ASYNC:
         return "off: another value makes the mode ps-half-async";
@@ -45,7 +49,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
                : f->purpose == FL_FOR_STALENESS ? "off: for servers in async"
                : f->purpose == FL_FOR_CACHE || f->purpose == FL_FOR_CACHE_AGE
                    ? "off: for workers without copies that are no ranks"
-                   : "off: not in this version";
+               : f->purpose == FL_FOR_WIRE ? "off: in ps-geo all is exact"
+                                           : "off: not in this version";
     }
 }
 
@@ -60,14 +65,16 @@ void fl_strategy_warn(fleet *f)
 {
     const fleet_distributed_strategy *s = &f->strategy;
     fl_job_mode mode = fl_handle_mode(f);
-    char made[EFFECT];
+    char made[EFFECT], value[FL_FIELD_TEXT];
 
     for (int i = 0; i < FL_N_FIELD; i++)
         if (fl_strategy_field_support(s, &fl_fields[i], mode) != FL_ACTIVE &&
             fl_strategy_field_is_asked(s, &fl_fields[i]) &&
             !is_so_anyway(s, &fl_fields[i]))
-            FL_WARN(&f->context.log, "strategy.%s is %g: %s", fl_fields[i].name,
-                    fl_strategy_field_value(s, &fl_fields[i]),
+            FL_WARN(&f->context.log, "strategy.%s is %s: %s", fl_fields[i].name,
+                    fl_strategy_field_text(
+                        &fl_fields[i],
+                        fl_strategy_field_value(s, &fl_fields[i]), 6, value),
                     effect_of(s, &fl_fields[i], mode, made));
 }
 
@@ -88,6 +95,7 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
 {
     const fleet_distributed_strategy *s = &f->strategy;
     fl_job_mode mode = fl_handle_mode(f);
+    char value[FL_FIELD_TEXT];
 
     fl_text_add(out, "%s", fl_job_mode_name(mode));
     for (int i = 0; i < FL_N_FIELD; i++) {
@@ -99,8 +107,9 @@ void fl_strategy_terms(const fleet *f, fl_text *out)
             fl_text_add(out, ", %s %s", one->name,
                         fl_strategy_field_words(s, one));
         else
-            fl_text_add(out, ", %s %.9g", one->name,
-                        fl_strategy_field_value(s, one));
+            fl_text_add(out, ", %s %s", one->name,
+                        fl_strategy_field_text(
+                            one, fl_strategy_field_value(s, one), 9, value));
     }
 }
 
@@ -113,14 +122,12 @@ static void describe_field(const fleet *f, const fl_strategy_field *one,
     const char *words = one->type == FL_FIELD_WORDS
                             ? fl_strategy_field_words(&f->strategy, one)
                             : NULL;
-    char value[32], made[EFFECT];
+    char value[FL_FIELD_TEXT], made[EFFECT];
 
-    snprintf(value, sizeof value, "%g",
-             fl_strategy_field_value(&f->strategy, one));
-    fl_text_add(out, "%-48s %-12s %-8s %s\n", one->name,
-                one->type != FL_FIELD_WORDS ? value
-                : words                     ? words
-                                            : "none",
+    if (one->type != FL_FIELD_WORDS)
+        words = fl_strategy_field_text(
+            one, fl_strategy_field_value(&f->strategy, one), 6, value);
+    fl_text_add(out, "%-48s %-12s %-8s %s\n", one->name, words ? words : "none",
                 fl_strategy_field_is_asked(&f->strategy, one) ? "asked"
                                                               : "default",
                 effect_of(&f->strategy, one, mode, made));

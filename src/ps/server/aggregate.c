@@ -1,93 +1,14 @@
-/* aggregate.c - contributions checked, kept aligned and summed. */
+/* aggregate.c - contributions checked and summed. */
 #include "ps/server/aggregate_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/codec.h"
 #include "runtime/simd/simd.h"
 
 enum { PREFETCH = 16 }; /* keys whose places in a set are needed soon */
-
-/* --- pieces --------------------------------------------------------------- */
-
-/* What was not aligned, copied; a list, so that it can be given back. */
-typedef struct copied {
-    struct copied *next;
-    size_t size; /* of all of it */
-    _Alignas(16) char bytes[];
-} copied;
-
-static fleet_status align_column(fl_piece *piece, fl_frame *column, size_t to)
-{
-    size_t size = sizeof(copied) + column->size;
-    copied *copy;
-
-    if ((uintptr_t)column->data % to == 0)
-        return FLEET_OK;
-    copy = fl_packet_pool_take(piece->pool, size);
-    if (!copy)
-        return fl_last_code();
-    memcpy(copy->bytes, column->data, column->size);
-    column->data = copy->bytes;
-    copy->size = size;
-    copy->next = piece->copied;
-    piece->copied = copy;
-    return FLEET_OK;
-}
-
-static fleet_status align_all(fl_piece *piece)
-{
-    for (int i = 0; i < piece->msg.head.n_section; i++) {
-        FL_TRY(align_column(piece, &piece->msg.column[i][FL_AT_KEYS],
-                            sizeof(uint64_t)));
-        FL_TRY(align_column(piece, &piece->msg.column[i][FL_AT_VALUES],
-                            sizeof(float)));
-    }
-    return FLEET_OK;
-}
-
-fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
-                             fl_packet *p, const fl_msg *msg)
-{
-    fl_piece *one = fl_packet_pool_take(pool, sizeof *one);
-    size_t n = msg->head.n_section;
-    fleet_status status;
-
-    *piece = one;
-    if (!one)
-        return fl_last_code();
-    one->pool = pool;
-    one->packet = fl_packet_keep(p);
-    one->copied = NULL;
-    one->next = NULL;
-    one->msg.head = msg->head;
-    memcpy(one->msg.section, msg->section, n * sizeof *msg->section);
-    memcpy(one->msg.column, msg->column, n * sizeof *msg->column);
-    status = align_all(one);
-    if (status != FLEET_OK) {
-        fl_piece_destroy(one);
-        *piece = NULL;
-    }
-    return status;
-}
-
-void fl_piece_destroy(fl_piece *piece)
-{
-    while (piece) {
-        fl_piece *next = piece->next;
-
-        for (copied *c = piece->copied; c;) {
-            copied *after = c->next;
-
-            fl_packet_pool_give(piece->pool, c, c->size);
-            c = after;
-        }
-        fl_packet_drop(piece->packet);
-        fl_packet_pool_give(piece->pool, piece, sizeof *piece);
-        piece = next;
-    }
-}
 
 /* --- rows that pulls have found ------------------------------------------- */
 
@@ -156,6 +77,16 @@ static void list_blocks(fl_aggregate *u)
     u->first_block[l->n_param] = u->n_block;
 }
 
+static int64_t widest_row(const fl_partition *layout)
+{
+    int64_t dim = 1;
+
+    for (int i = 0; i < layout->n_table; i++)
+        if (layout->table[i]->dim > dim)
+            dim = layout->table[i]->dim;
+    return dim;
+}
+
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
                                fl_bucket_set own)
 {
@@ -166,10 +97,11 @@ fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
     u->first_block =
         fl_alloc_array((size_t)layout->n_param + 1, sizeof *u->first_block);
     u->block = fl_alloc_array((size_t)count_blocks(u) + 1, sizeof *u->block);
+    u->first = fl_alloc_array((size_t)widest_row(layout), sizeof *u->first);
     if (layout->store->sums)
         u->changes =
             fl_alloc_array((size_t)layout->n_table + 1, sizeof *u->changes);
-    if (!u->table || !u->first_block || !u->block ||
+    if (!u->table || !u->first_block || !u->block || !u->first ||
         (layout->store->sums && !u->changes)) {
         fl_aggregate_done(u);
         return FLEET_ENOMEM;
@@ -201,6 +133,7 @@ void fl_aggregate_done(fl_aggregate *u)
     fl_free(u->squares);
     fl_free(u->table);
     fl_free(u->block);
+    fl_free(u->first);
     fl_free(u->first_block);
     *u = (fl_aggregate){0};
 }
@@ -231,16 +164,15 @@ static fl_aggregate_block *find_block(const fl_aggregate *u, uint64_t key)
 
 /* --- checks --------------------------------------------------------------- */
 
-/* Values come with a step; a pull's must fit into a frame of the answer. */
+/* Values come with a step; a pull's must fit into a frame of the answer, and
+ * what they are read from into memory. */
 static fleet_status check_values(const fl_frame *values, uint64_t floats,
-                                 bool step)
+                                 size_t bytes, bool step)
 {
-    uint64_t bytes = floats * sizeof(float);
-
     if (step && values->size != bytes)
         return fl_fail(FLEET_EINVAL, "%" PRIu64 " numbers came with %zu bytes",
                        floats, values->size);
-    if (!step && bytes > FL_MOST_FRAME_BYTES)
+    if (floats * sizeof(float) > FL_MOST_FRAME_BYTES)
         return fl_fail(FLEET_EINVAL,
                        "%" PRIu64 " numbers at once, more than %d bytes",
                        floats, FL_MOST_FRAME_BYTES);
@@ -251,6 +183,7 @@ static fleet_status check_dense(const fl_aggregate *u, const fl_section *s,
                                 const fl_frame *column, bool step)
 {
     uint64_t floats = 0;
+    size_t bytes = 0;
 
     for (uint32_t i = 0; i < s->n_key; i++) {
         const fl_aggregate_block *b =
@@ -261,8 +194,9 @@ static fleet_status check_dense(const fl_aggregate *u, const fl_section *s,
                            (unsigned)fl_key_at(&column[FL_AT_KEYS], i),
                            (unsigned)(fl_key_at(&column[FL_AT_KEYS], i) >> 32));
         floats += (uint64_t)b->n;
+        bytes += fl_codec_bytes((fl_codec)s->codec, b->n);
     }
-    return check_values(&column[FL_AT_VALUES], floats, step);
+    return check_values(&column[FL_AT_VALUES], floats, bytes, step);
 }
 
 static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
@@ -270,19 +204,21 @@ static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
 {
     /* the only lane of the job: no key is another's */
     bool owns_all = fl_bucket_set_count(&u->own) == FL_N_BUCKET;
-    uint64_t dim;
+    int64_t dim;
 
     if (s->table >= (uint32_t)u->layout->n_table)
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
-    dim = (uint64_t)u->layout->table[s->table]->dim;
+    dim = u->layout->table[s->table]->dim;
     for (uint32_t i = 0; !owns_all && i < s->n_key; i++)
         if (!fl_bucket_set_has(&u->own, fl_bucket_of(fl_mix(fl_key_at(
                                             &column[FL_AT_KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
                            u->layout->table[s->table]->name);
-    return check_values(&column[FL_AT_VALUES], s->n_key * dim, step);
+    return check_values(&column[FL_AT_VALUES], s->n_key * (uint64_t)dim,
+                        s->n_key * fl_codec_bytes((fl_codec)s->codec, dim),
+                        step);
 }
 
 static fleet_status check_newer(const fl_aggregate *u, const fl_section *s,

@@ -5,26 +5,12 @@
  * makes a sum of its own. Arrays grow and are kept. */
 #pragma once
 
-#include "net/message.h"
 #include "ps/change_log.h"
-#include "ps/partition.h"
+#include "ps/piece.h"
 #include "ps/wanted_list.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/optim/update_settings.h"
 #include "runtime/store/layer_rule.h"
-
-/* A piece of a step, read once, its columns aligned. */
-typedef struct fl_piece {
-    fl_packet_pool *pool; /* of its memory */
-    fl_packet *packet;
-    fl_msg msg;   /* without an answer; only the sections that it has */
-    void *copied; /* columns that were not aligned, in a list */
-    struct fl_piece *next;
-} fl_piece;
-
-fleet_status fl_piece_create(fl_piece **piece, fl_packet_pool *pool,
-                             fl_packet *p, const fl_msg *msg);
-void fl_piece_destroy(fl_piece *piece); /* and all after it */
 
 /* Where the rows of a pull's section were found, while it waited or when it was
  * answered: the push that follows brings the same keys as a rule, and need not
@@ -61,6 +47,7 @@ typedef struct fl_aggregate {
     fl_change_log *changes; /* by table; NULL: they are not asked for */
     uint32_t life; /* of the rows: grows when they have changed otherwise than
                       by updates, and so without new versions */
+    float *first;  /* of a row that does not exist: its values */
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,
@@ -108,7 +95,8 @@ fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
 fleet_status fl_aggregate_find(const fl_aggregate *u, fl_packet *p,
                                const fl_msg *msg, fl_row_cache *cache);
 
-/* How many bytes of values the answer to a pull has, which was checked. */
+/* How many bytes of values the answer to a pull has, which was checked, as they
+ * travel. */
 size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg);
 
 /* Answer section i of the pull in p: adds a section to w. cache: where to

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/codec.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/simd/simd.h"
@@ -215,6 +216,11 @@ fleet_status fl_aggregate_want(const fl_aggregate *u, const fl_msg *msg,
 
 /* --- reading -------------------------------------------------------------- */
 
+static int64_t floats_of(fl_block_place b)
+{
+    return (int64_t)(b.bytes / sizeof *b.weight);
+}
+
 static size_t dense_bytes(const fl_aggregate *u, const fl_section *s,
                           const fl_frame *column)
 {
@@ -222,7 +228,9 @@ static size_t dense_bytes(const fl_aggregate *u, const fl_section *s,
 
     for (uint32_t i = 0; i < s->n_key; i++)
         bytes +=
-            fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i)).bytes;
+            fl_codec_bytes((fl_codec)s->codec,
+                           floats_of(fl_block_at(
+                               u->layout, fl_key_at(&column[FL_AT_KEYS], i))));
     return bytes;
 }
 
@@ -253,8 +261,8 @@ size_t fl_aggregate_answer_bytes(const fl_aggregate *u, const fl_msg *msg)
         else if (s->op == FL_SECTION_CHANGED)
             bytes += changed_bytes(u, s);
         else
-            bytes += s->n_key * (size_t)u->layout->table[s->table]->dim *
-                     sizeof(float);
+            bytes += s->n_key * fl_codec_bytes((fl_codec)s->codec,
+                                               u->layout->table[s->table]->dim);
     }
     return bytes;
 }
@@ -268,8 +276,9 @@ static fleet_status read_dense(const fl_aggregate *u, const fl_section *s,
         fl_block_place b =
             fl_block_at(u->layout, fl_key_at(&column[FL_AT_KEYS], i));
 
-        memcpy(out, b.weight, b.bytes);
-        out += b.bytes;
+        fl_codec_write((fl_codec)s->codec, out, b.weight, false, 1,
+                       floats_of(b));
+        out += fl_codec_bytes((fl_codec)s->codec, floats_of(b));
     }
     return w->status;
 }
@@ -318,15 +327,12 @@ static fleet_status find_chunk(fl_rows *rows, const char *keys, int64_t n,
     return FLEET_OK;
 }
 
-/* Rows that the table does not have read as their first values, which are made
- * in the answer itself. */
-static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
-                               float *out, float **cached)
+/* Rows as floats. First values are made in the answer itself. */
+static void write_floats(fl_rows *rows, const char *keys, int64_t n, float *out,
+                         float **row)
 {
-    float *row[CHUNK];
     uint64_t key;
 
-    FL_TRY(find_chunk(rows, keys, n, row, cached));
     for (int64_t i = 0; i < n; i++)
         if (!row[i]) {
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
@@ -339,6 +345,40 @@ static fleet_status read_chunk(fl_rows *rows, const char *keys, int64_t n,
                                              .n = n,
                                              .n_feature = 1,
                                              .dim = rows->dim});
+}
+
+/* Rows in fewer bytes. first: memory for a row. */
+static void write_narrow(fl_rows *rows, const char *keys, int64_t n,
+                         fl_codec codec, char *out, float **row, float *first)
+{
+    size_t width = fl_codec_bytes(codec, rows->dim);
+    uint64_t key;
+
+    for (int64_t i = 0; i < n; i++, out += width) {
+        float *from = row[i];
+
+        if (!from) {
+            memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
+            from = first;
+            fl_filler_row(&rows->filler, key, first, rows->dim);
+        }
+        fl_codec_write(codec, out, from, false, 1, rows->dim);
+    }
+}
+
+/* Rows that the table does not have read as their first values. */
+static fleet_status read_chunk(const fl_aggregate *u, const fl_section *s,
+                               const char *keys, int64_t n, char *out,
+                               float **cached)
+{
+    fl_rows *rows = u->layout->table[s->table];
+    float *row[CHUNK];
+
+    FL_TRY(find_chunk(rows, keys, n, row, cached));
+    if (s->codec == FL_CODEC_F32)
+        write_floats(rows, keys, n, (float *)(void *)out, row);
+    else
+        write_narrow(rows, keys, n, (fl_codec)s->codec, out, row, u->first);
     return FLEET_OK;
 }
 
@@ -480,13 +520,16 @@ fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
     fl_section *to = fl_msg_section(w, (fl_section_op)s->op, s->table);
     int64_t n = s->n_key;
     fl_rows *rows;
-    float *out, **cached;
+    float **cached;
+    size_t width;
+    char *out;
 
     if (!to)
         return w->status;
     if (s->op == FL_SECTION_CHANGED)
         return read_changed(u, s, to, w);
     to->n_key = s->n_key;
+    to->codec = s->codec;
     to->version = (uint64_t)u->layout->store->updates;
     if (s->op == FL_SECTION_DENSE)
         return read_dense(u, s, msg->column[i], w);
@@ -495,11 +538,11 @@ fleet_status fl_aggregate_read(const fl_aggregate *u, fl_packet *p,
     cached = cache_of(cache, p, msg, i, fl_rows_epoch(rows));
     if (s->op == FL_SECTION_NEWER)
         return read_newer(u, s, msg->column[i], cached, to, w);
-    out = fl_msg_column(w, FL_COLUMN_VALUES,
-                        (size_t)(n * rows->dim) * sizeof *out);
+    width = fl_codec_bytes((fl_codec)s->codec, rows->dim);
+    out = fl_msg_column(w, FL_COLUMN_VALUES, (size_t)n * width);
     for (int64_t j = 0; out && j < n; j += CHUNK)
-        FL_TRY(read_chunk(rows, keys + (size_t)j * sizeof(uint64_t),
-                          n - j < CHUNK ? n - j : CHUNK, out + j * rows->dim,
-                          cached ? cached + j : NULL));
+        FL_TRY(read_chunk(u, s, keys + (size_t)j * sizeof(uint64_t),
+                          n - j < CHUNK ? n - j : CHUNK,
+                          out + (size_t)j * width, cached ? cached + j : NULL));
     return w->status;
 }

@@ -163,8 +163,8 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
 {
     fl_msg_head head = *to;
     const fl_stream_state *s = &l->stream[to->stream];
-
-    size_t credit = l->o.most_open - s->open_bytes - s->behind_bytes;
+    size_t used = s->open_bytes + s->behind_bytes;
+    size_t credit = used < l->o.most_open ? l->o.most_open - used : 0;
 
     head.kind = FL_MSG_ANSWER;
     head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */

@@ -5,6 +5,7 @@
 
 #include "ps/server/lane_budget.h"
 #include "ps/server/lane_staleness.h"
+#include "ps/plain_keys.h"
 
 /* --- rows that may be out of memory --------------------------------------- */
 
@@ -231,7 +232,8 @@ static void take_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     fl_lane_forget_rows(l, &wanted);
 }
 
-void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+/* One with plain keys. */
+static void take_plain_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     uint64_t version = fl_lane_wanted(l);
     size_t bytes;
@@ -251,6 +253,22 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        (long long)l->version);
     else
         take_pull(l, from, p, bytes);
+}
+
+void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    fl_packet *plain;
+    fleet_status status = fl_plain_keys(l->o.pool, p, &l->msg, &plain);
+
+    if (status == FLEET_OK)
+        take_plain_pull(l, from, plain);
+    else if (status == FLEET_EINVAL)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a pull of worker %u: %s", l->msg.head.stream,
+                       fleet_last_error());
+    else
+        fl_lane_abort(l, status, fleet_last_error());
+    fl_packet_drop(plain);
 }
 
 /* A pull whose worker has to read first keeps those behind it waiting, too. */

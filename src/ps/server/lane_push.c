@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ps/server/lane_internal.h"
+#include "ps/plain_keys.h"
 
 void fl_stream_reset(fl_ps_lane *l, fl_stream_state *s)
 {
@@ -149,32 +150,59 @@ static void close_step(fl_ps_lane *l, fl_stream_state *s, const fl_peer *from)
         l->pending_ms = l->now_ms;
 }
 
-/* The piece that is next: kept until its step is applied. */
-static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+static bool has_room(const fl_ps_lane *l, const fl_stream_state *s,
+                     size_t bytes)
+{
+    return s->open_bytes + bytes <= l->o.most_open;
+}
+
+static void refuse_large(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_fail(FLEET_EUNSUPPORTED,
+            "it is larger than %zu bytes, the most that a server takes",
+            l->o.most_open);
+    refuse_piece(l, from);
+}
+
+/* With its values as floats; NULL: the lane has failed. */
+static fl_piece *keep_piece(fl_ps_lane *l, fl_packet *p)
+{
+    fl_piece *piece;
+    fleet_status status = fl_piece_create(&piece, l->o.pool, p, &l->msg);
+
+    if (status == FLEET_OK)
+        status = fl_piece_widen(piece, l->o.layout);
+    if (status == FLEET_OK)
+        return piece;
+    fl_piece_destroy(piece);
+    fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    return NULL;
+}
+
+/* The piece that is next, with plain keys: kept until its step is applied. */
+static void take_plain_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     const fl_msg_head head = l->msg.head;
     fl_stream_state *s = &l->stream[head.stream];
     fl_piece *piece;
+    size_t bytes;
 
-    if (s->open_bytes + p->bytes > l->o.most_open || head.piece == UINT16_MAX) {
-        fl_fail(FLEET_EUNSUPPORTED,
-                "it is larger than %zu bytes, the most that a server takes",
-                l->o.most_open);
-        refuse_piece(l, from);
-        return;
-    }
     if (check_piece(l) != FLEET_OK) {
         refuse_piece(l, from);
         return;
     }
-    if (fl_piece_create(&piece, l->o.pool, p, &l->msg) != FLEET_OK) {
-        fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
+    bytes = p->bytes + fl_piece_wide_bytes(&l->msg, l->o.layout);
+    if (!has_room(l, s, bytes)) {
+        refuse_large(l, from);
         return;
     }
+    piece = keep_piece(l, p);
+    if (!piece)
+        return;
     *s->last = piece;
     s->last = &piece->next;
-    s->open_bytes += p->bytes;
-    fl_counter_add(&l->counters.open_bytes, p->bytes);
+    s->open_bytes += bytes;
+    fl_counter_add(&l->counters.open_bytes, bytes);
     s->next_piece++;
     if (!fl_lane_want(l, &piece->msg, &s->wanted))
         return;
@@ -182,6 +210,27 @@ static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         close_step(l, s, from);
     else
         fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
+}
+
+static void take_piece(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_packet *plain;
+    fleet_status status;
+
+    if (!has_room(l, &l->stream[head->stream], p->bytes) ||
+        head->piece == UINT16_MAX) {
+        refuse_large(l, from);
+        return;
+    }
+    status = fl_plain_keys(l->o.pool, p, &l->msg, &plain);
+    if (status == FLEET_OK)
+        take_plain_piece(l, from, plain);
+    else if (status == FLEET_EINVAL)
+        refuse_piece(l, from);
+    else
+        fl_lane_abort(l, status, fleet_last_error());
+    fl_packet_drop(plain);
 }
 
 void fl_lane_answer_command(fl_ps_lane *l, const fl_msg_head *to,

@@ -168,7 +168,7 @@ static fleet_status ask_changed(fl_worker *w, int lane, int table)
 fleet_status fl_geo_ask(fl_worker *w)
 {
     w->geo->pulling = true;
-    FL_TRY(fl_worker_pull_dense(w, false, 0));
+    FL_TRY(fl_worker_pull_dense(w, false, true, 0));
     for (int l = 0; l < w->n_lane; l++)
         for (int t = 0; t < w->layout.n_table; t++)
             FL_TRY(ask_changed(w, l, t));

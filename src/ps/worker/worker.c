@@ -1,5 +1,5 @@
-/* worker.c - a worker's pulls: keys shared out to lanes, rows and blocks that
- * come back. */
+/* worker.c - a worker's pulls: keys shared out to lanes, requests, and when
+ * what they ask for has come; worker_pull_values.c puts it where it belongs. */
 #include "ps/worker/geo.h"
 #include "ps/worker/hot_pull.h"
 #include "ps/worker/worker_group.h"
@@ -31,17 +31,6 @@ fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
 }
 
 /* --- what to ask ---------------------------------------------------------- */
-
-/* The pull slot, if rows are kept of what it brings; -1. */
-static int cached_slot(const fl_worker *w, const fl_pull_buffer *s)
-{
-    return w->hot && s < &w->slot[FL_N_SLOT] ? (int)(s - w->slot) : -1;
-}
-
-static size_t bytes_per_key(const fl_worker *w, int table)
-{
-    return (size_t)w->layout.table[table]->dim * sizeof(float);
-}
 
 fleet_status fl_lane_keys_widen(fl_lane_keys *k)
 {
@@ -75,14 +64,14 @@ static void mark_table(fl_worker *w, fl_pull_buffer *s, int table)
 {
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].first[table] = s->keys[l].n;
-    if (cached_slot(w, s) >= 0)
-        fl_hot_pull_mark(w, cached_slot(w, s), table);
+    if (fl_worker_cached_slot(w, s) >= 0)
+        fl_hot_pull_mark(w, fl_worker_cached_slot(w, s), table);
 }
 
 static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
                                   const fl_pull_rows *t, int n)
 {
-    int slot = cached_slot(w, s);
+    int slot = fl_worker_cached_slot(w, s);
 
     for (int l = 0; l < w->n_lane; l++)
         s->keys[l].n = 0;
@@ -94,7 +83,7 @@ static fleet_status share_out_all(fl_worker *w, fl_pull_buffer *s,
                                 : fl_hot_pull_share_out(w, slot, i, &t[j]));
     }
     mark_table(w, s, w->layout.n_table);
-    return FLEET_OK;
+    return fl_worker_sort_keys(w, s->keys);
 }
 
 /* --- asking --------------------------------------------------------------- */
@@ -146,7 +135,6 @@ static fleet_status request_keys(pull_writer *a, int table, const uint64_t *key,
                                  fl_pull_piece piece, size_t bytes)
 {
     fl_section *s;
-    void *keys;
 
     if (a->r && (a->r->bytes + bytes > a->w->piece_bytes ||
                  a->r->n_piece == FL_MSG_MOST_SECTION))
@@ -160,31 +148,37 @@ static fleet_status request_keys(pull_writer *a, int table, const uint64_t *key,
                        table < 0 ? 0 : (uint32_t)table);
     if (s) {
         s->n_key = (uint32_t)piece.n;
+        s->codec = (uint8_t)piece.codec;
         s->version = a->version;
     }
-    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS,
-                         (size_t)piece.n * sizeof *key);
-    if (keys && piece.n > 0)
-        memcpy(keys, key, (size_t)piece.n * sizeof *key);
-    if (keys && piece.known)
-        fl_hot_pull_put_versions(a->w, cached_slot(a->w, a->slot), a->lane,
-                                 &piece, &a->writer);
+    FL_TRY(fl_worker_write_keys(a->w, &a->writer, key, piece.n));
+    if (piece.known)
+        fl_hot_pull_put_versions(a->w, fl_worker_cached_slot(a->w, a->slot),
+                                 a->lane, &piece, &a->writer);
     a->r->piece[a->r->n_piece++] = piece;
     a->r->bytes += bytes;
     return a->writer.status;
 }
 
-/* Keys first to end of a list of a table's. */
+static fl_codec codec_of(const pull_writer *a)
+{
+    return a->slot->exact ? FL_CODEC_F32 : a->w->wire.pull;
+}
+
+/* Keys first to end of a list of a table's; what is said of known ones are
+ * floats. */
 static fleet_status request_list(pull_writer *a, int table, const uint64_t *key,
                                  int64_t first, int64_t end, bool known)
 {
-    size_t one = bytes_per_key(a->w, table);
+    int64_t dim = a->w->layout.table[table]->dim;
+    fl_codec codec = known ? FL_CODEC_F32 : fl_codec_of_rows(codec_of(a), dim);
+    size_t one = fl_codec_bytes(codec, dim);
     int64_t most = (int64_t)(a->w->piece_bytes / one);
 
     most = most < 1 ? 1 : most;
     for (int64_t i = first; i < end; i += most) {
-        fl_pull_piece piece = {table, i, end - i < most ? end - i : most,
-                               known};
+        fl_pull_piece piece = {table, i, end - i < most ? end - i : most, known,
+                               codec};
 
         FL_TRY(request_keys(a, table, key + i, piece, (size_t)piece.n * one));
     }
@@ -194,7 +188,7 @@ static fleet_status request_list(pull_writer *a, int table, const uint64_t *key,
 static fleet_status request_rows(pull_writer *a, int table)
 {
     const fl_lane_keys *k = &a->slot->keys[a->lane];
-    int slot = cached_slot(a->w, a->slot);
+    int slot = fl_worker_cached_slot(a->w, a->slot);
     const uint64_t *known;
     int64_t first, end;
 
@@ -207,9 +201,9 @@ static fleet_status request_rows(pull_writer *a, int table)
 }
 
 /* How many blocks make a piece. */
-int fl_worker_blocks(const fl_worker *w)
+int fl_worker_blocks(const fl_worker *w, fl_codec codec)
 {
-    size_t most = w->piece_bytes / (FL_BLOCK * sizeof(float));
+    size_t most = w->piece_bytes / fl_codec_bytes(codec, FL_BLOCK);
 
     return most < 1 ? 1 : (int)most;
 }
@@ -219,15 +213,18 @@ int fl_worker_blocks(const fl_worker *w)
 static fleet_status request_blocks(pull_writer *a)
 {
     const fl_lane_blocks *b = &a->w->block[a->lane];
-    int most = fl_worker_blocks(a->w);
+    fl_codec codec = codec_of(a);
+    int most = fl_worker_blocks(a->w, codec);
 
     if (a->w->layout.n_param == 0 && a->lane == 0)
-        return request_keys(a, -1, b->key, (fl_pull_piece){.table = -1}, 0);
+        return request_keys(a, -1, b->key,
+                            (fl_pull_piece){.table = -1, .codec = codec}, 0);
     for (int i = 0; i < b->n; i += most) {
-        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most, false};
+        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most, false,
+                               codec};
 
         FL_TRY(request_keys(a, -1, b->key + i, piece,
-                            (size_t)piece.n * FL_BLOCK * sizeof(float)));
+                            (size_t)piece.n * fl_codec_bytes(codec, FL_BLOCK)));
     }
     return FLEET_OK;
 }
@@ -295,149 +292,27 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     drop_slot(w, s);
     fl_hot_pull_start(w, slot, version, now);
     FL_TRY(share_out_all(w, s, table, n_table));
+    s->exact = now;
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     s->renews = dense && gathers;
     return send_pull(w, s, dense && !gathers && !w->updating, /* push asks */
                      version);
 }
 
-fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch,
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch, bool exact,
                                   uint64_t for_step)
 {
     fl_pull_buffer *s = &w->slot[FL_DENSE_SLOT];
     uint64_t version = prefetch ? (uint64_t)(w->remote.updates + 1) : 0;
 
     drop_slot(w, s);
+    s->exact = exact;
     s->for_step = for_step;
     FL_TRY(share_out_all(w, s, NULL, 0));
     return send_pull(w, s, true, version);
 }
 
 /* --- what comes back ------------------------------------------------------ */
-
-static size_t expected_bytes(const fl_worker *w, const fl_pull_request *r,
-                             const fl_pull_piece *piece)
-{
-    const fl_lane_blocks *b = &w->block[r->lane];
-    size_t bytes = 0;
-
-    if (piece->table >= 0)
-        return (size_t)piece->n * bytes_per_key(w, piece->table);
-    for (int64_t i = 0; i < piece->n; i++)
-        bytes += fl_block_at(&w->layout, b->key[piece->first + i]).bytes;
-    return bytes;
-}
-
-/* Rows are used where they came, unless that is at an odd place. */
-static fleet_status align_rows(fl_pull_request *r, const fl_msg *msg,
-                               const float **values)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < r->n_piece; i++)
-        bytes += msg->column[i][FL_AT_VALUES].size;
-    FL_TRY(fl_grow(&r->aligned, &r->aligned_capacity, bytes / sizeof(float) + 1,
-                   sizeof(float)));
-    bytes = 0;
-    for (int i = 0; i < r->n_piece; i++) {
-        const fl_frame *f = &msg->column[i][FL_AT_VALUES];
-
-        values[i] = f->data;
-        if ((uintptr_t)f->data % sizeof(float) == 0)
-            continue;
-        memcpy(r->aligned + bytes, f->data, f->size);
-        values[i] = r->aligned + bytes;
-        bytes += f->size / sizeof(float);
-    }
-    return FLEET_OK;
-}
-
-static fleet_status check_answer(fl_worker *w, const fl_pull_request *r,
-                                 const fl_msg *msg)
-{
-    bool good = msg && msg->head.n_section == r->n_piece;
-
-    for (int i = 0; good && i < r->n_piece; i++)
-        good = r->piece[i].known
-                   ? fl_hot_pull_is_sound(w, &r->piece[i], msg, i)
-                   : msg->section[i].n_key == (uint64_t)r->piece[i].n &&
-                         msg->column[i][FL_AT_VALUES].size ==
-                             expected_bytes(w, r, &r->piece[i]);
-    return good ? FLEET_OK
-                : fl_fail(FLEET_EFORMAT,
-                          "%s has answered a pull with something else",
-                          fl_client_lane_name(w->client, r->lane));
-}
-
-/* The version that the answers are of: one in sync, the latest in async. */
-static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
-                                 const fl_msg *msg, int64_t *version)
-{
-    for (int i = 0; i < r->n_piece; i++) {
-        int64_t one = (int64_t)msg->section[i].version;
-
-        if (w->remote.sync && *version >= 0 && one != *version)
-            return fl_fail(FLEET_EPEER, "%s has version %lld, others have %lld",
-                           fl_client_lane_name(w->client, r->lane),
-                           (long long)one, (long long)*version);
-        *version = one > *version ? one : *version;
-    }
-    return FLEET_OK;
-}
-
-/* Of the piece of section i. */
-static void place_rows(fl_worker *w, fl_pull_buffer *s,
-                       const fl_pull_request *r, int i, const fl_msg *msg,
-                       const float *values)
-{
-    const fl_pull_piece *piece = &r->piece[i];
-    const float ***row = s->keys[r->lane].at;
-    int64_t dim = w->layout.table[piece->table]->dim;
-    int slot = cached_slot(w, s);
-
-    if (piece->known) {
-        fl_hot_pull_place(w, slot, r->lane, piece, msg, i, values);
-        return;
-    }
-    for (int64_t j = 0; j < piece->n; j++)
-        *row[piece->first + j] = values + j * dim;
-    if (slot >= 0)
-        fl_hot_pull_keep(w, slot, r->lane, piece, &msg->section[i], values);
-}
-
-/* Set the rows, unless they are set already; and the weights and their version,
- * unless `version` is NULL. */
-static fleet_status place_answer(fl_worker *w, fl_pull_buffer *s,
-                                 fl_pull_request *r, int64_t *version)
-{
-    const fl_msg *msg = fl_client_answer(w->client, &r->request);
-    const float *values[FL_MSG_MOST_SECTION];
-
-    FL_TRY(check_answer(w, r, msg));
-    if (version)
-        FL_TRY(note_version(w, r, msg, version));
-    FL_TRY(align_rows(r, msg, values));
-    for (int i = 0; i < r->n_piece; i++) {
-        const fl_pull_piece *piece = &r->piece[i];
-        const uint64_t *block = w->block[r->lane].key;
-        const float *from = values[i];
-        int64_t end = piece->first + piece->n;
-
-        if (piece->table >= 0 && !s->has_rows)
-            place_rows(w, s, r, i, msg, from);
-        if (piece->table < 0 && version)
-            for (int64_t j = piece->first; j < end; j++) {
-                fl_block_place b = fl_block_at(&w->layout, block[j]);
-
-                if (w->geo)
-                    fl_geo_take_block(w, block[j], from);
-                else
-                    memcpy(b.weight, from, b.bytes);
-                from += b.bytes / sizeof *from;
-            }
-    }
-    return FLEET_OK;
-}
 
 bool fl_pull_is_answered(const fl_pull_buffer *s)
 {
@@ -476,7 +351,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
     for (int i = 0; i < s->n_request; i++)
         FL_TRY(fl_worker_wait(w, &s->request[i]->request, 1, "pull"));
     for (int i = 0; i < s->n_request; i++)
-        FL_TRY(place_answer(w, s, s->request[i], &version));
+        FL_TRY(fl_worker_place_answer(w, s, s->request[i], &version));
     if (version >= 0 && !w->geo) /* which counts its own */
         w->remote.updates = version;
     s->arrived = true;
@@ -500,7 +375,7 @@ static bool worker_came(fl_remote *x, int slot)
     if (s->has_rows || !fl_pull_is_answered(s))
         return s->has_rows;
     for (int i = 0; i < s->n_request; i++)
-        if (place_answer(w, s, s->request[i], NULL) != FLEET_OK) {
+        if (fl_worker_place_answer(w, s, s->request[i], NULL) != FLEET_OK) {
             fl_error_clear();
             return false;
         }
@@ -512,7 +387,7 @@ static fleet_status worker_refresh(fl_remote *x)
     fl_worker *w = worker_of(x);
 
     FL_TRY(fl_worker_wait_update(w));
-    FL_TRY(fl_worker_pull_dense(w, false, 0));
+    FL_TRY(fl_worker_pull_dense(w, false, true, 0));
     w->group.since = 0;
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }

@@ -4,6 +4,7 @@
  * a simulator. */
 #pragma once
 
+#include "ps/codec.h"
 #include "ps/worker/client.h"
 #include "ps/partition.h"
 #include "runtime/lookup/lookup_data.h"
@@ -23,7 +24,8 @@ typedef struct fl_lane_keys {
 typedef struct fl_pull_piece {
     int table; /* -1: dense */
     int64_t first, n;
-    bool known; /* of rows that are kept: hot_pull.h */
+    bool known;     /* of rows that are kept: hot_pull.h */
+    fl_codec codec; /* that it asks for */
 } fl_pull_piece;
 
 typedef struct fl_pull_request {
@@ -32,7 +34,7 @@ typedef struct fl_pull_request {
     fl_pull_piece piece[FL_MSG_MOST_SECTION];
     int n_piece;
     size_t bytes;   /* that it will bring */
-    float *aligned; /* rows that did not come aligned */
+    float *aligned; /* rows that did not come aligned, or in fewer bytes */
     size_t aligned_capacity;
 } fl_pull_request;
 
@@ -41,6 +43,7 @@ enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
 typedef struct fl_pull_buffer {
     bool under_way, arrived, has_rows; /* arrived: with its weights */
     bool dense;                        /* it asks for weights, too */
+    bool exact;                        /* as floats, whatever pulls travel as */
     bool renews; /* half-async: weights are taken with it that were asked for
                     before */
     uint64_t for_step; /* where staleness is bounded: the push that its values
@@ -118,6 +121,7 @@ typedef struct fl_worker {
     int most_under_way;      /* pushes, when one is made: 1, or more
                                            in half-async */
     fl_lane_keys *push_keys; /* by lane */
+    fl_lane_keys sorting;    /* scratch, where keys are packed */
     uint64_t *push_block;    /* of the lane that is being written */
     const float **push_grad;
     const float **grad_of; /* of a push, by parameter; NULL: none */
@@ -131,6 +135,10 @@ typedef struct fl_worker {
     size_t piece_bytes;      /* a request is cut into pieces of about that */
     struct fl_geo *geo;      /* it trains copies: geo.h; NULL: it does not */
     struct fl_hot_pull *hot; /* it keeps rows: hot_pull.h; NULL: it does not */
+    fl_wire_options wire;    /* fl_worker_use_wire() */
+    struct fl_residuals *residuals; /* NULL: none are kept */
+    float *values;                  /* of a push that travels in fewer bytes */
+    size_t values_capacity;
 } fl_worker;
 
 /* After the lanes are known: map, owner and block are filled. */
@@ -138,6 +146,11 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
                             const fl_worker_host *host, fl_store *store,
                             int n_server, const int *lanes, bool sync);
 void fl_worker_done(fl_worker *w);
+
+/* Pulls and pushes of training travel so from now on, before the first of them;
+ * not in geo mode. Pulls of what is there now (tests), weights at the end of a
+ * pass, and commands (saves, loads, reads) are exact all the same. */
+fleet_status fl_worker_use_wire(fl_worker *w, const fl_wire_options *wire);
 
 /* Numbers of all workers; n 0 is a barrier. Where staleness is bounded the pass
  * ends, so that no worker waits for the steps of one that waits for it.

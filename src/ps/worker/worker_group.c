@@ -166,7 +166,7 @@ static fleet_status ask_for_weights(fl_worker *w)
 
     if (w->layout.n_param == 0 || g->since < g->how.recv_after || on_its_way)
         return FLEET_OK;
-    FL_TRY(fl_worker_pull_dense(w, false,
+    FL_TRY(fl_worker_pull_dense(w, false, false,
                                 w->bounds_staleness ? w->n_push + 1 : 0));
     g->since = 0;
     return FLEET_OK;

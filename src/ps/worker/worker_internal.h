@@ -1,5 +1,6 @@
-/* worker_internal.h - what worker.c (pulls), worker_push.c (pushes, the clip)
- * and worker_job.c (passes, sums, commands) share. */
+/* worker_internal.h - what worker.c (pulls), worker_pull_values.c (what they
+ * bring), worker_pack.c (pushes written), worker_push.c (pushes, the clip) and
+ * worker_job.c (passes, sums, commands) share. */
 #pragma once
 
 #include "ps/worker/worker.h"
@@ -10,16 +11,16 @@ extern const fl_remote_class fl_worker_methods;
 
 fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what);
-/* for_step: as a pull buffer has it. */
-fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch,
+/* for_step: as a pull buffer has it; exact: whatever pulls travel as. */
+fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch, bool exact,
                                   uint64_t for_step);
 bool fl_pull_is_answered(const fl_pull_buffer *s);
 fleet_status fl_worker_complete(fl_worker *w, int slot);
 fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
                             int n_table, bool dense, bool prefetch, bool now);
 void fl_worker_drop(fl_remote *x, int slot);
-fleet_status fl_lane_keys_widen(fl_lane_keys *k); /* for one more */
-int fl_worker_blocks(const fl_worker *w);         /* in a piece */
+fleet_status fl_lane_keys_widen(fl_lane_keys *k);         /* for one more */
+int fl_worker_blocks(const fl_worker *w, fl_codec codec); /* in a piece */
 
 /* The list that a key belongs to, with room for it; NULL: no memory. */
 static inline fl_lane_keys *fl_worker_keys_for(const fl_worker *w,
@@ -39,6 +40,35 @@ static inline int64_t fl_worker_now(const fl_worker *w)
 {
     return w->host.now_ms(w->host.arg);
 }
+
+/* The pull slot, if rows are kept of what it brings; -1. */
+static inline int fl_worker_cached_slot(const fl_worker *w,
+                                        const fl_pull_buffer *s)
+{
+    return w->hot && s < &w->slot[FL_N_SLOT] ? (int)(s - w->slot) : -1;
+}
+
+/* --- worker_keys.c -------------------------------------------------------- */
+
+/* Keys that were shared out to lanes: of each table by rising key, where keys
+ * are packed. */
+fleet_status fl_worker_sort_keys(fl_worker *w, fl_lane_keys *keys);
+
+/* The column of keys of the section begun last, of ROWS or of blocks. */
+fleet_status fl_worker_write_keys(const fl_worker *w, fl_msg_writer *writer,
+                                  const uint64_t *key, int64_t n);
+
+/* --- worker_pull_values.c ------------------------------------------------- */
+
+/* Set the rows that an answer has brought, unless they are set already; and the
+ * weights and their version, unless `version` is NULL. */
+fleet_status fl_worker_place_answer(fl_worker *w, fl_pull_buffer *s,
+                                    fl_pull_request *r, int64_t *version);
+
+/* --- worker_pack.c -------------------------------------------------------- */
+
+/* The messages of a push: pushing[]. */
+fleet_status fl_worker_pack(fl_worker *w, const fl_push *p);
 
 /* --- worker_push.c -------------------------------------------------------- */
 

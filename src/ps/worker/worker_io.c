@@ -440,6 +440,8 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
     status = open_all(l, store, how, mode, &lanes);
     if (status == FLEET_OK && how->half)
         status = fl_worker_use_half_async(&l->worker, how->half);
+    if (status == FLEET_OK)
+        status = fl_worker_use_wire(&l->worker, &how->wire);
     fl_error_take(&error, status);
     fl_free(lanes.lane);
     if (status != FLEET_OK) {

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "ps/worker/geo.h"
 #include "ps/worker/hot_pull.h"
+#include "ps/residuals.h"
 #include "ps/worker/worker_internal.h"
 
 static fleet_status make_step(fl_worker *w, uint16_t flags, fl_section_op op,
@@ -173,6 +174,7 @@ fleet_status fl_worker_load(fl_worker *w, const char *text)
 
     FL_TRY(fl_worker_wait_update(w)); /* nothing of before comes after it */
     FL_TRY(fl_geo_forget(w));
+    fl_residuals_forget(w->residuals);
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     if (text)
         FL_TRY(fl_worker_command(w, FL_COMMAND_LOAD, text, NULL));

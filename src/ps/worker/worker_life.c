@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "ps/worker/geo.h"
 #include "ps/worker/hot_pull.h"
+#include "ps/residuals.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 
@@ -86,6 +87,14 @@ fleet_status fl_worker_init(fl_worker *w, fl_client *client,
     return FLEET_OK;
 }
 
+fleet_status fl_worker_use_wire(fl_worker *w, const fl_wire_options *wire)
+{
+    w->wire = *wire;
+    return wire->push == FL_CODEC_F32 || wire->forgets
+               ? FLEET_OK
+               : fl_residuals_create(&w->residuals, &w->layout);
+}
+
 static void keys_done(fl_lane_keys *keys, int n)
 {
     for (int i = 0; keys && i < n; i++) {
@@ -119,6 +128,8 @@ void fl_worker_done(fl_worker *w)
     for (int i = 0; w->block && i < w->n_lane; i++)
         fl_free(w->block[i].key);
     keys_done(w->push_keys, w->n_lane);
+    fl_free(w->sorting.key);
+    fl_free(w->sorting.at);
     fl_group_done(w);
     for (int i = 0; i < w->n_made; i++)
         fl_client_forget(w->client, w->before[i], w->n_lane);
@@ -129,6 +140,8 @@ void fl_worker_done(fl_worker *w)
     fl_free(w->push_block);
     fl_free(w->push_grad);
     fl_free(w->grad_of);
+    fl_residuals_destroy(w->residuals);
+    fl_free(w->values);
     fl_partition_done(&w->layout);
     *w = (fl_worker){0};
 }

@@ -1,220 +1,13 @@
-/* worker_push.c - pushes: gradients packed for each lane, in pieces, and in
- * sync the wait for the update. */
+/* worker_push.c - pushes: steps that are sent, in sync the wait for the update,
+ * and the clip. worker_pack.c writes them. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "ps/worker/hot_pull.h"
+#include "ps/residuals.h"
 #include "ps/worker/worker_group.h"
 #include "ps/worker/worker_internal.h"
 #include "runtime/store/norm.h"
-#include "runtime/simd/simd.h"
-
-/* --- sharing out ---------------------------------------------------------- */
-
-static fleet_status share_out(fl_worker *w, const fl_push_rows *t)
-{
-    for (int p = 0; p < FL_N_PART; p++) {
-        const fl_push_part *part = &t->part[p];
-
-        for (int64_t i = 0; i < part->n; i++) {
-            uint64_t key = part->key[part->which ? part->which[i] : i];
-            fl_lane_keys *k = fl_worker_keys_for(w, w->push_keys, key);
-
-            if (!k)
-                return FLEET_ENOMEM;
-            k->key[k->n] = key;
-            ((const float **)k->at)[k->n++] = part->grad[i];
-        }
-    }
-    return FLEET_OK;
-}
-
-static fleet_status share_out_all(fl_worker *w, const fl_push *p)
-{
-    for (int l = 0; l < w->n_lane; l++)
-        w->push_keys[l].n = 0;
-    for (int t = 0; t < w->layout.n_table; t++) {
-        for (int l = 0; l < w->n_lane; l++)
-            w->push_keys[l].first[t] = w->push_keys[l].n;
-        for (int i = 0; i < p->n_table; i++)
-            if (p->table[i].rows == w->layout.table[t])
-                FL_TRY(share_out(w, &p->table[i]));
-    }
-    for (int l = 0; l < w->n_lane; l++)
-        w->push_keys[l].first[w->layout.n_table] = w->push_keys[l].n;
-    return FLEET_OK;
-}
-
-/* --- packing -------------------------------------------------------------- */
-
-typedef struct packing {
-    fl_worker *w;
-    const fl_push *push;
-    int lane;
-    size_t bytes; /* in the piece that is being written */
-    bool open;
-    fl_msg_writer writer;
-} packing;
-
-static fl_request *request_of(packing *a)
-{
-    return &a->w->pushing[a->lane];
-}
-
-static fleet_status end_piece(packing *a)
-{
-    a->open = false;
-    return fl_client_add(a->w->client, request_of(a), &a->writer);
-}
-
-/* A section for `bytes` bytes of values, in this piece or the next. */
-static fleet_status begin_section(packing *a, fl_section_op op, int table,
-                                  int n, size_t bytes)
-{
-    fl_section *s;
-
-    if (a->open && (a->bytes + bytes > a->w->piece_bytes ||
-                    a->writer.n_section >= FL_MSG_MOST_SECTION - 1))
-        FL_TRY(end_piece(a));
-    if (!a->open) {
-        fl_client_begin(a->w->client, a->lane, request_of(a), &a->writer,
-                        FL_MSG_STEP, a->w->step, 0);
-        a->bytes = 0;
-        a->open = true;
-    }
-    s = fl_msg_section(&a->writer, op, (uint32_t)table);
-    if (s) {
-        s->n_key = (uint32_t)n;
-        s->version = (uint64_t)a->w->remote.updates;
-        s->n_batch = (uint32_t)a->push->n_batch;
-    }
-    a->bytes += bytes;
-    return a->writer.status;
-}
-
-/* Servers know no scale of this worker's loss. */
-static void divide_scale(const packing *a, void *values, size_t bytes)
-{
-    float factor = fl_push_factor(a->push);
-
-    if (factor != 1.0f)
-        fl_simd_best()->scale(values, values, factor, 0.0f,
-                              (int64_t)(bytes / sizeof(float)));
-}
-
-static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
-                              const float *const *grad, int64_t n)
-{
-    int64_t dim = a->w->layout.table[table]->dim;
-    size_t bytes = (size_t)(n * dim) * sizeof(float);
-    void *keys;
-    float *values;
-
-    FL_TRY(begin_section(a, FL_SECTION_ROWS, table, (int)n, bytes));
-    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *key);
-    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
-    if (!keys || !values)
-        return a->writer.status;
-    memcpy(keys, key, (size_t)n * sizeof *key);
-    fl_simd_best()->gather(&(fl_gather_args){.out = (float *[]){values},
-                                             .ld = (int64_t[]){dim},
-                                             .row = grad,
-                                             .n = n,
-                                             .n_feature = 1,
-                                             .dim = dim});
-    divide_scale(a, values, bytes);
-    return FLEET_OK;
-}
-
-static fleet_status pack_table(packing *a, int table)
-{
-    const fl_lane_keys *k = &a->w->push_keys[a->lane];
-    int64_t dim = a->w->layout.table[table]->dim;
-    int64_t most = (int64_t)a->w->piece_bytes / (dim * (int64_t)sizeof(float));
-    int64_t end = k->first[table + 1];
-
-    most = most < 1 ? 1 : most;
-    for (int64_t i = k->first[table]; i < end; i += most)
-        FL_TRY(pack_rows(a, table, k->key + i, (const float **)k->at + i,
-                         end - i < most ? end - i : most));
-    return FLEET_OK;
-}
-
-/* The lane's blocks of what is pushed: w->push_block and push_grad. */
-static int list_blocks(packing *a)
-{
-    fl_worker *w = a->w;
-    const fl_lane_blocks *all = &w->block[a->lane];
-    int n = 0;
-
-    for (int i = 0; i < all->n; i++) {
-        const float *grad = w->grad_of[all->key[i] >> 32];
-
-        if (!grad)
-            continue;
-        w->push_block[n] = all->key[i];
-        w->push_grad[n++] =
-            grad + (int64_t)(all->key[i] & UINT32_MAX) * FL_BLOCK;
-    }
-    return n;
-}
-
-static size_t block_bytes(const fl_worker *w, uint64_t key)
-{
-    return fl_block_at(&w->layout, key).bytes;
-}
-
-static fleet_status pack_blocks(packing *a, int first, int n)
-{
-    const fl_worker *w = a->w;
-    size_t bytes = 0;
-    uint64_t *keys;
-    char *values;
-
-    for (int i = first; i < first + n; i++)
-        bytes += block_bytes(w, w->push_block[i]);
-    FL_TRY(begin_section(a, FL_SECTION_DENSE, 0, n, bytes));
-    keys = fl_msg_column(&a->writer, FL_COLUMN_KEYS, (size_t)n * sizeof *keys);
-    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, bytes);
-    for (int i = 0; keys && values && i < n; i++) {
-        size_t one = block_bytes(w, w->push_block[first + i]);
-
-        keys[i] = w->push_block[first + i];
-        memcpy(values, w->push_grad[first + i], one);
-        divide_scale(a, values, one);
-        values += one;
-    }
-    return a->writer.status;
-}
-
-/* The last piece says that it is, of how many batches the step is, and how its
- * update is made. */
-static fleet_status close_step(packing *a)
-{
-    const fl_update_settings *settings = &a->push->settings;
-    void *values;
-
-    FL_TRY(begin_section(a, FL_SECTION_CLIP, 0, 0, sizeof *settings));
-    a->writer.section[a->writer.n_section - 1].learning_rate = a->push->clip;
-    values = fl_msg_column(&a->writer, FL_COLUMN_VALUES, sizeof *settings);
-    if (!values)
-        return a->writer.status;
-    memcpy(values, settings, sizeof *settings);
-    a->writer.head.flags = FL_MSG_END_OF_STEP;
-    return end_piece(a);
-}
-
-static fleet_status pack_lane(packing *a)
-{
-    int n = list_blocks(a), most = fl_worker_blocks(a->w);
-
-    fl_request_clear(request_of(a));
-    for (int i = 0; i < n; i += most)
-        FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
-    for (int i = 0; i < a->w->layout.n_table; i++)
-        FL_TRY(pack_table(a, i));
-    return close_step(a);
-}
 
 /* --- the update ----------------------------------------------------------- */
 
@@ -410,24 +203,6 @@ fleet_status fl_worker_update(fl_remote *x)
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 
-static fleet_status pack_push(fl_worker *w, const fl_push *p)
-{
-    packing a = {.w = w, .push = p};
-    fleet_status status = share_out_all(w, p);
-
-    for (int i = 0; i < w->layout.n_param; i++) {
-        w->grad_of[i] = NULL;
-        for (int j = 0; j < p->n_param; j++)
-            if (p->param[j].param == w->layout.param[i])
-                w->grad_of[i] = p->param[j].grad;
-    }
-    for (; status == FLEET_OK && a.lane < w->n_lane; a.lane++)
-        status = pack_lane(&a);
-    if (status != FLEET_OK && a.open)
-        fl_packet_drop(a.writer.packet);
-    return status;
-}
-
 /* Room for one more push that is under way. */
 static fleet_status make_before(fl_worker *w)
 {
@@ -495,9 +270,11 @@ fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
     if (w->most_under_way > 1)
         FL_TRY(make_before(w));
     w->step++;
-    FL_TRY(fl_worker_undo_step(w, w->pushing, pack_push(w, p)));
+    FL_TRY(fl_worker_undo_step(w, w->pushing, fl_worker_pack(w, p)));
     FL_TRY(send_push(w));
     fl_hot_pull_pushed(w, p);
+    if (w->residuals)
+        fl_residuals_keep(w->residuals);
     if (!w->remote.sync) {
         w->remote.updates += !w->geo;
         w->n_push++;
@@ -522,5 +299,5 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
         return fl_group_add(w, p);
     FL_TRY(fl_worker_send_push(w, p));
     w->updating = x->sync;
-    return x->sync ? fl_worker_pull_dense(w, true, 0) : FLEET_OK;
+    return x->sync ? fl_worker_pull_dense(w, true, false, 0) : FLEET_OK;
 }

@@ -34,7 +34,13 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(cast, fl_cast *)                                                        \
     XX(col_sum_bf16, fl_col_sum_bf16 *)                                        \
     XX(to_half, fl_to_half *)     /* to float16, to nearest even */            \
-    XX(from_half, fl_from_half *) /* and back */
+    XX(from_half, fl_from_half *) /* and back */                               \
+    XX(write_f16, fl_to_codec *)                                               \
+    XX(write_bf16, fl_to_codec *)                                              \
+    XX(write_int8, fl_to_codec *)                                              \
+    XX(read_f16, fl_from_codec *)                                              \
+    XX(read_bf16, fl_from_codec *)                                             \
+    XX(read_int8, fl_from_codec *)
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
@@ -86,6 +92,19 @@ typedef struct fl_numbers {
 } fl_numbers;
 typedef void fl_to_half(uint16_t *out, const float *a, int64_t n);
 typedef void fl_from_half(float *out, const uint16_t *a, int64_t n);
+
+/* --- values of messages: ps/codec.h -------------------------------------- */
+
+enum { FL_INT8_GROUP = 256 }; /* numbers of a row that share a scale */
+
+/* Rows of n numbers, written in fewer bytes, at any place, rounded to nearest
+ * even, and read back. What is not finite stays so (int8: with all of its
+ * group); what is too large for float16 becomes the largest there is. With
+ * `rest` a[] then is what was rounded away, 0 where a number is not finite;
+ * else it stays as it is. */
+typedef void fl_to_codec(void *out, float *a, bool rest, int64_t rows,
+                         int64_t n);
+typedef void fl_from_codec(float *out, const void *a, int64_t rows, int64_t n);
 
 /* --- activations: the formulas of activations.def ------------------------- */
 

@@ -58,6 +58,7 @@ typedef struct fleet_ctr_options {
     int check_ids;
     fleet_fresh fresh;
     int64_t default_id;
+    fleet_table_options life;
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {

@@ -120,6 +120,67 @@ typedef enum fleet_fresh {
                            row was never trained */
 } fleet_fresh;
 
+/* Which keys become rows: Fleet's entries of a sparse_embedding. The values are
+ * those of "entry" in configurations, whose texts are Fleet's. */
+typedef enum fleet_entry_kind {
+    FLEET_ENTRY_ALL = 0, /* every key that gets a gradient */
+
+    /* CountFilterEntry, "count_filter_entry:5": from the update on that is the
+     * fifth with a gradient of the key; how often the key comes up in an
+     * update does not matter. Exact: the keys that wait are counted in a table
+     * of their own, see fleet_table_options */
+    FLEET_COUNT_FILTER_ENTRY = 1,
+
+    /* ProbabilityEntry, "probability_entry:0.3": three keys of ten, for good.
+     * Which ones is a function of the seed, the table and the key: the same in
+     * any number of processes, and in the next training */
+    FLEET_PROBABILITY_ENTRY = 2
+} fleet_entry_kind;
+
+typedef struct fleet_entry {
+    fleet_entry_kind kind;
+    int64_t count;      /* of a count filter: 1 to 2^24 */
+    double probability; /* of the other one: above 0, below 1 */
+} fleet_entry;
+
+/* The life of a table's rows: which keys become rows, and when rows go.
+ * All-zero fields are defaults, and cost nothing.
+ *
+ * It is decided when an update changes the table, before any of its rows
+ * changes: in sync at the same update, and with the same bits, in one process
+ * that merges its batches and for any numbers of workers, servers and ranks.
+ * The gradient of a key that does not become a row is dropped, after it has
+ * counted in the clip by global norm.
+ *
+ * A count filter's counts are a table named "<table>.waiting", of dim 1: it
+ * is in params_hash and in checkpoints, and fleet_table_stat() and
+ * fleet_table_get() read it. A key that waits takes some 50 bytes. A
+ * checkpoint without it is loaded with no key counted.
+ *
+ * Such tables stay on the host where a program runs on a GPU; geo mode refuses
+ * them (FLEET_EUNSUPPORTED by fleet_init_worker()): its workers train copies of
+ * rows, and would go on with what the servers have not. */
+typedef struct fleet_table_options {
+    fleet_entry entry;
+    int unknown_zeros;   /* nonzero: in training a key without a row reads as
+                          zeros; else as the initial value. A row begins with
+                          its initial value in either case */
+    int64_t ttl_updates; /* fleet_shrink() lets rows go that none of so many
+                            updates before it has changed; 0: it does not.
+                            Updates are those of the job, in async pushes.
+                            What was loaded counts as changed by the load */
+    int64_t most_rows;   /* 0: any number; else 1,024 or more. A table is 1,024
+                            buckets by the keys' hashes, and each has at most
+                            its share, most_rows / 1024. An update that brings
+                            new keys to a full one lets those of its rows go
+                            that have changed longest ago, an eighth at once,
+                            of the same age those of lower keys, and none that
+                            the update changes. New keys for which there is no
+                            room then stay without a row, the highest ones. It
+                            bounds the counts of a count filter likewise. A load
+                            may bring more: updates bring it down */
+} fleet_table_options;
+
 typedef struct fleet_sparse_embedding_options {
     const char *table; /* layers that name the same table share its rows, and
                           state the same of it below, or nothing; not the
@@ -145,6 +206,8 @@ typedef struct fleet_sparse_embedding_options {
     fleet_fresh fresh;  /* what a predictor reads for an id without a row; kept
                            in saves, see fleet_predictor_set_fresh() */
     int64_t default_id; /* of FLEET_FRESH_ROW */
+    fleet_table_options life; /* FLEET_EINVAL: out of its range, with the
+                                 range */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.

@@ -131,6 +131,20 @@ FLEET_API fleet_status fleet_table_set(fleet *fleet, const char *table,
                                        int64_t dim, const float *values,
                                        const float *states);
 
+/* fleet_shrink - rows go that live too long: of a table with life.ttl_updates
+ * (fleet_table_options) those that none of so many updates has changed, and
+ * keys that have waited for as long. They are unknown keys again. table NULL:
+ * of all such tables; of none is FLEET_OK.
+ *
+ * It is a write, see above: all workers call it, between two passes. Memory of
+ * rows that have gone is kept for new ones of the table.
+ *
+ *   FLEET_ENOENT  there is no such table
+ *   FLEET_EINVAL  the table has no ttl_updates
+ *   FLEET_ESTATE  see above
+ */
+FLEET_API fleet_status fleet_shrink(fleet *fleet, const char *table);
+
 /* --- dense parameters ----------------------------------------------------- */
 
 /* fleet_parameter_get - its n weights, row-major, as they are now, also where

@@ -136,6 +136,7 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
                                       .check_ids = c->o.check_ids,
                                       .fresh = c->o.fresh,
                                       .default_id = c->o.default_id,
+                                      .life = c->o.life,
                                   });
 }
 

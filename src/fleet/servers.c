@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "fleet/save_part.h"
 #include "ps/worker/remote_table.h"
+#include "runtime/graph/table_options.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"
 
@@ -158,6 +159,28 @@ static fleet_status pass_on_load(fleet *f)
     return FLEET_OK;
 }
 
+/* Workers of geo train copies of rows: what servers do not let become a row, or
+ * let go, would stay in them. */
+static fleet_status refuse_lives(const fleet *f, fl_job_mode mode)
+{
+    for (size_t i = 0; mode == FL_PS_GEO && i < f->store->tables.n; i++) {
+        const fl_rows *r = f->store->tables.entry[i].value;
+        fl_text has = {0};
+        fleet_status status;
+
+        if (!r->life)
+            continue;
+        fl_table_options_print(&r->life->o, ", ", &has);
+        status = fl_fail(FLEET_EUNSUPPORTED,
+                         "table \"%s\" has %s: not in mode %s, whose workers "
+                         "train copies of rows",
+                         r->name, fl_text_chars(&has), fl_job_mode_name(mode));
+        fl_text_done(&has);
+        return status;
+    }
+    return FLEET_OK;
+}
+
 static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = fl_handle_mode(f);
@@ -174,6 +197,7 @@ static fleet_status connect_worker(fleet *f)
         .wire = wire_of(f)};
 
     FL_TRY(fl_add_programs(f));
+    FL_TRY(refuse_lives(f, mode));
     FL_TRY(make_terms(f));
     if (has_servers(f)) { /* which clip, or do not, as their program says now */
         f->trained->training.optimizer->in_use = true;

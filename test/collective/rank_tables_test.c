@@ -129,8 +129,37 @@ static fleet_status be_one(grown *g, int parts)
     return fleet_stop_worker(g->f);
 }
 
+/* --- which keys become rows, and which rows go ---------------------------- */
+
+static const fleet_table_options third = {
+    .entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3},
+    .unknown_zeros = 1,
+    .ttl_updates = 2,
+    .most_rows = 1024};
+
+static fleet_status train_with_a_life(grown *g, int times)
+{
+    for (int i = 0; i < 6 * times; i++) /* ids from 4 on come twice, early */
+        grown_train(g, i / times < 2 ? 9 : 4);
+    return fleet_shrink(g->f, NULL);
+}
+
+static fleet_status have_a_life(grown *g)
+{
+    uint64_t hash = 0;
+
+    TRY(fleet_init_worker(g->f));
+    g->e = fleet_executor_create(g->p, NULL);
+    TRY(train_with_a_life(g, 1));
+    if (fleet_worker_index(g->f) == 0)
+        TRY(fleet_params_hash(g->f, &hash));
+    TRY(fleet_barrier_worker(g->f));
+    fprintf(stderr, "hash %016llx\n", (unsigned long long)hash);
+    return fleet_stop_worker(g->f);
+}
+
 /* What TEST_TABLE_RANK says: "ranks" alone, or a hybrid job where "both" have
- * something, or "servers" the table. */
+ * something, or "servers" the table; "life": ranks alone, another training. */
 __attribute__((constructor)) static void be_a_rank(void)
 {
     const char *what = getenv("TEST_TABLE_RANK");
@@ -144,10 +173,16 @@ __attribute__((constructor)) static void be_a_rank(void)
     how.is_collective = strncmp(what, "ranks", 5) != 0;
     how.ps = strcmp(what, "both") == 0 ? FLEET_PS_RANKS : FLEET_PS_BY_MODE;
     how.larger = how.ps == FLEET_PS_RANKS; /* "more" is on the server */
+    if (strcmp(what, "life") == 0) {
+        how.is_collective = true;
+        how.life = third;
+    }
     status = fleet_init(&g.f, NULL);
     if (status == FLEET_OK)
         grown_build(g.f, &g.p, &how);
-    if (status == FLEET_OK && strchr(what, '-'))
+    if (status == FLEET_OK && how.life.unknown_zeros)
+        status = have_a_life(&g);
+    else if (status == FLEET_OK && strchr(what, '-'))
         status = load_all(&g, strcmp(what, "ranks-text") == 0);
     else if (status == FLEET_OK)
         status = fleet_is_server(g.f)
@@ -187,4 +222,26 @@ TEST_LIMIT(ranks_load_and_import_what_a_job_with_servers_has_saved, 90)
 TEST_LIMIT(ranks_that_share_out_rows_beside_servers_read_and_write_them, 90)
 {
     run_job("both", "--server_num 1 --worker_num 2 --collective --grace 50");
+}
+
+/* Both ranks bring the same batches: in one process they are merged. */
+TEST_LIMIT(ranks_let_the_same_keys_in_and_the_same_rows_go_as_one_process, 90)
+{
+    grown_how how = {.optimizer = "adam", .life = third};
+    fleet_table_statistics s;
+    char want[40];
+    grown g;
+
+    how.merge = 2;
+    grown_open(&g, &how);
+    CHECK_OK(train_with_a_life(&g, 2));
+    CHECK_OK(fleet_table_stat(g.f, "t", &s));
+    CHECK_INT(s.rows, 4);
+    CHECK_OK(fleet_table_stat(g.f, "t.waiting", &s));
+    CHECK_INT(s.rows, 0);
+    snprintf(want, sizeof want, "hash %016llx",
+             (unsigned long long)grown_hash(&g));
+    grown_close(&g);
+    run_job("life", "--nproc_per_node 2 --grace 50");
+    CHECK_CONTAINS(launch_log("workerlog.0"), want);
 }

@@ -8,15 +8,11 @@
 #include "train_kit.h"
 
 static fleet_var *mean_of_rows(fleet_program *p, fleet_var *ids,
-                               const char *table, int64_t dim, int64_t rows,
-                               fleet_ps ps)
+                               const char *table, int64_t dim,
+                               fleet_sparse_embedding_options o)
 {
-    const fleet_sparse_embedding_options o = {
-        .table = table,
-        .rows = rows,
-        .ps = ps,
-        .initializer = {FLEET_INIT_UNIFORM, -1, 1}};
-
+    o.table = table;
+    o.initializer = (fleet_initializer){FLEET_INIT_UNIFORM, -1, 1};
     return fleet_mean(p, fleet_sparse_embedding(p, ids, dim, &o));
 }
 
@@ -36,20 +32,25 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
 
     *p = fleet_program_create(f);
     ids = fleet_data(*p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    loss = fleet_add(*p,
-                     mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM,
-                                  how->rows, how->ps),
-                     mean_of_weights(*p, "w", GROWN_W));
+    loss = fleet_add(
+        *p,
+        mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM,
+                     (fleet_sparse_embedding_options){
+                         .rows = how->rows, .ps = how->ps, .life = how->life}),
+        mean_of_weights(*p, "w", GROWN_W));
     if (how->larger) {
-        loss = fleet_add(
-            *p, loss,
-            mean_of_rows(*p, ids, "more", GROWN_DIM, 0, FLEET_PS_BY_MODE));
+        loss = fleet_add(*p, loss,
+                         mean_of_rows(*p, ids, "more", GROWN_DIM,
+                                      (fleet_sparse_embedding_options){0}));
         loss = fleet_add(*p, loss, mean_of_weights(*p, "extra", 2));
     }
     s.a_sync = how->a_sync;
     s.is_collective = how->is_collective;
     s.a_sync_configs.vocab_cache_size = how->cache_bytes;
     s.a_sync_configs.cache_read_staleness = how->cache_staleness;
+    s.a_sync_configs.k_steps = how->geo;
+    s.gradient_merge = how->merge > 1;
+    s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
     CHECK_OK(fleet_minimize(
         fleet_distributed_optimizer(f, kit_rule(f, how->optimizer, 0.5f), &s),
         loss));
@@ -60,7 +61,7 @@ void grown_open(grown *g, const grown_how *how)
 {
     fleet_options o = how->options;
 
-    o.num_threads = 1;
+    o.num_threads = how->threads ? how->threads : 1;
     *g = (grown){0};
     CHECK_OK(fleet_init(&g->f, &o));
     grown_build(g->f, &g->p, how);
@@ -88,6 +89,11 @@ void grown_train(grown *g, int n)
 
     for (int i = 0; i < n; i++)
         id[i] = i;
+    run_ids(g->e, id, n, NULL);
+}
+
+void grown_train_ids(grown *g, const int64_t *id, int n)
+{
     run_ids(g->e, id, n, NULL);
 }
 
@@ -135,11 +141,13 @@ const char *grown_ids(const char *name, int from, int n)
 void grown_open_node(ps_node *n, const fleet_options *o)
 {
     fleet_dataset_options data = {.batch_size = 4, .n_use_var = 1};
+    grown_how how = *(const grown_how *)n->job->user;
     fleet_var *ids;
     scene *c = &n->s;
 
     CHECK_OK(fleet_init(&c->f, o));
-    ids = grown_build(c->f, &c->p, n->job->user);
+    how.merge = n->job->how.merge;
+    ids = grown_build(c->f, &c->p, &how);
     data.use_var = &ids;
     if (!n->job->file[0])
         return;

@@ -25,6 +25,10 @@ typedef struct grown_how {
     int64_t rows;
     int64_t cache_bytes; /* of workers; 0: none */
     int cache_staleness;
+    fleet_table_options life; /* of "t" */
+    int threads;              /* 0: 1; of a job 1 */
+    int merge;   /* batches of an update; of a job job.how.merge; 0: 1 */
+    int64_t geo; /* in async: updates between exchanges; 0: not geo */
     fleet_options options;
 } grown_how;
 
@@ -34,8 +38,9 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how);
 void grown_open(grown *g, const grown_how *how);
 void grown_close(grown *g);
 
-/* Train with the ids 0 .. n - 1. */
+/* Train with the ids 0 .. n - 1; with these. */
 void grown_train(grown *g, int n);
+void grown_train_ids(grown *g, const int64_t *id, int n);
 
 uint64_t grown_hash(const grown *g);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/life/life.h"
 #include "runtime/simd/simd.h"
 
 typedef void run_visitor(fl_sharded_tables *s, int table,
@@ -123,6 +124,36 @@ static fleet_status update_chunk(fl_sharded_tables *s, int table,
     return status;
 }
 
+/* Of a table with a life, all keys at once: some keys without a row become
+ * one, the gradients of the rest are dropped. */
+static fleet_status update_admitted(fl_sharded_tables *s, int table,
+                                    const fl_update *u)
+{
+    const fl_sharded_sums *from = &s->sum[table];
+    const float **grad = (const float **)(void *)from->grad;
+    fl_rows *rows = s->table[table];
+    const fl_life_update life = {.rows = rows,
+                                 .key = from->set.key,
+                                 .n = from->set.n,
+                                 .version = u->version};
+    fl_wanted_rows wanted = {0};
+    fleet_status status;
+    int64_t n;
+
+    FL_TRY(fl_grow(&s->row, &s->row_capacity, (size_t)life.n, sizeof *s->row));
+    status = fl_rows_bring(&wanted, rows, life.key, life.n);
+    if (status == FLEET_OK)
+        status = rows->methods->find(rows, life.key, life.n, s->row);
+    if (status == FLEET_OK)
+        status = fl_life_admit(&life, s->row);
+    if (status == FLEET_OK) {
+        n = fl_life_keep(s->row, grad, NULL, life.n);
+        fl_rows_change(rows, s->store->optimizer, u, s->row, grad, n);
+    }
+    fl_wanted_rows_done(&wanted);
+    return status;
+}
+
 static fleet_status update_table(fl_sharded_tables *s, int table,
                                  const fl_update *all)
 {
@@ -130,6 +161,8 @@ static fleet_status update_table(fl_sharded_tables *s, int table,
     fl_update u =
         fl_rows_update(s->table[table], all, (int64_t)all->version - 1);
 
+    if (n > 0 && s->table[table]->life)
+        return update_admitted(s, table, &u);
     FL_TRY(
         fl_grow(&s->row, &s->row_capacity, FL_SHARDED_CHUNK, sizeof *s->row));
     for (int64_t i = 0; i < n; i += FL_SHARDED_CHUNK)

@@ -83,7 +83,7 @@ static fleet_status read_found(fl_rows *rows, const uint64_t *key, int64_t n,
         if (row[i])
             memcpy(out, row[i], (size_t)rows->dim * sizeof *out);
         else
-            fl_filler_row(&rows->filler, key[i], out, rows->dim);
+            fl_rows_unknown(rows, key[i], out);
     }
     return FLEET_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fleet/strategy/strategy_read.h"
+#include "runtime/graph/table_options.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
                              int *n)
@@ -54,6 +55,42 @@ static fleet_status read_hidden(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* An mlp has none of the keys that tables have. */
+static fleet_status no_tables(const fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {
+        "rows",          "check_ids",   "fresh",     "entry",
+        "unknown_zeros", "ttl_updates", "most_rows", NULL};
+
+    for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, "nothing: an mlp has no embedding");
+    }
+    return FLEET_OK;
+}
+
+/* Which ids become rows, and when rows go. */
+static fleet_status read_life(fl_config *c, const fl_at *at)
+{
+    fl_at entry = fl_at_key(at, "entry");
+    fl_at zeros = fl_at_key(at, "unknown_zeros");
+    fl_at ttl = fl_at_key(at, "ttl_updates"), most = fl_at_key(at, "most_rows");
+    bool unknown_zeros = false;
+    const char *text = NULL;
+
+    FL_TRY(fl_at_string(&entry, &text));
+    if (text && !fl_entry_read(text, &c->life.entry))
+        return fl_at_expected(&entry, "\"count_filter_entry:N\" or "
+                                      "\"probability_entry:P\"");
+    FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
+    c->life.unknown_zeros = unknown_zeros;
+    FL_TRY(fl_at_int(&ttl, 1, (int64_t)1 << 53, &c->life.ttl_updates));
+    FL_TRY(fl_at_int(&most, 1, (int64_t)1 << 53, &c->life.most_rows));
+    return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
+}
+
 /* What the tables do with ids. */
 static fleet_status read_tables(fl_config *c, const fl_at *at)
 {
@@ -61,11 +98,8 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
     fl_at fresh = fl_at_key(at, "fresh"), id = fl_at_key(at, "default_id");
     int which = FLEET_FRESH_INITIAL;
 
-    if (c->model == FL_MLP && (rows.json || check.json || fresh.json))
-        return fl_at_expected(rows.json    ? &rows
-                              : check.json ? &check
-                                           : &fresh,
-                              "nothing: an mlp has no embedding");
+    FL_TRY(no_tables(c, at));
+    FL_TRY(read_life(c, at));
     FL_TRY(fl_at_int(&rows, 1, (int64_t)1 << 53, &c->rows));
     FL_TRY(fl_at_bool(&check, &c->check_ids));
     if (c->check_ids && c->rows == 0)
@@ -80,8 +114,9 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
 static fleet_status read_model(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "type", "embedding_dim", "hidden", "classes",    "wide_ids", "ps",
-        "rows", "check_ids",     "fresh",  "default_id", NULL};
+        "type",  "embedding_dim", "hidden",      "classes",   "wide_ids",
+        "ps",    "rows",          "check_ids",   "fresh",     "default_id",
+        "entry", "unknown_zeros", "ttl_updates", "most_rows", NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");

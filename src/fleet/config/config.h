@@ -57,6 +57,7 @@ typedef struct fl_config {
     bool check_ids;
     fleet_fresh fresh;
     int64_t default_id;
+    fleet_table_options life;
     fl_at model_ps; /* by name of a layer, parameter or table; may be absent */
 
     fl_config_optimizer optimizer;

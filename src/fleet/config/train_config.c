@@ -152,7 +152,8 @@ static fleet_status make_ctr(training *t)
                            .rows = c->rows,
                            .check_ids = c->check_ids,
                            .fresh = c->fresh,
-                           .default_id = c->default_id};
+                           .default_id = c->default_id,
+                           .life = c->life};
     fleet_dense_slot *dense =
         fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
     fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
@@ -238,6 +239,7 @@ static fleet_status train(training *t)
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
                            fleet_worker_index(t->f), fleet_worker_num(t->f));
+        FL_TRY(fleet_shrink(t->f, NULL));
         if (t->o->on_progress)
             say_progress(t, 1);
         t->before += t->epoch_samples;

@@ -172,10 +172,13 @@ static fleet_status check_all(const applying *a)
     }
     for (size_t i = 0; i < store->tables.n; i++) {
         const fl_rows *r = store->tables.entry[i].value;
+        fl_saved_item *item = fl_map_get(&s->tables, r->name);
         fl_shape shape = fl_shape_2(r->modulo, r->dim);
 
-        FL_TRY(check_item(s, fl_map_get(&s->tables, r->name), r->name, &shape,
-                          fl_store_row_rule(store, r), &a->how->o));
+        if (r->counts && !item)
+            continue; /* the save counts no keys */
+        FL_TRY(check_item(s, item, r->name, &shape, fl_store_row_rule(store, r),
+                          &a->how->o));
     }
     return a->how->o.on_extra == FLEET_EXTRA_REFUSE ? check_extra(s, store)
                                                     : FLEET_OK;
@@ -397,6 +400,14 @@ static fleet_status check_counts(const applying *a)
     return FLEET_OK;
 }
 
+/* Of the store, once it is loaded. */
+static int64_t updates_after(const applying *a)
+{
+    return a->how->table       ? a->store->updates
+           : a->how->o.restart ? 0
+                               : a->saved->updates;
+}
+
 /* Rows of before go; what is still unknown starts as it would have where it was
  * saved. */
 static void begin_tables(const applying *a)
@@ -407,11 +418,14 @@ static void begin_tables(const applying *a)
         fl_rows *r = a->store->tables.entry[i].value;
         const fl_saved_item *item = source_of(a, r);
 
-        if (item ? !a->how->keep_rows : initialize && !a->how->table)
+        if (item ? !a->how->keep_rows
+                 : (initialize || r->counts) && !a->how->table)
             r->methods->clear(r);
         if (item && !a->how->keep_rows && !a->how->own_filler &&
             item->shape.dim[1] == r->dim)
             r->filler = item->filler;
+        if (item && r->life)
+            r->life->loaded_at = (uint64_t)updates_after(a);
     }
 }
 
@@ -432,7 +446,7 @@ static void apply_counts(const applying *a)
     const fl_saved *s = a->saved;
     fl_store *store = a->store;
 
-    store->updates = a->how->o.restart ? 0 : s->updates;
+    store->updates = updates_after(a);
     if (s->scaling.scale > 0) {
         store->scaling = s->scaling;
         store->known_skips = 0;
@@ -501,7 +515,8 @@ static void note_missing(const fl_saved *s, const fl_store *store,
                     "load: %s has no parameter \"%s\": it is %s",
                     s->folder.path, store->params.entry[i].name, what);
     for (size_t i = 0; i < store->tables.n; i++)
-        if (!fl_map_get(&s->tables, store->tables.entry[i].name))
+        if (!fl_map_get(&s->tables, store->tables.entry[i].name) &&
+            !((const fl_rows *)store->tables.entry[i].value)->counts)
             FL_INFO(&store->context->log,
                     "load: %s has no table \"%s\": it is %s", s->folder.path,
                     store->tables.entry[i].name, what);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
 
 /* --- numbers as texts ----------------------------------------------------- */
@@ -86,15 +87,25 @@ done:
     return print(json, status, text);
 }
 
-fleet_status fl_table_stat_text(const char *table, char **text)
+static fleet_status table_text(const char *op, const char *table, char **text)
 {
     fl_json *json = fl_json_object();
     fleet_status status;
 
-    FL_GOTO(done, fl_json_put(json, "op", fl_json_string("stat")));
+    FL_GOTO(done, fl_json_put(json, "op", fl_json_string(op)));
     status = fl_json_put(json, "table", fl_json_string(table));
 done:
     return print(json, status, text);
+}
+
+fleet_status fl_table_stat_text(const char *table, char **text)
+{
+    return table_text("stat", table, text);
+}
+
+fleet_status fl_table_shrink_text(const char *table, char **text)
+{
+    return table_text("shrink", table, text);
 }
 
 fleet_status fl_table_param_text(const char *name, int64_t first,
@@ -291,6 +302,14 @@ done:
     return status;
 }
 
+static fleet_status do_shrink(const fl_store *store, const fl_at *root)
+{
+    fl_rows *rows = NULL;
+
+    FL_TRY(find_table(store, root, &rows));
+    return fl_life_shrink(rows, (uint64_t)store->updates);
+}
+
 /* A part of the weights, of which this store may keep some blocks. */
 static void write_weights(const fl_param *p, int64_t first, const float *from,
                           int64_t n)
@@ -337,7 +356,8 @@ static fleet_status do_param(const fl_store *store, const fl_at *root)
 static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                              bool write, const fl_at *root, char **answer)
 {
-    static const char *const names[] = {"rows", "stat", "param", NULL};
+    static const char *const names[] = {"rows", "stat", "param", "shrink",
+                                        NULL};
     fl_at op = fl_at_key(root, "op");
     int which = -1;
 
@@ -348,6 +368,8 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
         return do_stat(store, root, answer);
     if (which == 2 && write)
         return do_param(store, root);
+    if (which == 3 && write)
+        return do_shrink(store, root);
     return fl_fail(FLEET_EFORMAT, "a request without what is asked for");
 }
 

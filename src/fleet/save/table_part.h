@@ -24,12 +24,16 @@ fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
  *
  * {"op": "stat", "table": NAME}. Answer: the numbers of an fl_rows_stat.
  *
+ * {"op": "shrink", "table": NAME}: a WRITE, after which rows that have lived
+ * too long are gone.
+ *
  * {"op": "param", "name": NAME, "first": I, "values": HEX}: a WRITE of weights
  * from I on. */
 fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
                                 int64_t n, bool states, const float *values,
                                 int64_t width, char **text);
 fleet_status fl_table_stat_text(const char *table, char **text);
+fleet_status fl_table_shrink_text(const char *table, char **text);
 fleet_status fl_table_param_text(const char *name, int64_t first,
                                  const float *values, int64_t n, char **text);
 

@@ -6,6 +6,7 @@
 
 #include "fleet/job/param_home.h"
 #include "fleet/strategy/strategy_fields.h"
+#include "runtime/graph/table_options.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/lower.h"
 #include "runtime/store/job_signature.h"
@@ -133,6 +134,19 @@ static void describe_field(const fleet *f, const fl_strategy_field *one,
                 effect_of(&f->strategy, one, mode, made));
 }
 
+static void dump_lives(const fleet_program *p, fl_text *out)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+
+        if (v->kind != FL_VAR_TABLE || !fl_table_has_life(&v->ids.life))
+            continue;
+        fl_text_add(out, "table %s: ", v->name);
+        fl_table_options_print(&v->ids.life, ", ", out);
+        fl_text_add(out, "\n");
+    }
+}
+
 static fleet_status dump_passes(fleet *f, fl_text *out)
 {
     fl_plan *plan;
@@ -149,6 +163,7 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
                 f->role.server_num, fl_text_chars(&plan->passes));
     fl_plan_destroy(plan);
     fl_param_home_dump(f->trained, out);
+    dump_lives(f->trained, out);
     if (f->trained->training.optimizer->n_table > 0)
         fl_job_signature_add_optimizer(out, f->trained->training.optimizer);
     return out->status;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "ps/codec.h"
+#include "runtime/life/life.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/simd/simd.h"
@@ -159,19 +160,39 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
             apply_block(o, &u->update, &u->block[i]);
 }
 
+/* Of a table with a life: what has no row when this returns is left out. */
+static fleet_status admit_rows(const fl_aggregate *u, fl_aggregate_rows *t,
+                               fl_rows *rows)
+{
+    const fl_life_update life = {.rows = rows,
+                                 .key = t->key,
+                                 .n = t->n,
+                                 .version = u->update.version,
+                                 .frozen = u->layout->store->snapshot};
+
+    for (int64_t j = 0; j < t->n; j += CHUNK)
+        FL_TRY(find_others(rows->methods->find, rows, t->key + j,
+                           t->n - j < CHUNK ? t->n - j : CHUNK, t->target + j));
+    FL_TRY(fl_life_admit(&life, t->target));
+    t->n = fl_life_keep(t->target, t->grad, t->key, t->n);
+    return FLEET_OK;
+}
+
 /* In chunks, so that rows that were found are still near when they change. */
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
     const fl_partition *l = u->layout;
 
     for (int i = 0; i < l->n_table; i++) {
-        const fl_aggregate_rows *t = &u->table[i];
+        fl_aggregate_rows *t = &u->table[i];
         fl_rows *rows = l->table[i];
         fl_update one =
             fl_rows_update(rows, &u->update, (int64_t)u->update.version - 1);
 
         if (t->n > 0 && t->epoch != fl_rows_epoch(rows))
             memset(t->target, 0, (size_t)t->n * sizeof *t->target);
+        if (rows->life && t->n > 0)
+            FL_TRY(admit_rows(u, t, rows));
         for (int64_t j = 0; j < t->n; j += CHUNK) {
             int64_t n = t->n - j < CHUNK ? t->n - j : CHUNK;
 
@@ -337,7 +358,7 @@ static void write_floats(fl_rows *rows, const char *keys, int64_t n, float *out,
         if (!row[i]) {
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
             row[i] = out + i * rows->dim;
-            fl_filler_row(&rows->filler, key, row[i], rows->dim);
+            fl_rows_unknown(rows, key, row[i]);
         }
     fl_simd_best()->gather(&(fl_gather_args){.out = &out,
                                              .ld = &rows->dim,
@@ -360,7 +381,7 @@ static void write_narrow(fl_rows *rows, const char *keys, int64_t n,
         if (!from) {
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
             from = first;
-            fl_filler_row(&rows->filler, key, first, rows->dim);
+            fl_rows_unknown(rows, key, first);
         }
         fl_codec_write(codec, out, from, false, 1, rows->dim);
     }
@@ -464,8 +485,7 @@ static void take_newer(newer_rows *a, int64_t i, const float *row)
     if (row)
         memcpy(a->out, row, (size_t)dim * sizeof *row);
     else
-        fl_filler_row(&a->rows->filler, fl_key_at(&a->column[FL_AT_KEYS], i),
-                      a->out, dim);
+        fl_rows_unknown(a->rows, fl_key_at(&a->column[FL_AT_KEYS], i), a->out);
     a->out += dim;
 }
 

@@ -87,6 +87,7 @@ typedef struct fl_table_ids {
     bool check;
     fleet_fresh fresh;
     int64_t default_id;
+    fleet_table_options life;
 } fl_table_ids;
 
 struct fleet_var {

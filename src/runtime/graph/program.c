@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "runtime/graph/initializer.h"
+#include "runtime/graph/table_options.h"
 
 fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
 {
@@ -179,9 +180,9 @@ static const char *differing_ids(const fl_table_ids *is,
         return "check_ids";
     if (want->fresh != FLEET_FRESH_INITIAL && want->fresh != is->fresh)
         return "fresh";
-    return want->fresh == FLEET_FRESH_ROW && want->default_id != is->default_id
-               ? "default_id"
-               : NULL;
+    if (want->fresh == FLEET_FRESH_ROW && want->default_id != is->default_id)
+        return "default_id";
+    return fl_table_options_differ(&is->life, &want->life);
 }
 
 /* In the message about a name that two things have. */
@@ -319,6 +320,7 @@ fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
     if (ids->fresh < FLEET_FRESH_INITIAL || ids->fresh > FLEET_FRESH_ROW)
         return fl_fail(FLEET_EINVAL, "%s: fresh %d does not exist", name,
                        (int)ids->fresh);
+    FL_TRY(fl_table_options_check(name, &ids->life));
     if (!ids->check)
         return FLEET_OK;
     if (rows == 0)

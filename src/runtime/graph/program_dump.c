@@ -3,6 +3,7 @@
 
 #include "runtime/graph/program.h"
 #include "runtime/graph/program_dump.h"
+#include "runtime/graph/table_options.h"
 
 static void print_attr(const fl_attr *a, fl_text *out)
 {
@@ -36,6 +37,10 @@ static void print_table_ids(const fl_table_ids *ids, fl_text *out)
         fl_text_add(out, " fresh=%s", fl_fresh_names[ids->fresh]);
     if (ids->fresh == FLEET_FRESH_ROW)
         fl_text_add(out, "[%" PRId64 "]", ids->default_id);
+    if (fl_table_has_life(&ids->life)) {
+        fl_text_add(out, " ");
+        fl_table_options_print(&ids->life, " ", out);
+    }
 }
 
 static void print_var(const fleet_var *v, fl_text *out)

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
+#include "runtime/life/life.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/table_api.h"
 #include "runtime/plan/plan.h"
@@ -267,12 +268,40 @@ const fl_kernel fl_kernel_rows_norm = {
 
 /* --- rows.update --------------------------------------------------------- */
 
+/* What of an update the table's life goes by. */
+static fl_life_update life_of(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+
+    return (fl_life_update){.rows = fl_lookup_of(in)->rows,
+                            .part = (int)r->begin,
+                            .version = now->u.version};
+}
+
+/* Not all of them become rows; *n: how many there are. */
+static fleet_status admitted_rows(fl_lookup_part *p, fl_life_update *u,
+                                  int64_t *n)
+{
+    for (int64_t i = 0; i < p->n_grad; i++)
+        p->target[i] = p->row[p->which[i]];
+    u->key = p->keys.key;
+    u->which = p->which;
+    u->n = p->n_grad;
+    FL_TRY(fl_life_admit(u, p->target));
+    *n = fl_life_keep(p->target, p->grad, NULL, p->n_grad);
+    return FLEET_OK;
+}
+
 /* Rows to change: as the lookup found them, if none has gone since; the missing
  * ones are made now. */
-static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p)
+static fleet_status rows_to_change(fl_lookup *k, fl_lookup_part *p,
+                                   fl_life_update *life, int64_t *n)
 {
+    *n = p->n_grad;
     if (p->epoch != fl_rows_epoch(k->rows))
         FL_TRY(fl_lookup_find(k, p));
+    if (k->rows->life)
+        return admitted_rows(p, life, n);
     for (int64_t i = 0; i < p->n_grad; i++) {
         uint32_t u = p->which[i];
 
@@ -293,14 +322,24 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
 }
 
 /* Looked up again: they came from several batches. */
-static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p)
+static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
+                                          fl_life_update *life, int64_t *n)
 {
+    const fl_rows_class *methods = k->rows->methods;
+    const uint64_t *key = p->merged.keys.key;
+
+    *n = p->merged.keys.n;
     FL_TRY(fl_lookup_point_to_sums(k, p));
     fl_wanted_rows_done(&p->wanted);
-    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->merged.keys.key,
-                         p->merged.keys.n));
-    return k->rows->methods->make(k->rows, p->merged.keys.key, p->merged.keys.n,
-                                  p->target);
+    FL_TRY(fl_rows_bring(&p->wanted, k->rows, key, *n));
+    if (!k->rows->life)
+        return methods->make(k->rows, key, *n, p->target);
+    FL_TRY(methods->find(k->rows, key, *n, p->target));
+    life->key = key;
+    life->n = *n;
+    FL_TRY(fl_life_admit(life, p->target));
+    *n = fl_life_keep(p->target, p->grad, NULL, *n);
+    return FLEET_OK;
 }
 
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
@@ -309,14 +348,16 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
+    fl_life_update life = life_of(in, r);
     fl_update u;
+    int64_t n;
 
     if (now->skip)
         return FLEET_OK;
-    FL_TRY(c->merged ? merged_rows_to_change(k, p) : rows_to_change(k, p));
+    FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
+                     : rows_to_change(k, p, &life, &n));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
-    fl_rows_change(k->rows, now->optimizer, &u, p->target, p->grad,
-                   count_changed(c, p));
+    fl_rows_change(k->rows, now->optimizer, &u, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }

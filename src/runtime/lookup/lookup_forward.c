@@ -293,7 +293,7 @@ static fleet_status unknown_row(const fl_lookup_config *c, fl_rows *rows,
     if (row)
         memcpy(out, row, (size_t)rows->dim * sizeof *out);
     else
-        fl_filler_row(&rows->filler, key, out, rows->dim);
+        fl_rows_unknown(rows, key, out);
     return FLEET_OK;
 }
 

@@ -1,6 +1,7 @@
 /* lookup_gpu.c - the steps of lookups on a GPU are put into a plan. */
 #include "runtime/lookup/lookup_gpu.h"
 
+#include "runtime/graph/table_options.h"
 #include "runtime/plan/copy_steps.h"
 
 /* Operands of features come behind the step's own. */
@@ -29,7 +30,8 @@ bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
     const fl_place *at = l->plan->place;
     const fleet_program *p = l->program;
 
-    if (!at->gpu || fl_store_is_shared(l->plan->store))
+    if (!at->gpu || fl_store_is_shared(l->plan->store) ||
+        fl_table_has_life(&table->ids.life))
         return false;
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/graph/table_options.h"
 
 /* --- written -------------------------------------------------------------- */
 
@@ -138,6 +139,10 @@ static fleet_status add_all(fl_text *t, const fl_store *s)
         fl_text_add(t, "table \"%s\": rows %" PRId64 ", dim %" PRId64, r->name,
                     r->modulo, r->dim);
         add_attr(t, &r->attr);
+        if (r->life) {
+            fl_text_add(t, ", ");
+            fl_table_options_print(&r->life->o, ", ", t);
+        }
         fl_text_add(t, ", keeper %s\n",
                     fl_table_is_remote(&r->attr) ? "default" : "ranks");
     }

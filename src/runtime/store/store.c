@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/graph/table_options.h"
+#include "runtime/store/table.h"
 
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
                              fl_store **store)
@@ -30,6 +32,16 @@ static void destroy_group(fl_flat *g)
     fl_free(g);
 }
 
+static void destroy_table(fl_rows *r)
+{
+    for (int i = 0; r->life && i < FL_N_PART; i++) {
+        fl_free(r->life->scratch[i].fresh);
+        fl_free(r->life->scratch[i].strange);
+        fl_free(r->life->scratch[i].old);
+    }
+    r->methods->destroy(r);
+}
+
 void fl_store_destroy(fl_store *s)
 {
     if (!s)
@@ -41,11 +53,8 @@ void fl_store_destroy(fl_store *s)
         destroy_group(s->flats);
         s->flats = next;
     }
-    for (size_t i = 0; i < s->tables.n; i++) {
-        fl_rows *r = s->tables.entry[i].value;
-
-        r->methods->destroy(r);
-    }
+    for (size_t i = 0; i < s->tables.n; i++)
+        destroy_table(s->tables.entry[i].value);
     for (size_t i = 0; i < s->states.n; i++)
         fl_free(((fl_state *)s->states.entry[i].value)->data);
     fl_map_done(&s->params);
@@ -143,6 +152,21 @@ static fleet_status check_same(const fleet_var *v, const fl_shape *has,
                    fl_shape_print(has).chars);
 }
 
+/* Of a program that states none the store's stays: evaluation, say. */
+static fleet_status check_life(const fleet_var *v, const fl_rows *rows)
+{
+    static const fleet_table_options none;
+    const char *other = fl_table_options_differ(
+        rows->life ? &rows->life->o : &none, &v->ids.life);
+
+    return other ? fl_fail(FLEET_EEXIST,
+                           "\"%s\" is there already with another %s, in "
+                           "another program of this handle or because it was "
+                           "loaded or saved before",
+                           v->name, other)
+                 : FLEET_OK;
+}
+
 /* Before anything is made: what the store has is of the program's shapes. */
 static fleet_status check_var(const fl_store *s, const fleet_var *v)
 {
@@ -157,9 +181,76 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
     if (v->kind == FL_VAR_TABLE && rows) {
         fl_shape has = fl_shape_2(rows->modulo, rows->dim);
 
+        FL_TRY(check_life(v, rows));
         return check_same(v, &has, rows->attr.ps);
     }
     return FLEET_OK;
+}
+
+/* A table of that name, which is the store's, where v's is. */
+static fleet_status make_table(fl_store *s, const fleet_var *v,
+                               const char *name, int64_t dim,
+                               const fl_filler *filler, fl_rows **r)
+{
+    bool remote = s->make_remote_table && fl_table_is_remote(&v->attr);
+    fleet_status status;
+
+    FL_TRY((remote ? s->make_remote_table
+                   : s->make_rows)(name, dim, v->shape.dim[0], filler, r));
+    (*r)->attr = v->attr;
+    status = fl_map_put(&s->tables, name, *r);
+    if (status != FLEET_OK)
+        (*r)->methods->destroy(*r);
+    return status;
+}
+
+/* A count filter's counts, from 0 on. */
+static fleet_status add_waiting(fl_store *s, const fleet_var *v,
+                                fl_rows **waiting)
+{
+    const fl_filler zero = {.kind = FLEET_INIT_CONSTANT};
+    const char *name = fl_arena_format(&s->arena, "%s.waiting", v->name);
+
+    if (!name)
+        return FLEET_ENOMEM;
+    if (fl_store_rows(s, name))
+        return fl_fail(FLEET_EEXIST,
+                       "\"%s\" is a table of a program, and the name of what "
+                       "the count filter of \"%s\" counts",
+                       name, v->name);
+    FL_TRY(make_table(s, v, name, 1, &zero, waiting));
+    (*waiting)->counts = true;
+    return FLEET_OK;
+}
+
+static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
+{
+    const fleet_table_options *o = &v->ids.life;
+    fl_life *life;
+
+    *made = NULL;
+    if (!fl_table_has_life(o))
+        return FLEET_OK;
+    life = fl_arena_alloc(&s->arena, sizeof *life);
+    if (!life)
+        return FLEET_ENOMEM;
+    *life = (fl_life){.o = *o};
+    if (o->entry.kind == FLEET_COUNT_FILTER_ENTRY && o->entry.count > 1)
+        FL_TRY(add_waiting(s, v, &life->waiting));
+    *made = life;
+    return FLEET_OK;
+}
+
+/* Their ages are read bucket by bucket. */
+static fleet_status check_rows_can_go(const fl_rows *r)
+{
+    if (!r->life || r->remote || fl_is_table(r) ||
+        (r->life->o.most_rows == 0 && r->life->o.ttl_updates == 0))
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "table \"%s\" has rows out of memory: most_rows and "
+                   "ttl_updates are for tables that have none",
+                   r->name);
 }
 
 /* Rows carry the states of the rule that updates them. */
@@ -168,6 +259,8 @@ static fleet_status set_row_states(const fl_store *s, fl_rows *r)
     const fleet_optimizer *o;
     const fl_rule *rule;
 
+    if (r->counts)
+        return FLEET_OK;
     r->optimizer = fl_optimizer_own(s->optimizer, r->name);
     rule = fl_store_row_rule(s, r);
     o = fl_rows_optimizer(s->optimizer, r);
@@ -179,27 +272,22 @@ static fleet_status set_row_states(const fl_store *s, fl_rows *r)
 static fleet_status add_table(fl_store *s, const fleet_var *v)
 {
     fl_rows *r = fl_store_rows(s, v->name);
-    int64_t rows = v->shape.dim[0], dim = v->shape.dim[1];
+    int64_t dim = v->shape.dim[1];
     fl_filler filler = fl_filler_make(&v->attr.initializer, dim, dim,
                                       s->context->seed, v->name);
-    bool remote = s->make_remote_table && fl_table_is_remote(&v->attr);
+    fl_life *life;
     const char *name;
-    fleet_status status;
 
     if (r)
         return FLEET_OK;
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;
-    FL_TRY((remote ? s->make_remote_table : s->make_rows)(name, dim, rows,
-                                                          &filler, &r));
-    r->attr = v->attr;
-    status = fl_map_put(&s->tables, name, r);
-    if (status == FLEET_OK && s->optimizer)
-        return set_row_states(s, r);
-    if (status != FLEET_OK)
-        r->methods->destroy(r);
-    return status;
+    FL_TRY(add_life(s, v, &life));
+    FL_TRY(make_table(s, v, name, dim, &filler, &r));
+    r->life = life;
+    FL_TRY(check_rows_can_go(r));
+    return s->optimizer ? set_row_states(s, r) : FLEET_OK;
 }
 
 static fleet_status add_state(fl_store *s, const fleet_var *v)

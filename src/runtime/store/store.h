@@ -146,7 +146,7 @@ static inline const fl_rule *fl_store_rule(const fl_store *s)
 static inline const fl_rule *fl_store_row_rule(const fl_store *s,
                                                const fl_rows *r)
 {
-    return s->optimizer && !s->sums
+    return s->optimizer && !s->sums && !r->counts
                ? fl_rule_of(fl_rows_optimizer(s->optimizer, r)->kind)
                : NULL;
 }

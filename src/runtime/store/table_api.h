@@ -11,6 +11,9 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <string.h>
+
+#include <fleet/nn.h>
 
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
@@ -87,9 +90,10 @@ typedef struct fl_rows_class {
     void (*clear)(fl_rows *r); /* no rows, as at the start */
 
     /* The rows of these keys, of any part, are unknown again, and new rows get
-     * their memory; keys that are unknown already are passed over. *erased:
-     * how many rows went. On failure some of them may have gone. A snapshot of
-     * the table (snapshot.h) is told before, as of any change. */
+     * their memory; keys that are unknown already are passed over. Keys of
+     * different parts may be erased at once. *erased: how many rows went. On
+     * failure some of them may have gone. A snapshot of the table (snapshot.h)
+     * is told before, as of any change. */
     fleet_status (*erase)(fl_rows *r, const uint64_t *key, int64_t n,
                           int64_t *erased);
 
@@ -109,6 +113,24 @@ typedef struct fl_rows_class {
     void (*destroy)(fl_rows *r);
 } fl_rows_class;
 
+/* Arrays that a change of a table's rows needs, kept for the next one. */
+typedef struct fl_life_scratch {
+    struct fl_life_key *fresh, *strange;
+    struct fl_row_age *old;
+    size_t fresh_capacity, strange_capacity, old_capacity;
+} fl_life_scratch;
+
+/* Which keys become rows, and which rows go (runtime/life/life.h has the
+ * functions). */
+typedef struct fl_life {
+    fleet_table_options o;
+    fl_rows *waiting;   /* how many updates have had a gradient of a key that is
+                         no row yet; NULL: that does not matter */
+    uint64_t loaded_at; /* updates when it was loaded: rows that have not
+                           changed since have the version 0 */
+    fl_life_scratch scratch[FL_N_PART];
+} fl_life;
+
 struct fl_rows {
     const fl_rows_class *methods;
     const char *name;
@@ -123,6 +145,9 @@ struct fl_rows {
     fl_filler filler;                 /* of an unknown row */
     fleet_param_attr attr;            /* of the variable; set by the store */
     const fleet_optimizer *optimizer; /* of its own; NULL: the store's */
+    fl_life *life; /* NULL: every key becomes a row; by the store */
+    bool counts;   /* it is the `waiting` of another table: no rule changes it,
+                      and it has no states */
 };
 
 /* Floats of a row's record behind its weights: n_state times dim, then n_row.
@@ -198,6 +223,15 @@ static inline uint64_t fl_rows_epoch(const fl_rows *r)
 static inline void fl_rows_next_epoch(fl_rows *r)
 {
     atomic_fetch_add_explicit(&r->epoch, 1, memory_order_relaxed);
+}
+
+/* What training reads of a key without a row. */
+static inline void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out)
+{
+    if (r->life && r->life->o.unknown_zeros)
+        memset(out, 0, (size_t)r->dim * sizeof *out);
+    else
+        fl_filler_row(&r->filler, key, out, r->dim);
 }
 
 /* Makes a table; name is not copied. */

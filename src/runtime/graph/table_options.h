@@ -1,0 +1,28 @@
+/* table_options.h - the life of a table's rows, as users state it: checked,
+ * compared, as text and from text. */
+#pragma once
+
+#include <fleet/nn.h>
+
+#include "base/text.h"
+
+/* Is anything stated? */
+bool fl_table_has_life(const fleet_table_options *o);
+
+/* FLEET_EINVAL for what cannot be, naming the table. */
+fleet_status fl_table_options_check(const char *name,
+                                    const fleet_table_options *o);
+
+/* The option that `want` states and that differs from what the table has; NULL:
+ * none. */
+const char *fl_table_options_differ(const fleet_table_options *has,
+                                    const fleet_table_options *want);
+
+/* Each stated option as " name value", `between` before all but the first: for
+ * dumps, and for processes that compare what they train. */
+void fl_table_options_print(const fleet_table_options *o, const char *between,
+                            fl_text *out);
+
+/* Fleet's text of an entry: "count_filter_entry:5", "probability_entry:0.3".
+ * False: it is none; whether its number can be is checked as above. */
+bool fl_entry_read(const char *text, fleet_entry *entry);

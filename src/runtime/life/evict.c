@@ -1,0 +1,108 @@
+/* evict.c - the oldest rows of a bucket, by their heads, are found and
+ * erased. */
+#include "runtime/life/evict.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "runtime/store/snapshot.h"
+#include "runtime/store/table.h"
+
+/* Of a full bucket such a part goes at once: finding the oldest rows reads the
+ * heads of all. */
+enum { SHARE = 8 };
+
+typedef struct fl_row_age {
+    uint64_t changed_at, key;
+} fl_row_age;
+
+static int older_first(const void *a, const void *b)
+{
+    const fl_row_age *x = a, *y = b;
+
+    if (x->changed_at != y->changed_at)
+        return x->changed_at < y->changed_at ? -1 : 1;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* The rows of a bucket whose last change was before that version; *n of them
+ * in s->old. */
+static fleet_status list_older(const fl_rows *r, int bucket, uint64_t version,
+                               fl_life_scratch *s, int64_t *n)
+{
+    const fl_table_bucket b = fl_table_bucket_of(r, bucket);
+    const fl_page_layout layout = fl_table_layout(r);
+
+    *n = 0;
+    FL_TRY(fl_grow(&s->old, &s->old_capacity, (size_t)b.n, sizeof *s->old));
+    for (int64_t i = 0; i < b.n; i++) {
+        const fl_row_head *head = fl_place_at(&layout, b.page, i);
+
+        if (!head->erased && head->changed_at < version)
+            s->old[(*n)++] = (fl_row_age){head->changed_at,
+                                          *fl_place_key(&layout, b.page, i)};
+    }
+    return FLEET_OK;
+}
+
+static fleet_status let_go(const struct fl_snapshot *frozen, fl_rows *r,
+                           const fl_row_age *old, int64_t n)
+{
+    int64_t erased;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (frozen)
+            FL_TRY(fl_snapshot_change(frozen, r, &old[i].key, 1));
+        FL_TRY(r->methods->erase(r, &old[i].key, 1, &erased));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_life_make_room(const fl_life_update *u, fl_rows *r, int bucket,
+                               int64_t wanted, int64_t *fit)
+{
+    const int64_t most = fl_life_bucket_rows(u->rows->life);
+    const fl_table_bucket b = fl_table_bucket_of(r, bucket);
+    fl_life_scratch *s = &u->rows->life->scratch[u->part];
+    int64_t has = b.n - b.holes, out = has + wanted - most, n;
+
+    *fit = wanted;
+    if (out <= 0)
+        return FLEET_OK;
+    FL_TRY(list_older(r, bucket, u->version, s, &n));
+    if (out < most / SHARE)
+        out = most / SHARE;
+    if (out < n)
+        qsort(s->old, (size_t)n, sizeof *s->old, older_first);
+    else
+        out = n;
+    FL_TRY(let_go(u->frozen, r, s->old, out));
+    *fit = most - (has - out);
+    *fit = *fit < 0 ? 0 : *fit < wanted ? *fit : wanted;
+    return FLEET_OK;
+}
+
+/* Rows whose last change, or load, was before that version. */
+static fleet_status shrink_rows(fl_life *life, fl_rows *r, uint64_t version)
+{
+    for (int i = 0; i < FL_N_BUCKET; i++) {
+        int64_t n;
+
+        FL_TRY(list_older(r, i, version, &life->scratch[0], &n));
+        FL_TRY(let_go(NULL, r, life->scratch[0].old, n));
+    }
+    return FLEET_OK;
+}
+
+/* The last ttl updates are those after updates - ttl. */
+fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
+{
+    fl_life *life = rows->life;
+    uint64_t ttl = life ? (uint64_t)life->o.ttl_updates : 0;
+    uint64_t since = updates > ttl ? updates - ttl + 1 : 0;
+
+    if (ttl == 0 || since <= life->loaded_at)
+        return FLEET_OK;
+    FL_TRY(shrink_rows(life, rows, since));
+    return life->waiting ? shrink_rows(life, life->waiting, since) : FLEET_OK;
+}

@@ -1,0 +1,309 @@
+/* ps_life_test.c - which keys become rows, and which rows go, with servers: the
+ * same as in one process, for any number of lanes. */
+#define SUITE ps_life
+#include "grown_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY(call)                                                              \
+    do {                                                                       \
+        fleet_status status_ = (call);                                         \
+        if (status_ != FLEET_OK)                                               \
+            return status_;                                                    \
+    } while (0)
+
+enum { LINES = 320, PASSES = 2 };
+
+/* Ids of which some come up in most batches, and most once or twice. */
+static const char *rare_ids(void)
+{
+    static char text[LINES * 8];
+    char *at = text;
+    uint64_t x = 1;
+
+    for (int i = 0; i < LINES; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        double u = (double)(x >> 40) / (1 << 24);
+        at += sprintf(at, "1 %d\n", (int)(150 * u * u * u));
+    }
+    return test_file("ids", text);
+}
+
+static ps_job job_of(grown_how *how, int servers, int lanes)
+{
+    return (ps_job){.servers = servers,
+                    .workers = 2,
+                    .lanes = lanes,
+                    .passes = PASSES,
+                    .open = grown_open_node,
+                    .user = how,
+                    .file = {rare_ids()}};
+}
+
+static const int shape[][2] = {{1, 1}, {2, 2}, {5, 1}};
+enum { N_SHAPE = sizeof shape / sizeof *shape };
+
+static void check_all_shapes(grown_how *how)
+{
+    ps_job j = job_of(how, 1, 1);
+    uint64_t want = ps_alone(&j, 2);
+
+    for (int i = 0; i < N_SHAPE; i++) {
+        j = job_of(how, shape[i][0], shape[i][1]);
+        CHECK(ps_hash(&j) == want);
+    }
+}
+
+TEST(a_count_filter_lets_in_the_same_keys_for_any_number_of_servers)
+{
+    grown_how how = {
+        .optimizer = "adagrad",
+        .life.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3}};
+    grown_how plain = {.optimizer = "adagrad"};
+    ps_job j = job_of(&how, 1, 1), all = job_of(&plain, 1, 1);
+
+    CHECK(ps_alone(&j, 2) != ps_alone(&all, 2));
+    check_all_shapes(&how);
+}
+
+TEST(a_draw_lets_in_the_same_keys_for_any_number_of_servers)
+{
+    grown_how how = {
+        .optimizer = "adam",
+        .life = {.entry = {.kind = FLEET_PROBABILITY_ENTRY, .probability = 0.4},
+                 .unknown_zeros = 1}};
+
+    check_all_shapes(&how);
+}
+
+/* --- rows that go --------------------------------------------------------- */
+
+TEST(of_full_buckets_the_same_rows_go_for_any_number_of_servers)
+{
+    grown_how how = {.optimizer = "adagrad", .life.most_rows = 1024};
+    grown_how plain = {.optimizer = "adagrad"};
+    ps_job j = job_of(&how, 1, 1), all = job_of(&plain, 1, 1);
+
+    CHECK(ps_alone(&j, 2) != ps_alone(&all, 2));
+    check_all_shapes(&how);
+}
+
+static fleet_status shrink_between(ps_node *n)
+{
+    fleet_table_statistics s;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_shrink(n->s.f, NULL));
+    TRY(fleet_table_stat(n->s.f, "t", &s));
+    n->number[0] = (double)s.rows;
+    TRY(fleet_barrier_worker(n->s.f));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_shrink(n->s.f, "t"));
+    return ps_end(n);
+}
+
+static uint64_t shrink_alone(const ps_job *like, double *rows)
+{
+    ps_job copy = *like;
+    ps_node n = {.job = &copy};
+    fleet_table_statistics s;
+    uint64_t hash;
+
+    copy.how.merge = 2;
+    grown_open_node(&n, &(fleet_options){.seed = 5, .num_threads = 1});
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_table_stat(n.s.f, "t", &s));
+    *rows = (double)s.rows;
+    CHECK_OK(fleet_shrink(n.s.f, NULL));
+    CHECK_OK(fleet_table_stat(n.s.f, "t", &s));
+    CHECK((double)s.rows < *rows && s.rows > 0);
+    *rows = (double)s.rows;
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_shrink(n.s.f, "t"));
+    hash = scene_hash(&n.s);
+    scene_close(&n.s);
+    return hash;
+}
+
+static grown_how all_lives(void)
+{
+    return (grown_how){
+        .optimizer = "adam",
+        .life = {.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 2},
+                 .unknown_zeros = 1,
+                 .ttl_updates = 12,
+                 .most_rows = 1024}};
+}
+
+TEST(a_shrink_lets_the_same_rows_go_for_any_number_of_servers)
+{
+    grown_how how = all_lives();
+    ps_job j = job_of(&how, 1, 1);
+    double rows;
+    uint64_t want = shrink_alone(&j, &rows);
+
+    for (int i = 0; i < N_SHAPE; i++) {
+        j = job_of(&how, shape[i][0], shape[i][1]);
+        j.work = shrink_between;
+        CHECK(ps_hash(&j) == want);
+        CHECK(ps_worker(&j, 0)->number[0] == rows);
+        CHECK(ps_worker(&j, 1)->number[0] == rows);
+    }
+}
+
+static fleet_status shrink_wrongly(ps_node *n)
+{
+    const char *table = n->index == 1 ? "u" : "t";
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    CHECK_INT(fleet_shrink(n->s.f, table),
+              n->index == 1 ? FLEET_ENOENT : FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(), n->index == 1
+                                           ? "there is no table \"u\""
+                                           : "1 of 2 workers could not");
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+/* What a worker keeps of a row that has gone is not used. */
+TEST(a_cache_of_a_worker_changes_nothing)
+{
+    grown_how how = all_lives();
+    ps_job j = job_of(&how, 1, 1);
+    double rows;
+    uint64_t want = shrink_alone(&j, &rows);
+
+    how.cache_bytes = 1 << 20;
+    j = job_of(&how, 2, 2);
+    j.work = shrink_between;
+    CHECK(ps_hash(&j) == want);
+}
+
+TEST(a_wrong_shrink_of_one_worker_fails_all_and_lets_nothing_go)
+{
+    grown_how how = all_lives();
+    ps_job j = job_of(&how, 2, 1);
+
+    j.work = shrink_wrongly;
+    CHECK(ps_hash(&j) == ps_alone(&j, 2));
+}
+
+/* --- what is left of the filter in a save --------------------------------- */
+
+static const char *save_path;
+
+static fleet_status save_between(ps_node *n)
+{
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_save_persistables(n->s.f, save_path));
+    TRY(fleet_barrier_worker(n->s.f));
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(counts_travel_between_jobs_of_any_servers)
+{
+    grown_how how = {
+        .optimizer = "adam",
+        .life.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 4}};
+    ps_job j = job_of(&how, 2, 2);
+    uint64_t want;
+
+    save_path = test_path("saved");
+    j.work = save_between;
+    want = ps_hash(&j);
+    for (int i = 0; i < N_SHAPE; i++) {
+        j = job_of(&how, shape[i][0], shape[i][1]);
+        j.load = save_path;
+        j.passes = 1;
+        CHECK(ps_hash(&j) == want);
+    }
+    j.passes = 1;
+    CHECK(ps_alone(&j, 2) == want);
+}
+
+/* --- async: each push is an update ---------------------------------------- */
+
+static fleet_status count_pushes(ps_node *n)
+{
+    grown g = {.f = n->s.f, .p = n->s.p};
+    fleet_table_statistics s;
+    float row[GROWN_DIM];
+
+    TRY(ps_begin(n));
+    for (int i = 1; i <= 3; i++) {
+        TRY(ps_passes(n, 1));
+        grown_row(&g, 3, row);
+        CHECK((row[0] == 0) == (i < 3));
+        TRY(fleet_table_stat(n->s.f, "t", &s));
+        CHECK_INT(s.rows, i < 3 ? 0 : 40);
+        TRY(fleet_table_stat(n->s.f, "t.waiting", &s));
+        CHECK_INT(s.rows, i < 3 ? 40 : 0);
+    }
+    return ps_end(n);
+}
+
+TEST(in_async_pushes_are_counted_and_keys_that_wait_read_as_asked_for)
+{
+    grown_how how = {
+        .optimizer = "sgd",
+        .a_sync = true,
+        .life = {.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3},
+                 .unknown_zeros = 1}};
+    ps_job j = job_of(&how, 2, 1);
+
+    j.workers = 1;
+    j.file[0] = grown_ids("once", 0, 40);
+    j.work = count_pushes;
+    CHECK(ps_hash(&j) != 0);
+}
+
+/* --- processes ------------------------------------------------------------ */
+
+static uint64_t wanted_hash;
+
+static fleet_status shrink_and_compare(ps_node *n)
+{
+    TRY(shrink_between(n));
+    CHECK(n->index > 0 || n->hash == wanted_hash);
+    return FLEET_OK;
+}
+
+TEST(processes_over_tcp_let_the_same_keys_in_and_the_same_rows_go)
+{
+    grown_how how = all_lives();
+    ps_job j = job_of(&how, 2, 1);
+    double rows;
+
+    wanted_hash = shrink_alone(&j, &rows);
+    j.work = shrink_and_compare;
+    ps_start_all(&j);
+    ps_check_all_end(&j);
+}
+
+/* --- refused -------------------------------------------------------------- */
+
+TEST(geo_refuses_a_life_and_says_why)
+{
+    grown_how how = {.optimizer = "sgd",
+                     .a_sync = true,
+                     .geo = 10,
+                     .life = {.unknown_zeros = 1}};
+    const fleet_role role = {.kind = FLEET_WORKER,
+                             .worker_num = 1,
+                             .server_endpoints = "inproc://nobody"};
+    fleet_program *p;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
+    grown_build(f, &p, &how);
+    CHECK_FAILS(fleet_init_worker(f), FLEET_EUNSUPPORTED,
+                "table \"t\" has unknown_zeros yes: not in mode ps-geo");
+    fleet_destroy(f);
+}

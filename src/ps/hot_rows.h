@@ -17,6 +17,7 @@ typedef struct fl_hot_row {
     uint32_t asked;   /* the last one that did */
     uint8_t slots;    /* bits of the pull slots that point to it */
     bool used;        /* since the hand came by */
+    bool narrow;      /* its values have travelled in fewer bytes */
     bool trained;     /* it was given to a batch whose rows are pushed: it has
                          changed since, or will soon */
 } fl_hot_row;         /* its values follow it */

@@ -25,7 +25,9 @@ enum { LARGE = 1 << 20, SMALL = 16 << 10 };
 
 /* --- the bits of sync ----------------------------------------------------- */
 
-/* A pass, an evaluation by worker 0, and so on; a save is loaded in between. */
+/* A pass, and evaluations by worker 0: before it, when what is looked up is of
+ * the version that is trained next, and after it; a save is loaded in
+ * between. */
 static fleet_status train_and_look(ps_node *n)
 {
     const fleet_executor_options test = {.for_test = 1};
@@ -36,6 +38,8 @@ static fleet_status train_and_look(ps_node *n)
     n->s.tester = fleet_executor_create(n->s.p, &test);
     CHECK(n->s.tester);
     for (int i = 0; i < 3; i++) {
+        if (n->index == 0)
+            TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
         TRY(ps_passes(n, 1));
         if (n->index == 0)
             TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
@@ -61,32 +65,33 @@ static fleet_status train_and_look(ps_node *n)
     return ps_end(n);
 }
 
-static ps_job sync_job(int servers, int lanes, int merge, int64_t cache_bytes)
+static ps_job sync_job(int servers, int lanes, const scene_training *how)
 {
     return (ps_job){.servers = servers,
                     .workers = 2,
                     .lanes = lanes,
-                    .how = {.merge = merge, .cache_bytes = cache_bytes},
+                    .how = *how,
                     .file = {scene_file("a.txt", 8 * PS_BATCH, 1),
                              scene_file("b.txt", 8 * PS_BATCH, 2)},
                     .work = train_and_look,
                     .user = (void *)test_path("save")};
 }
 
-static void compare_bits(int merge)
+static void compare_bits(scene_training how)
 {
     static const struct {
         int servers, lanes;
         int64_t cache_bytes;
     } with[] = {{1, 1, LARGE}, {2, 1, SMALL}, {5, 1, LARGE}, {2, 2, SMALL}};
-    ps_job without = sync_job(1, 1, merge, 0);
+    ps_job without = sync_job(1, 1, &how);
     uint64_t want = ps_hash(&without);
     double seen = ps_worker(&without, 0)->number[0];
 
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
-        ps_job j = sync_job(with[i].servers, with[i].lanes, merge,
-                            with[i].cache_bytes);
+        ps_job j;
 
+        how.cache_bytes = with[i].cache_bytes;
+        j = sync_job(with[i].servers, with[i].lanes, &how);
         CHECK(ps_hash(&j) == want);
         CHECK(ps_worker(&j, 0)->number[0] == seen);
     }
@@ -94,12 +99,45 @@ static void compare_bits(int merge)
 
 TEST_LIMIT(in_sync_a_cache_changes_no_bit, 120)
 {
-    compare_bits(1);
+    compare_bits((scene_training){0});
 }
 
 TEST_LIMIT(nor_does_it_where_batches_are_merged, 120)
 {
-    compare_bits(4);
+    compare_bits((scene_training){.merge = 4});
+}
+
+/* Rows that have travelled in fewer bytes are none for a test, which pulls them
+ * whole, and the other way round. */
+TEST_LIMIT(nor_where_values_are_narrow, 120)
+{
+    compare_bits((scene_training){
+        .merge = 3, .pull_type = FLEET_WIRE_BF16, .packs_keys = true});
+}
+
+/* Rows go to the GPU from where they were kept, some before their iteration. */
+#define MERGES(more)                                                           \
+    "\"a_sync\": false, \"gradient_merge\": true, "                            \
+    "\"gradient_merge_configs\": {\"k_steps\": 3}" more
+
+TEST_LIMIT(nor_on_a_gpu, 120)
+{
+    static const char *const strategy[] = {
+        MERGES(""),
+        MERGES(", \"a_sync_configs\": {\"vocab_cache_size\": 100000}")};
+    const char *line;
+    const char *hash = NULL;
+
+    test_use_fraction(100);
+    job_use_gpus(1);
+    for (int i = 0; i < 2; i++) {
+        line = job_train("--server_num 2 --worker_num 1",
+                         job_with(job_adult(strategy[i]), "device", "gpu:0"));
+        CHECK_CONTAINS(line, "\"device\":\"cuda:");
+        if (hash)
+            CHECK_CONTAINS(line, hash);
+        hash = job_hash(line);
+    }
 }
 
 /* --- rows that are written ------------------------------------------------ */
@@ -358,9 +396,11 @@ TEST(a_cache_without_room_for_its_first_rows_says_how_much_that_is)
 {
     ps_job j = {.how = {.cache_bytes = 100}, .work = too_small};
 
-    j.connect_ms = PS_SECOND;
     ps_run(&j);
     CHECK_INT(ps_worker(&j, 0)->status, FLEET_EINVAL);
+    CHECK_INT(ps_server(&j, 0)->status, FLEET_EPEER); /* it has heard why */
+    CHECK_CONTAINS(ps_server(&j, 0)->error,
+                   "worker 0 has given up: strategy.a_sync_configs.vocab");
 }
 
 static void open_unlike(ps_node *n, const fleet_options *o)

@@ -330,7 +330,7 @@ TEST(the_dump_has_the_types_by_name)
         fleet_destroy(f);                                                      \
     } while (0)
 
-TEST(geo_and_caches_refuse_them_by_name)
+TEST(geo_refuses_them_by_name)
 {
     REFUSES(true, FLEET_EUNSUPPORTED,
             "strategy.wire_configs.push_type: this version does not have int8 "
@@ -342,11 +342,6 @@ TEST(geo_and_caches_refuse_them_by_name)
             "in mode ps-geo",
             s.a_sync_configs.k_steps = 10,
             s.wire_configs.pull_type = FLEET_WIRE_FP16);
-    REFUSES(true, FLEET_EUNSUPPORTED,
-            "strategy.wire_configs.pull_type is bf16, and "
-            "strategy.a_sync_configs.vocab_cache_size 1000",
-            s.wire_configs.pull_type = FLEET_WIRE_BF16,
-            s.a_sync_configs.vocab_cache_size = 1000);
     REFUSES(true, FLEET_EINVAL,
             "strategy.wire_configs.push_type: expected 0 to 3, got 4",
             s.wire_configs.push_type = 4);

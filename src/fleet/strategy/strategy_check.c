@@ -174,27 +174,6 @@ static fleet_status check_half_async(const fleet_distributed_strategy *s)
         beside ? 1 : c->min_send_grad_num_before_recv, c->max_staleness);
 }
 
-/* A row that has not changed would be a rounded one, one that has would not. */
-static fleet_status check_cache(const fleet_distributed_strategy *s,
-                                fl_job_mode mode)
-{
-    const fl_strategy_field *f =
-        fl_strategy_field_named("wire_configs.pull_type", 22);
-    char value[FL_FIELD_TEXT];
-
-    if (mode == FL_LOCAL || mode == FL_COLLECTIVE ||
-        s->wire_configs.pull_type == FLEET_WIRE_FP32 ||
-        s->a_sync_configs.vocab_cache_size == 0)
-        return FLEET_OK;
-    return fl_fail(
-        FLEET_EUNSUPPORTED,
-        "strategy.wire_configs.pull_type is %s, and "
-        "strategy.a_sync_configs.vocab_cache_size %lld: this "
-        "version keeps rows as floats alone",
-        fl_strategy_field_text(f, s->wire_configs.pull_type, 6, value),
-        (long long)s->a_sync_configs.vocab_cache_size);
-}
-
 static fleet_status check_rest(const fleet_distributed_strategy *s,
                                fl_job_mode mode)
 {
@@ -202,7 +181,6 @@ static fleet_status check_rest(const fleet_distributed_strategy *s,
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_switch(s, &fl_fields[i]));
     FL_TRY(check_half_async(s));
-    FL_TRY(check_cache(s, mode));
     FL_TRY(fl_strategy_check_ranks(s));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_not_with(s, &fl_fields[i]));

@@ -27,6 +27,7 @@ typedef struct hot_slot {
     uint64_t version;  /* wanted */
     uint32_t batch;
     bool trains; /* and is no test */
+    bool narrow; /* it brings values in fewer bytes */
 } hot_slot;
 
 struct fl_hot_pull {
@@ -86,6 +87,7 @@ void fl_hot_pull_start(fl_worker *w, int slot, uint64_t version, bool now)
     fl_hot_pull_release(w, slot);
     s = &h->slot[slot];
     s->trains = !now;
+    s->narrow = !now && w->wire.pull != FL_CODEC_F32;
     s->version = version;
     s->batch = h->batch += s->trains;
     for (int l = 0; l < w->n_lane; l++)
@@ -110,6 +112,8 @@ static bool is_good(const fl_worker *w, const hot_slot *s, int lane,
     const fl_hot_pull *h = w->hot;
 
     if (!s->trains || row->batch < h->fence || row->life != h->life[lane])
+        return false;
+    if (row->narrow != s->narrow)
         return false;
     return w->remote.sync ? row->version == s->version : is_young(h, s, row);
 }
@@ -169,6 +173,8 @@ static fleet_status share_row(fl_worker *w, int slot, int table,
     if (is_good(w, s, lane, row))
         return use_kept(w, slot, table, row, out);
     row->asked = s->batch;
+    if (row->narrow || s->narrow) /* NEWER is of whole values */
+        return list_key(w, slot, row->key, out);
     if (row->trained || row->life != w->hot->life[lane])
         return list_key(w, slot, row->key, out);
     FL_TRY(hold_row(s, slot, row));
@@ -271,6 +277,8 @@ static void put_values(const hot_slot *s, const fl_section *from,
 {
     if (row->life == from->n_batch && row->version > from->version)
         return;
+    if (row->slots && row->narrow != s->narrow) /* which would see it change */
+        return;
     if (values)
         memcpy(fl_hot_values(row), values, (size_t)dim * sizeof *values);
     row->version = from->version;
@@ -278,6 +286,7 @@ static void put_values(const hot_slot *s, const fl_section *from,
     row->batch = s->batch;
     row->asked = row->asked < s->batch ? s->batch : row->asked;
     row->trained = trained;
+    row->narrow = s->narrow;
 }
 
 void fl_hot_pull_place(fl_worker *w, int slot, int lane,

@@ -427,6 +427,20 @@ static void close_all(fl_worker_io *l)
     l->wakeup.fd = -1;
 }
 
+/* Servers that know this worker need not wait until it is missed. */
+static void tell_why(fl_worker_io *l, const char *error)
+{
+    char why[900];
+
+    if (!l->client || !l->worker.client)
+        return;
+    snprintf(why, sizeof why, "worker %d has given up: %.700s", l->o.index,
+             error);
+    pthread_mutex_lock(&l->lock);
+    fl_client_fail(l->client, FLEET_EPEER, why, true);
+    pthread_mutex_unlock(&l->lock);
+}
+
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
                                const fl_worker_mode *how, const char *mode)
 {
@@ -445,6 +459,7 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
     fl_error_take(&error, status);
     fl_free(lanes.lane);
     if (status != FLEET_OK) {
+        tell_why(l, error.text);
         close_all(l);
         return fl_error_raise(&error);
     }

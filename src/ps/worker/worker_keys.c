@@ -42,11 +42,12 @@ static fleet_status write_packed(fl_msg_writer *writer, fl_section *s,
 fleet_status fl_worker_write_keys(const fl_worker *w, fl_msg_writer *writer,
                                   const uint64_t *key, int64_t n)
 {
-    fl_section *s = &writer->section[writer->n_section - 1];
+    fl_section *s;
     void *to;
 
-    if (writer->status != FLEET_OK)
+    if (writer->status != FLEET_OK) /* there may be no section */
         return writer->status;
+    s = &writer->section[writer->n_section - 1];
     if (w->wire.packs_keys && s->op == FL_SECTION_ROWS)
         return write_packed(writer, s, key, n);
     to = fl_msg_column(writer, FL_COLUMN_KEYS, (size_t)n * sizeof *key);

@@ -30,7 +30,9 @@ typedef struct bench {
     const fleet_role *role; /* NULL: one process does all */
     const fleet_distributed_strategy *strategy;
     int n_batch, at;
-    float loss;            /* the last one that was fetched */
+    float loss;        /* the last one that was fetched */
+    int64_t cap_bytes; /* of the table; 0: none */
+    const char *cold_folder;
     uint64_t random, seed; /* seed: of the first weights */
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
     float *dense[MOST_BATCHES];
@@ -118,7 +120,9 @@ static inline void make_model(bench *b)
     fleet_ctr_options c = {.embedding_dim = b->o.dim,
                            .hidden = units,
                            .n_hidden = read_fc(b->o.fc, units),
-                           .wide_ids = 1};
+                           .wide_ids = 1,
+                           .memory_cap_bytes = b->cap_bytes,
+                           .cold_folder = b->cold_folder};
     fleet_optimizer *o = strcmp(b->o.opt, "sgd") == 0 || is_mlp(b)
                              ? fleet_sgd(b->f, (float)b->o.lr)
                              : fleet_adagrad(b->f, (float)b->o.lr, NULL);

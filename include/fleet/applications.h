@@ -59,6 +59,8 @@ typedef struct fleet_ctr_options {
     fleet_fresh fresh;
     int64_t default_id;
     fleet_table_options life;
+    int64_t memory_cap_bytes;
+    const char *cold_folder;
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {

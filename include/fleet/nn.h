@@ -208,6 +208,15 @@ typedef struct fleet_sparse_embedding_options {
     int64_t default_id; /* of FLEET_FRESH_ROW */
     fleet_table_options life; /* FLEET_EINVAL: out of its range, with the
                                  range */
+
+    /* Not 0: the table takes at most that much memory of a process, rows,
+     * indexes and buffers, and rows that were not needed for a while are in a
+     * file in cold_folder, from which they come back when they are. Results are
+     * the same to the bit. At least 1 MB, and the rows of a batch must fit.
+     * The file has no name, and is gone with its process. Not with a life:
+     * FLEET_EUNSUPPORTED. docs/tables.md */
+    int64_t memory_cap_bytes;
+    const char *cold_folder;
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.

@@ -58,11 +58,13 @@ FLEET_API fleet_status fleet_parameter_list(fleet *fleet,
 typedef struct fleet_table_statistics {
     int64_t dim, n_state, n_row_state;
     int64_t rows;
-    int64_t row_bytes;   /* of them: keys, weights, states, heads */
+    int64_t row_bytes;   /* of those in memory: keys, weights, states, heads */
     int64_t index_bytes; /* of what finds them */
     int64_t free_bytes;  /* that the next rows get first */
     int parts;           /* processes, or lanes of servers, that share it */
     int64_t most_rows;   /* of one of them */
+    int64_t cold_rows;   /* rows that are in files, and not in memory */
+    int64_t file_bytes;  /* of these files */
 } fleet_table_statistics;
 
 /* fleet_table_stat - reads the head of every row: 10 ns each.

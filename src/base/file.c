@@ -1,10 +1,9 @@
-/* file.c - files read whole and written with a hash; descriptors; globs. */
+/* file.c - files read whole and written with a hash; descriptors. */
 #define _GNU_SOURCE
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -57,8 +57,20 @@ static int rename_as(const char *from, const char *to, unsigned flags)
                  : rename(from, to);
 }
 
+/* A file system that cannot say what is in memory says that nothing is. */
+static ssize_t read_some_at(int fd, void *data, size_t size, off_t at, bool now)
+{
+    struct iovec to = {data, size};
+    ssize_t n = preadv2(fd, &to, 1, at, now ? RWF_NOWAIT : 0);
+
+    if (n < 0 && now && (errno == EOPNOTSUPP || errno == ENOSYS))
+        errno = EAGAIN;
+    return n;
+}
+
 const fl_disk fl_disk_system = {
-    open_at, write, fsync, mkdir, rename_as, unlinkat, readdir, read,
+    open_at,  write,   fsync, mkdir,  rename_as,
+    unlinkat, readdir, read,  pwrite, read_some_at,
 };
 
 static const fl_disk *disk_now = &fl_disk_system;
@@ -104,6 +116,38 @@ int fl_disk_rename(const char *from, const char *to, unsigned flags)
 int fl_disk_remove(int folder, const char *name, int flags)
 {
     UNINTERRUPTED(disk_now->remove(folder, name, flags));
+}
+
+int fl_disk_write_at(int fd, const void *data, size_t size, off_t at)
+{
+    while (size > 0) {
+        ssize_t n = disk_now->write_at(fd, data, size, at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        data = (const char *)data + n;
+        size -= (size_t)n;
+        at += n;
+    }
+    return 0;
+}
+
+int fl_disk_read_at(int fd, void *data, size_t size, off_t at, bool now)
+{
+    while (size > 0) {
+        ssize_t n = disk_now->read_at(fd, data, size, at, now);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : EIO;
+        data = (char *)data + n;
+        size -= (size_t)n;
+        at += n;
+    }
+    return 0;
 }
 
 struct dirent *fl_disk_list(DIR *dir)
@@ -461,140 +505,4 @@ fleet_status fl_source_folder_checked(const fl_source_folder *f,
     *data = NULL;
     return fl_fail(FLEET_ECORRUPT, "%s/%s: damaged: its checksum differs",
                    f->path, name);
-}
-
-/* --- globs --------------------------------------------------------------- */
-
-/* What a glob() could not look at: it takes a folder that may not be read for
- * one without a match, and gives its callbacks no argument. */
-typedef struct hidden {
-    int code; /* an errno; 0: nothing was hidden */
-    char path[PATH_MAX];
-    char folder[PATH_MAX]; /* the one that is being read */
-} hidden;
-
-static _Thread_local hidden *hiding; /* of the glob() that runs */
-
-/* A name that leads nowhere, or on through a plain file, is no match and no
- * fault. */
-static void note_hidden(const char *path)
-{
-    if (hiding->code || errno == ENOENT || errno == ENOTDIR)
-        return;
-    hiding->code = errno;
-    snprintf(hiding->path, sizeof hiding->path, "%s", path);
-}
-
-static int lstat_noted(const char *path, struct stat *st)
-{
-    int e = lstat(path, st);
-
-    if (e != 0)
-        note_hidden(path);
-    return e;
-}
-
-static int stat_noted(const char *path, struct stat *st)
-{
-    int e = stat(path, st);
-
-    if (e != 0)
-        note_hidden(path);
-    return e;
-}
-
-static void *opendir_noted(const char *path)
-{
-    DIR *dir = opendir(path);
-
-    if (!dir)
-        note_hidden(path);
-    snprintf(hiding->folder, sizeof hiding->folder, "%s", path);
-    return dir;
-}
-
-static struct dirent *readdir_noted(void *dir)
-{
-    struct dirent *e;
-
-    errno = 0;
-    e = readdir(dir);
-    if (!e && errno != 0)
-        note_hidden(hiding->folder);
-    return e;
-}
-
-static void closedir_noted(void *dir)
-{
-    closedir(dir);
-}
-
-static fleet_status judge_glob(int e, const char *pattern, const hidden *h)
-{
-    if (e == GLOB_NOSPACE)
-        return fl_fail(FLEET_ENOMEM, "out of memory: files \"%s\"", pattern);
-    if (h->code)
-        return fl_fail(FLEET_EIO, "cannot look for files \"%s\": %s: %s",
-                       pattern, h->path, strerror(h->code));
-    if (e == GLOB_NOMATCH)
-        return fl_fail(FLEET_ENOENT, "no file matches \"%s\"", pattern);
-    return e == 0 ? FLEET_OK
-                  : fl_fail(FLEET_EIO, "cannot look for files \"%s\"", pattern);
-}
-
-static int bytewise(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static fleet_status add_glob(fl_paths *p, const char *pattern)
-{
-    glob_t g = {.gl_opendir = opendir_noted,
-                .gl_readdir = readdir_noted,
-                .gl_closedir = closedir_noted,
-                .gl_stat = stat_noted,
-                .gl_lstat = lstat_noted};
-    hidden h = {.code = 0};
-    fleet_status status;
-
-    hiding = &h;
-    status = judge_glob(glob(pattern, GLOB_NOSORT | GLOB_ALTDIRFUNC, NULL, &g),
-                        pattern, &h);
-    hiding = NULL;
-    if (status == FLEET_OK)
-        status =
-            fl_grow(&p->path, &p->capacity, p->n + g.gl_pathc, sizeof *p->path);
-    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++) {
-        p->path[p->n] = fl_strdup(g.gl_pathv[i]);
-        status = p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
-    }
-    globfree(&g);
-    return status;
-}
-
-fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
-{
-    *p = (fl_paths){0};
-    for (int i = 0; i < n; i++) {
-        fleet_status status =
-            globs[i] ? add_glob(p, globs[i])
-                     : fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
-                               i + 1, n);
-
-        if (status != FLEET_OK) {
-            fl_paths_done(p);
-            return status;
-        }
-    }
-    if (p->n > 1)
-        qsort(p->path, p->n, sizeof *p->path, bytewise);
-    return FLEET_OK;
-}
-
-void fl_paths_done(fl_paths *p)
-{
-    for (size_t i = 0; i < p->n; i++)
-        fl_free(p->path[i]);
-    fl_free(p->path);
-    *p = (fl_paths){0};
 }

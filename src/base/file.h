@@ -1,5 +1,5 @@
 /* file.h - files: whole ones read, folders written so that a crash leaves the
- * old one or the new one, names matched. */
+ * old one or the new one. */
 #pragma once
 
 #include <dirent.h>
@@ -87,18 +87,6 @@ void fl_writer_put(fl_writer *w, const void *data, size_t size);
 /* Flush to the disk and close; size and hash of the file. */
 fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
 
-/* Sorted paths that match the globs, each glob's in its turn and bytewise
- * sorted over all. A glob without a match is an error, and so is a folder below
- * it that may not be looked into, which is named: its files would be left out
- * in silence. */
-typedef struct fl_paths {
-    char **path;
-    size_t n, capacity;
-} fl_paths;
-
-fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
-void fl_paths_done(fl_paths *p);
-
 /* --- the disk ------------------------------------------------------------- */
 
 /* The system calls that change what lies on a disk, list a folder, or read a
@@ -115,6 +103,8 @@ typedef struct fl_disk {
     int (*remove)(int folder, const char *name, int flags);
     struct dirent *(*list)(DIR *dir);
     ssize_t (*read)(int fd, void *data, size_t size);
+    ssize_t (*write_at)(int fd, const void *data, size_t size, off_t at);
+    ssize_t (*read_at)(int fd, void *data, size_t size, off_t at, bool now);
 } fl_disk;
 
 /* openat(), fsync(), mkdir(), renameat2() of two paths and unlinkat(), again
@@ -129,6 +119,12 @@ int fl_disk_remove(int folder, const char *name, int flags);
 /* readdir() without "." and "..": NULL with errno 0 is the end, with another
  * errno a failure. */
 struct dirent *fl_disk_list(DIR *dir);
+
+/* pwrite() and pread() of all bytes: 0, or an errno; ENOSPC where nothing more
+ * is written, EIO behind the file's end. now: EAGAIN unless the system has them
+ * in memory. */
+int fl_disk_write_at(int fd, const void *data, size_t size, off_t at);
+int fl_disk_read_at(int fd, void *data, size_t size, off_t at, bool now);
 
 /* Tests: these from now on, on the whole process; NULL: the system's. */
 void fl_disk_use(const fl_disk *disk);

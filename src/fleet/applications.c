@@ -137,6 +137,8 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
                                       .fresh = c->o.fresh,
                                       .default_id = c->o.default_id,
                                       .life = c->o.life,
+                                      .memory_cap_bytes = c->o.memory_cap_bytes,
+                                      .cold_folder = c->o.cold_folder,
                                   });
 }
 

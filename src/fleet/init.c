@@ -4,6 +4,7 @@
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
+#include "runtime/cold/cold_table.h"
 #include "runtime/device/trace.h"
 #include "runtime/store/table.h"
 #include "runtime/store/store_hash.h"
@@ -33,6 +34,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     FL_TRY(fl_context_init(&f->context, o->seed, o->num_threads));
     f->context.trace = fl_trace_open();
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
+    f->store->make_capped = fl_cold_make;
     return fl_servers_open(f);
 }
 

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "fleet/save_part.h"
 #include "ps/worker/remote_table.h"
+#include "runtime/cold/cold_table.h"
 #include "runtime/graph/table_options.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/table.h"
@@ -181,6 +182,22 @@ static fleet_status refuse_lives(const fleet *f, fl_job_mode mode)
     return FLEET_OK;
 }
 
+/* Which rows have changed is asked by key, of rows that may be anywhere. */
+static fleet_status refuse_caps(const fleet *f, fl_job_mode mode)
+{
+    for (size_t i = 0; mode == FL_PS_GEO && i < f->store->tables.n; i++) {
+        const fl_rows *r = f->store->tables.entry[i].value;
+
+        if (r->cap_bytes > 0)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "table \"%s\" has memory_cap_bytes: not in mode %s, "
+                           "in which servers look up rows that have changed "
+                           "without waiting for them",
+                           r->name, fl_job_mode_name(mode));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = fl_handle_mode(f);
@@ -198,6 +215,7 @@ static fleet_status connect_worker(fleet *f)
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(refuse_lives(f, mode));
+    FL_TRY(refuse_caps(f, mode));
     FL_TRY(make_terms(f));
     if (has_servers(f)) { /* which clip, or do not, as their program says now */
         f->trained->training.optimizer->in_use = true;
@@ -290,6 +308,7 @@ static fleet_status create_server(fleet *f, const char *load)
     const fl_server_options o = {
         .context = &f->context,
         .make_rows = fl_table_make,
+        .make_capped = fl_cold_make,
         .program = f->program,
         .n_program = (int)f->n_program,
         .optimizer = f->trained->training.optimizer,

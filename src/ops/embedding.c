@@ -18,6 +18,7 @@
 
 #include "ops/embedding.h"
 #include "ops/ops.h"
+#include "runtime/graph/table_cap.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/simd/simd.h"
 
@@ -379,6 +380,7 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
     fleet_var *in[3] = {NULL, ids, ids ? ids->weights : NULL};
     fleet_status status;
     fl_shape shape;
+    size_t n_var;
 
     if (!fl_builder_ready(p, ids))
         return NULL;
@@ -390,8 +392,12 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
     uniform.b = sqrtf(1.0f / (float)dim);
     uniform.a = -uniform.b;
     shape = fl_shape_2(o->rows, dim);
+    n_var = p->n_var;
     in[IN_TABLE] = fl_program_table(p, o->table ? o->table : "embedding",
                                     &shape, &attr, &of_ids, uniform);
+    in[IN_TABLE] =
+        fl_table_with_cap(p, in[IN_TABLE], p->n_var > n_var,
+                          &(fl_table_cap){o->memory_cap_bytes, o->cold_folder});
     return fl_program_add(p, &fl_op_sparse_embedding, in,
                           in[IN_WEIGHTS] ? 3 : 2,
                           &FL_ATTR_INT("combiner", (int)o->combiner), 1);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "data/io/paths.h"
 
 TEST(what_a_thread_reads_and_writes_is_counted_as_it_gets_on)
 {

@@ -210,9 +210,16 @@ LOCKED(int, rename, (const char *from, const char *to, unsigned flags), from,
 LOCKED(int, remove, (int folder, const char *path, int flags), folder, path,
        flags)
 
+/* Scratch files are not recorded: nothing of them outlives their process. */
+static ssize_t read_at(int fd, void *data, size_t size, off_t at, bool now)
+{
+    return fl_disk_system.read_at(fd, data, size, at, now);
+}
+
 static const fl_disk recorder = {
     locked_open,   locked_write,  locked_flush, locked_make_folder,
     locked_rename, locked_remove, readdir,      read,
+    pwrite,        read_at,
 };
 
 static void read_node(int node, const char *path)

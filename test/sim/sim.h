@@ -62,6 +62,7 @@ typedef struct sim_fault {
 typedef struct sim_options {
     uint64_t seed;
     const sim_model *model;
+    fl_rows_maker *make_rows; /* of lanes' tables; NULL: all rows in memory */
     bool sync;
     bool bounds_staleness; /* in async */
     int max_staleness;
@@ -112,6 +113,7 @@ typedef struct sim_lane {
     fl_partition layout;
     fl_ps_lane *core;        /* NULL: its process is gone, or has not come */
     fl_lane_command command; /* under way */
+    bool looks;              /* a SIM_LANE_LOOKS is under way */
     bool loads;              /* what its server begins with */
     int loaded;              /* parts of that */
 } sim_lane;

@@ -192,9 +192,26 @@ static int disk_remove(int folder, const char *path, int flags)
     return e;
 }
 
+/* Of scratch files, which a crash leaves nothing of. */
+static ssize_t disk_write_at(int fd, const void *data, size_t size, off_t at)
+{
+    if (is_off())
+        return refuse(EIO);
+    if (disk.full && size > disk.room)
+        return refuse(ENOSPC);
+    disk.room -= disk.full ? size : 0;
+    return fl_disk_system.write_at(fd, data, size, at);
+}
+
+static ssize_t disk_read_at(int fd, void *data, size_t size, off_t at, bool now)
+{
+    return is_off() ? refuse(EIO)
+                    : fl_disk_system.read_at(fd, data, size, at, now);
+}
+
 static const fl_disk calls = {
-    disk_open,   disk_write,  disk_flush, disk_make_folder,
-    disk_rename, disk_remove, readdir,    read,
+    disk_open,   disk_write, disk_flush, disk_make_folder, disk_rename,
+    disk_remove, readdir,    read,       disk_write_at,    disk_read_at,
 };
 
 /* --- a crash -------------------------------------------------------------- */

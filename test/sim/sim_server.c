@@ -195,6 +195,12 @@ static void heed_siblings(sim *s, sim_lane *l)
     }
 }
 
+static void look_again(const sim *s, sim_lane *l)
+{
+    l->looks = false;
+    fl_lane_look_again(l->core, s->now_ms);
+}
+
 static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 {
     if (fl_lane_state_of(l->core) != FL_LANE_RUNS)
@@ -203,6 +209,8 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
         to_lane(s, l, e);
     else if (e->kind == SIM_COMMAND_ENDS)
         command_ends(s, l);
+    else if (e->kind == SIM_LANE_LOOKS)
+        look_again(s, l);
     else {
         heed_siblings(s, l);
         fl_lane_tick(l->core, s->now_ms);
@@ -212,6 +220,13 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
                                 .lane = l->number,
                                 .life = e->life});
     }
+    if (fl_lane_looks_again(l->core) && !l->looks)
+        sim_post(s, (sim_event){.at_ms = s->now_ms + 1,
+                                .kind = SIM_LANE_LOOKS,
+                                .server = l->server,
+                                .lane = l->number,
+                                .life = s->server[l->server].life});
+    l->looks = l->looks || fl_lane_looks_again(l->core);
     if (fl_lane_state_of(l->core) == FL_LANE_RUNS)
         return;
     s->server[l->server].ended_ms = s->now_ms;
@@ -273,9 +288,10 @@ static void open_lane(sim *s, sim_lane *l)
                                lane_loads};
 
     l->own = fl_bucket_map_own(&s->map, l->server, l->lane);
-    l->store = sim_store_of(s->o.model, fl_table_make,
-                            (fl_block_filter){fl_lane_keeps_block, &l->own},
-                            s->o.geo_every > 0);
+    l->looks = false;
+    l->store = sim_store_of(
+        s->o.model, s->o.make_rows ? s->o.make_rows : fl_table_make,
+        (fl_block_filter){fl_lane_keeps_block, &l->own}, s->o.geo_every > 0);
     CHECK_OK(fl_partition_make(&l->layout, l->store, s->o.n_server));
     CHECK_OK(fl_lane_create(&l->core, &options, &host, s->now_ms));
     for (int i = 0; s->o.geo_every > 0 && i < l->layout.n_table; i++) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fleet/strategy/strategy_read.h"
+#include "runtime/graph/table_cap.h"
 #include "runtime/graph/table_options.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
@@ -60,7 +61,8 @@ static fleet_status no_tables(const fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
         "rows",          "check_ids",   "fresh",     "entry",
-        "unknown_zeros", "ttl_updates", "most_rows", NULL};
+        "unknown_zeros", "ttl_updates", "most_rows", "memory_cap_bytes",
+        "cold_folder",   NULL};
 
     for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
@@ -91,6 +93,21 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
     return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
 }
 
+/* How much memory each table may take. */
+static fleet_status read_cap(fl_config *c, const fl_at *at)
+{
+    fl_at bytes = fl_at_key(at, "memory_cap_bytes");
+    fl_at folder = fl_at_key(at, "cold_folder");
+
+    if (folder.json && !bytes.json)
+        return fl_at_expected(&folder, "nothing: it is for memory_cap_bytes");
+    if (bytes.json)
+        FL_TRY(fl_at_required(&folder));
+    FL_TRY(fl_at_string(&folder, &c->cold_folder));
+    return fl_at_int(&bytes, FL_LEAST_CAP, (int64_t)1 << 53,
+                     &c->memory_cap_bytes);
+}
+
 /* What the tables do with ids. */
 static fleet_status read_tables(fl_config *c, const fl_at *at)
 {
@@ -113,10 +130,23 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
 
 static fleet_status read_model(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "type",  "embedding_dim", "hidden",      "classes",   "wide_ids",
-        "ps",    "rows",          "check_ids",   "fresh",     "default_id",
-        "entry", "unknown_zeros", "ttl_updates", "most_rows", NULL};
+    static const char *const keys[] = {"type",
+                                       "embedding_dim",
+                                       "hidden",
+                                       "classes",
+                                       "wide_ids",
+                                       "ps",
+                                       "rows",
+                                       "check_ids",
+                                       "fresh",
+                                       "default_id",
+                                       "entry",
+                                       "unknown_zeros",
+                                       "ttl_updates",
+                                       "most_rows",
+                                       "memory_cap_bytes",
+                                       "cold_folder",
+                                       NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
@@ -141,6 +171,7 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_int(&classes, 2, FL_CONFIG_MOST_CLASSES, &c->classes));
     FL_TRY(fl_at_bool(&wide, &c->wide_ids));
     FL_TRY(read_tables(c, at));
+    FL_TRY(read_cap(c, at));
     return read_hidden(c, &hidden);
 }
 

@@ -58,6 +58,8 @@ typedef struct fl_config {
     fleet_fresh fresh;
     int64_t default_id;
     fleet_table_options life;
+    int64_t memory_cap_bytes;
+    const char *cold_folder; /* the configuration's */
     fl_at model_ps; /* by name of a layer, parameter or table; may be absent */
 
     fl_config_optimizer optimizer;

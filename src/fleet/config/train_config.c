@@ -153,7 +153,9 @@ static fleet_status make_ctr(training *t)
                            .check_ids = c->check_ids,
                            .fresh = c->fresh,
                            .default_id = c->default_id,
-                           .life = c->life};
+                           .life = c->life,
+                           .memory_cap_bytes = c->memory_cap_bytes,
+                           .cold_folder = c->cold_folder};
     fleet_dense_slot *dense =
         fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
     fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "base/file.h"
+#include "data/io/paths.h"
 #include "data/stream.h"
 #include "fleet/job/handle.h"
 

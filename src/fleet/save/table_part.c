@@ -125,6 +125,8 @@ done:
 
 /* --- rows ----------------------------------------------------------------- */
 
+enum { CHUNK = 512 }; /* keys that are looked up at a time */
+
 /* A request for rows: of its keys the ones in own buckets, and what comes. */
 typedef struct rows_request {
     const fl_store *store;
@@ -208,12 +210,12 @@ static void first_row(const rows_request *r, uint64_t key, float *out)
     fl_rows_first_floats(r->rows, out + r->rows->dim, r->width - r->rows->dim);
 }
 
-static fleet_status copy_rows(rows_request *r)
+/* Keys first .. end-1, which are in memory. */
+static fleet_status copy_rows(rows_request *r, int64_t first, int64_t end)
 {
-    FL_TRY(
-        FL_NEW(&r->value, ((size_t)(r->n * r->width) + 1) * sizeof *r->value));
-    FL_TRY(r->rows->methods->find(r->rows, r->own_key, r->n, r->row));
-    for (int64_t i = 0; i < r->n; i++) {
+    FL_TRY(r->rows->methods->find(r->rows, r->own_key + first, end - first,
+                                  r->row + first));
+    for (int64_t i = first; i < end; i++) {
         float *out = r->value + i * r->width;
 
         r->found[i] = r->row[i] != NULL;
@@ -244,33 +246,47 @@ done:
 /* A row that is written is one that has changed, as by the next update. Workers
  * that train copies ask for their rows again: the lane's list of changes does
  * not have it. */
-static fleet_status write_rows(rows_request *r)
+static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
 {
     const fl_store *s = r->store;
 
-    FL_TRY(r->rows->methods->make(r->rows, r->own_key, r->n, r->row));
-    for (int64_t i = 0; i < r->n; i++) {
+    FL_TRY(r->rows->methods->make(r->rows, r->own_key + first, end - first,
+                                  r->row + first));
+    for (int64_t i = first; i < end; i++) {
         memcpy(r->row[i], r->value + r->at[i] * r->width,
                (size_t)r->width * sizeof *r->value);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
     }
-    if (s->sums)
-        fl_rows_next_epoch(r->rows);
     return FLEET_OK;
+}
+
+/* A few keys at a time: a table with a cap has room for their rows. */
+static fleet_status do_chunk(rows_request *r, bool write, int64_t first)
+{
+    int64_t end = first + CHUNK < r->n ? first + CHUNK : r->n;
+    fl_wanted_rows wanted = {0};
+    fleet_status status =
+        fl_rows_bring(&wanted, r->rows, r->own_key + first, end - first);
+
+    if (status == FLEET_OK)
+        status = write ? write_rows(r, first, end) : copy_rows(r, first, end);
+    fl_wanted_rows_done(&wanted);
+    return status;
 }
 
 static fleet_status do_rows(fl_store *store, const fl_bucket_set *own,
                             bool write, const fl_at *root, char **answer)
 {
     rows_request r = {.store = store};
-    fl_wanted_rows wanted = {0};
     fleet_status status = read_rows_request(&r, root, own, write);
 
-    if (status == FLEET_OK && r.n > 0)
-        status = fl_rows_bring(&wanted, r.rows, r.own_key, r.n);
-    if (status == FLEET_OK)
-        status = write ? write_rows(&r) : copy_rows(&r);
-    fl_wanted_rows_done(&wanted);
+    if (status == FLEET_OK && !write)
+        status =
+            FL_NEW(&r.value, ((size_t)(r.n * r.width) + 1) * sizeof *r.value);
+    for (int64_t i = 0; status == FLEET_OK && i < r.n; i += CHUNK)
+        status = do_chunk(&r, write, i);
+    if (status == FLEET_OK && write && store->sums)
+        fl_rows_next_epoch(r.rows);
     if (status == FLEET_OK && !write)
         status = answer_rows(&r, answer);
     done_rows(&r);
@@ -296,6 +312,9 @@ static fleet_status do_stat(const fl_store *store, const fl_at *root,
                               fl_json_int((int64_t)stat.index_bytes)));
     FL_GOTO(done, fl_json_put(json, "free_bytes",
                               fl_json_int((int64_t)stat.free_bytes)));
+    FL_GOTO(done, fl_json_put(json, "cold_rows", fl_json_int(stat.cold_rows)));
+    FL_GOTO(done, fl_json_put(json, "file_bytes",
+                              fl_json_int((int64_t)stat.file_bytes)));
     return print(json, FLEET_OK, answer);
 done:
     fl_json_free(json);

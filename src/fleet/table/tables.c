@@ -59,27 +59,32 @@ fleet_status fleet_parameter_list(fleet *f, fleet_parameter_info *list,
     return FLEET_OK;
 }
 
+static fleet_status add_number(const fl_at *root, const char *name,
+                               int64_t *sum)
+{
+    fl_at at = fl_at_key(root, name);
+    int64_t x = 0;
+
+    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &x));
+    *sum += x;
+    return FLEET_OK;
+}
+
 static fleet_status add_stat(const char *text, fleet_table_statistics *stat)
 {
     fl_json *json = NULL;
-    int64_t rows = 0, row_bytes = 0, index_bytes = 0, free_bytes = 0;
-    const int64_t most = (int64_t)1 << 53;
     fleet_status status = fl_json_parse(text, strlen(text), "stat", &json);
-    fl_at root = fl_at_root(json), at;
+    fl_at root = fl_at_root(json);
+    int64_t rows = 0;
 
     FL_GOTO(done, status);
-    at = fl_at_key(&root, "rows");
-    FL_GOTO(done, fl_at_int(&at, 0, most, &rows));
-    at = fl_at_key(&root, "row_bytes");
-    FL_GOTO(done, fl_at_int(&at, 0, most, &row_bytes));
-    at = fl_at_key(&root, "index_bytes");
-    FL_GOTO(done, fl_at_int(&at, 0, most, &index_bytes));
-    at = fl_at_key(&root, "free_bytes");
-    FL_GOTO(done, fl_at_int(&at, 0, most, &free_bytes));
+    FL_GOTO(done, add_number(&root, "rows", &rows));
+    FL_GOTO(done, add_number(&root, "row_bytes", &stat->row_bytes));
+    FL_GOTO(done, add_number(&root, "index_bytes", &stat->index_bytes));
+    FL_GOTO(done, add_number(&root, "free_bytes", &stat->free_bytes));
+    FL_GOTO(done, add_number(&root, "cold_rows", &stat->cold_rows));
+    FL_GOTO(done, add_number(&root, "file_bytes", &stat->file_bytes));
     stat->rows += rows;
-    stat->row_bytes += row_bytes;
-    stat->index_bytes += index_bytes;
-    stat->free_bytes += free_bytes;
     stat->most_rows = rows > stat->most_rows ? rows : stat->most_rows;
 done:
     fl_json_free(json);

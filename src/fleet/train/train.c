@@ -7,6 +7,7 @@
 #include "fleet/train/progress.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/expected_rows.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/plan_cache.h"
 
@@ -226,7 +227,7 @@ static fleet_status open_pass(pass *p)
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->below, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
-    if (p->e->store->remote)
+    if (p->e->store->remote || fl_program_expects(p->e->program))
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
     return p->e->training ? FLEET_OK : fl_executor_refresh(p->e);
 }

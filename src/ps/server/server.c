@@ -209,6 +209,7 @@ static fleet_status make_store(fl_server *s, fl_lane_runner *r)
     const fl_map *tables;
 
     FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
+    r->store->make_capped = s->o.make_capped;
     r->own = fl_bucket_map_own(&s->map, s->o.index, r->number);
     r->store->filter = (fl_block_filter){fl_lane_keeps_block, &r->own};
     r->store->dense_local = s->o.ranks;

@@ -16,6 +16,7 @@ typedef fleet_status fl_server_command(void *arg, fl_store *store,
 typedef struct fl_server_options {
     fl_context *context;
     fl_rows_maker *make_rows;
+    fl_capped_maker *make_capped;  /* as fl_store has it: each lane its own */
     fleet_program *const *program; /* all that workers train or test */
     int n_program;
     fleet_optimizer *optimizer; /* NULL: nothing is trained */

@@ -16,6 +16,7 @@
 
 #include "base/thread.h"
 #include "runtime/exec/compile.h"
+#include "runtime/exec/expected_rows.h"
 #include "runtime/exec/run.h"
 #include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/agree.h"
@@ -29,8 +30,12 @@ static size_t size_of_input(const fleet_executor *e)
 void fl_executor_prefetch(fleet_executor *e, const fl_input *input,
                           int64_t batch)
 {
-    if (!e->store->remote)
+    if (!e->store->remote) {
+        pthread_rwlock_rdlock(&e->store->lock);
+        fl_expect_rows(e->program, e->store, input, batch);
+        pthread_rwlock_unlock(&e->store->lock);
         return;
+    }
     memcpy(e->next.input, input, size_of_input(e));
     e->next.batch = batch;
 }

@@ -4,11 +4,11 @@
 
 #include "runtime/exec/executor.h"
 
-/* With a remote store: the batch that will follow the next iteration, so that
- * its rows travel meanwhile. Its memory stays valid until its own iteration is
- * over, or something else was iterated, flushed or failed. The caller may
- * iterate another batch instead; what is wrong with the batch is reported in
- * its own iteration. */
+/* With a remote store, or a table with a cap: the batch that will follow the
+ * next iteration, so that its rows travel, or come from a file, meanwhile. Its
+ * memory stays valid until its own iteration is over, or something else was
+ * iterated, flushed or failed. The caller may iterate another batch instead;
+ * what is wrong with the batch is reported in its own iteration. */
 void fl_executor_prefetch(fleet_executor *e, const fl_input *input,
                           int64_t batch);
 

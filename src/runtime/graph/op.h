@@ -90,6 +90,12 @@ typedef struct fl_table_ids {
     fleet_table_options life;
 } fl_table_ids;
 
+/* How much memory a table may take; the rest of its rows is in a file. */
+typedef struct fl_table_cap {
+    int64_t bytes; /* 0: any */
+    const char *folder;
+} fl_table_cap;
+
 struct fleet_var {
     fleet_program *program;
     const char *name;
@@ -104,6 +110,7 @@ struct fleet_var {
     fl_node *producer;  /* FL_VAR_TEMP */
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
     fl_table_ids ids;      /* TABLE */
+    fl_table_cap cap;      /* TABLE; in saved programs it is not */
     bool keep_gradient;    /* its gradient can be read after an iteration, also
                               of data: for tests */
 };

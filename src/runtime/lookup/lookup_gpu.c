@@ -31,7 +31,7 @@ bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
     const fleet_program *p = l->program;
 
     if (!at->gpu || fl_store_is_shared(l->plan->store) ||
-        fl_table_has_life(&table->ids.life))
+        fl_table_has_life(&table->ids.life) || table->cap.bytes > 0)
         return false;
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];

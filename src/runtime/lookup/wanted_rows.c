@@ -27,12 +27,18 @@ fleet_status fl_wanted_rows_wait(const fl_wanted_rows *w)
 {
     fl_wait wait = fl_wait_for(w->rows->wait_ms);
     struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
-    bool ready;
+    bool ready, helped = false;
 
     for (;;) {
         FL_TRY(fl_wanted_rows_ready(w, &ready));
         if (ready)
             return FLEET_OK;
+        if (!helped && w->rows->methods->help) {
+            w->rows->methods->help(w->rows, w->token);
+            helped = true;
+            continue;
+        }
+        helped = false;
         if (fl_wait_left(&wait) == 0)
             return fl_fail(FLEET_ETIMEDOUT,
                            "table \"%s\": rows that are wanted have not come "

@@ -79,13 +79,19 @@ static fleet_status fill(fl_snapshot *s, const fl_store *store,
     return freeze_tables(s, store);
 }
 
+static void end_table(fl_rows_snapshot *s)
+{
+    if (s)
+        s->methods->end(s);
+}
+
 static void free_snapshot(fl_snapshot *s)
 {
     for (int i = 0; i < s->n_group; i++)
         for (int j = 0; j <= FL_MAX_STATE; j++)
             fl_free(s->group[i].copy[j]);
     for (int i = 0; i < s->n_table; i++)
-        fl_table_snapshot_free(s->table[i].snapshot);
+        end_table(s->table[i].snapshot);
     fl_free(s->group);
     fl_free(s->table);
     fl_free(s->done);
@@ -154,12 +160,14 @@ static fl_rows_snapshot *rows_of(const fl_snapshot *s, const fl_rows *r)
 fleet_status fl_snapshot_each(const fl_snapshot *s, const fl_rows *r,
                               fl_row_visitor *visit, void *arg)
 {
-    return fl_table_snapshot_each(rows_of(s, r), visit, arg);
+    fl_rows_snapshot *rows = rows_of(s, r);
+
+    return rows->methods->each(rows, visit, arg);
 }
 
 int64_t fl_snapshot_count(const fl_snapshot *s, const fl_rows *r)
 {
-    return fl_table_snapshot_count(rows_of(s, r));
+    return rows_of(s, r)->n;
 }
 
 /* --- changes -------------------------------------------------------------- */
@@ -167,7 +175,9 @@ int64_t fl_snapshot_count(const fl_snapshot *s, const fl_rows *r)
 fleet_status fl_snapshot_change(const fl_snapshot *s, const fl_rows *r,
                                 const uint64_t *key, int64_t n)
 {
-    return fl_table_snapshot_change(rows_of(s, r), key, n);
+    fl_rows_snapshot *rows = rows_of(s, r);
+
+    return rows->methods->change(rows, key, n);
 }
 
 int64_t fl_snapshot_bytes(const fl_snapshot *s)
@@ -175,6 +185,7 @@ int64_t fl_snapshot_bytes(const fl_snapshot *s)
     int64_t bytes = 0;
 
     for (int i = 0; i < s->n_table; i++)
-        bytes += fl_table_snapshot_bytes(s->table[i].snapshot);
+        bytes += atomic_load_explicit(&s->table[i].snapshot->bytes,
+                                      memory_order_relaxed);
     return bytes;
 }

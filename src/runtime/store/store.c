@@ -167,6 +167,16 @@ static fleet_status check_life(const fleet_var *v, const fl_rows *rows)
                  : FLEET_OK;
 }
 
+static fleet_status check_cap(const fleet_var *v, const fl_rows *has)
+{
+    if (v->cap.bytes == 0 || v->cap.bytes == has->cap_bytes)
+        return FLEET_OK;
+    return fl_fail(FLEET_EEXIST,
+                   "table \"%s\" is there already with memory_cap_bytes %lld, "
+                   "and %lld in this program",
+                   v->name, (long long)has->cap_bytes, (long long)v->cap.bytes);
+}
+
 /* Before anything is made: what the store has is of the program's shapes. */
 static fleet_status check_var(const fl_store *s, const fleet_var *v)
 {
@@ -182,22 +192,38 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
         fl_shape has = fl_shape_2(rows->modulo, rows->dim);
 
         FL_TRY(check_life(v, rows));
-        return check_same(v, &has, rows->attr.ps);
+        FL_TRY(check_same(v, &has, rows->attr.ps));
+        return check_cap(v, rows);
     }
     return FLEET_OK;
 }
 
 /* A table of that name, which is the store's, where v's is. */
+static fleet_status make_rows(fl_store *s, const fleet_var *v, const char *name,
+                              int64_t dim, const fl_filler *filler, fl_rows **r)
+{
+    bool remote = s->make_remote_table && fl_table_is_remote(&v->attr);
+    int64_t rows = v->shape.dim[0];
+    fl_rows_cap cap = {.bytes = v->cap.bytes};
+
+    if (remote)
+        return s->make_remote_table(name, dim, rows, filler, r);
+    if (cap.bytes == 0 || !s->make_capped)
+        return s->make_rows(name, dim, rows, filler, r);
+    cap.folder = fl_arena_strdup(&s->arena, v->cap.folder);
+    return cap.folder ? s->make_capped(name, dim, rows, filler, &cap, r)
+                      : FLEET_ENOMEM;
+}
+
 static fleet_status make_table(fl_store *s, const fleet_var *v,
                                const char *name, int64_t dim,
                                const fl_filler *filler, fl_rows **r)
 {
-    bool remote = s->make_remote_table && fl_table_is_remote(&v->attr);
     fleet_status status;
 
-    FL_TRY((remote ? s->make_remote_table
-                   : s->make_rows)(name, dim, v->shape.dim[0], filler, r));
+    FL_TRY(make_rows(s, v, name, dim, filler, r));
     (*r)->attr = v->attr;
+    (*r)->cap_bytes = v->cap.bytes;
     status = fl_map_put(&s->tables, name, *r);
     if (status != FLEET_OK)
         (*r)->methods->destroy(*r);

@@ -91,7 +91,9 @@ typedef struct fl_store {
     fl_context *context;
     fl_rows_maker *make_rows; /* of tables in this process */
     fl_rows_maker
-        *make_remote_table; /* of tables on servers; NULL: no servers */
+        *make_remote_table;       /* of tables on servers; NULL: no servers */
+    fl_capped_maker *make_capped; /* of tables with a cap; NULL: they have all
+                                     rows in memory, as if they had none */
     fl_arena arena;
     fl_map params, tables, states; /* fl_param, fl_rows, fl_state */
     fl_flat *flats;

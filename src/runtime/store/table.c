@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "runtime/store/buddy.h"
 #include "runtime/store/table_internal.h"
+#include "runtime/store/table_snapshot.h"
 
 enum { PAGE_BYTES = 4096, ROW_ALIGN = 16, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };
@@ -488,6 +489,7 @@ static const fl_rows_class table_methods = {
     .each = fl_table_each,
     .each_changed = fl_table_each_changed,
     .stat = fl_table_stat,
+    .snapshot = &fl_table_snapshots,
     .destroy = table_destroy,
 };
 

@@ -38,11 +38,14 @@ typedef struct fl_rows fl_rows;
 /* What a table has, at this moment. */
 typedef struct fl_rows_stat {
     int64_t rows;
-    uint64_t row_bytes;   /* of them: keys, heads, weights, states */
+    int64_t cold_rows;    /* of them: in a file, and not in memory */
+    uint64_t row_bytes;   /* of rows in memory: keys, heads, weights, states */
     uint64_t index_bytes; /* of what finds them */
     uint64_t free_bytes;  /* that the next rows and their index get first */
     uint64_t epoch;
-    uint64_t changed_at; /* the newest of a row; 0: none has changed */
+    uint64_t file_bytes; /* of the file with the cold rows */
+    uint64_t changed_at; /* the newest of a row, or of one that is gone and was
+                            in the file; 0: none has changed */
 } fl_rows_stat;
 
 typedef fleet_status fl_row_visitor(void *arg, int bucket, uint64_t key,
@@ -77,6 +80,14 @@ typedef struct fl_rows_class {
     fleet_status (*is_ready)(fl_rows *r, uint64_t token, bool *ready);
     void (*release)(fl_rows *r, uint64_t token);
 
+    /* Rows of these keys will be wanted soon: those out of memory should come
+     * now. It does not wait, and promises nothing. NULL: as the three above. */
+    void (*expect)(fl_rows *r, const uint64_t *key, int64_t n);
+
+    /* By a thread that may wait for a disk, between two looks: it reads itself
+     * what the token needs. NULL: likewise, or it would be of no help. */
+    void (*help)(fl_rows *r, uint64_t token);
+
     /* From now on rows carry n_state floats per weight, and behind these n_row
      * floats per row, all of that first value. FLEET_ESTATE once there are rows
      * of another kind. */
@@ -109,6 +120,9 @@ typedef struct fl_rows_class {
 
     /* Reads the head of every row, as each_changed. */
     fleet_status (*stat)(const fl_rows *r, fl_rows_stat *stat);
+
+    /* Of saves beside training: table_snapshot.h. NULL: there are none. */
+    const struct fl_snapshot_class *snapshot;
 
     void (*destroy)(fl_rows *r);
 } fl_rows_class;
@@ -148,6 +162,7 @@ struct fl_rows {
     fl_life *life; /* NULL: every key becomes a row; by the store */
     bool counts;   /* it is the `waiting` of another table: no rule changes it,
                       and it has no states */
+    int64_t cap_bytes; /* of the variable; 0: none */
 };
 
 /* Floats of a row's record behind its weights: n_state times dim, then n_row.
@@ -238,6 +253,22 @@ static inline void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out)
 typedef fleet_status fl_rows_maker(const char *name, int64_t dim,
                                    int64_t modulo, const fl_filler *filler,
                                    fl_rows **rows);
+
+/* How much memory a table may take, and where the rest of its rows is. */
+typedef struct fl_rows_cap {
+    int64_t bytes;      /* all memory of the table: rows, indexes, buffers; not
+                           what walks over it take */
+    const char *folder; /* of a file with the other rows; not copied */
+    int by_hand;        /* 0: a thread reads and writes that file; n: the n-th
+                           look of is_ready does, and each n-th one after it,
+                           so that a run can be repeated: for tests */
+    bool hurries;       /* rows go when no token has them, each into a page of
+                           its own: for tests */
+} fl_rows_cap;
+
+typedef fleet_status fl_capped_maker(const char *name, int64_t dim,
+                                     int64_t modulo, const fl_filler *filler,
+                                     const fl_rows_cap *cap, fl_rows **rows);
 
 /* What every maker does with the common part. */
 static inline void fl_rows_init(fl_rows *r, const fl_rows_class *methods,

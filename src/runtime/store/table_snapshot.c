@@ -28,23 +28,27 @@ typedef struct frozen {
     bool is_read;
 } frozen;
 
-struct fl_rows_snapshot {
+typedef struct table_snapshot {
+    fl_rows_snapshot base; /* first */
     const fl_rows *rows;
     fl_page_layout layout;
     size_t kept;
-    int64_t n;    /* rows */
     int64_t most; /* bytes of copies, before a change waits */
-    _Atomic int64_t bytes;
     pthread_mutex_t lock;
     pthread_cond_t was_read;
     int64_t n_read; /* buckets */
     frozen bucket[FL_N_BUCKET];
-};
+} table_snapshot;
+
+static table_snapshot *snapshot_of(fl_rows_snapshot *s)
+{
+    return (table_snapshot *)(void *)s;
+}
 
 /* --- made, freed ---------------------------------------------------------- */
 
-static void keep_place(const fl_rows_snapshot *s, const frozen *b,
-                       int64_t number, char *to)
+static void keep_place(const table_snapshot *s, const frozen *b, int64_t number,
+                       char *to)
 {
     memcpy(to, fl_place_at(&s->layout, b->page, number), s->layout.stride);
     memcpy(to + s->layout.stride, fl_place_key(&s->layout, b->page, number),
@@ -52,7 +56,7 @@ static void keep_place(const fl_rows_snapshot *s, const frozen *b,
 }
 
 /* Memory for one more copy, of row `number`; NULL: there is none. */
-static char *add_copy(fl_rows_snapshot *s, frozen *b, int64_t number)
+static char *add_copy(table_snapshot *s, frozen *b, int64_t number)
 {
     copies *c = &b->copies;
 
@@ -65,13 +69,13 @@ static char *add_copy(fl_rows_snapshot *s, frozen *b, int64_t number)
         return NULL;
     c->number[c->n] = (uint32_t)number;
     b->copied[number / 64] |= (uint64_t)1 << (number % 64);
-    atomic_fetch_add_explicit(&s->bytes, (int64_t)s->kept,
+    atomic_fetch_add_explicit(&s->base.bytes, (int64_t)s->kept,
                               memory_order_relaxed);
     return c->bytes + c->n++ * s->kept;
 }
 
 /* A hole may be another row's by the time at which it is read. */
-static fleet_status keep_holes(fl_rows_snapshot *s, frozen *b)
+static fleet_status keep_holes(table_snapshot *s, frozen *b)
 {
     for (int64_t i = 0; i < b->n; i++)
         if (fl_place_at(&s->layout, b->page, i)->erased) {
@@ -84,7 +88,7 @@ static fleet_status keep_holes(fl_rows_snapshot *s, frozen *b)
     return FLEET_OK;
 }
 
-static fleet_status freeze(fl_rows_snapshot *s, int index)
+static fleet_status freeze(table_snapshot *s, int index)
 {
     fl_table_bucket now = fl_table_bucket_of(s->rows, index);
     frozen *b = &s->bucket[index];
@@ -92,7 +96,7 @@ static fleet_status freeze(fl_rows_snapshot *s, int index)
     size_t pages = (size_t)((now.n + ((int64_t)1 << shift) - 1) >> shift);
 
     b->n = now.n;
-    s->n += now.n - now.holes;
+    s->base.n += now.n - now.holes;
     if (now.n == 0)
         return FLEET_OK;
     FL_TRY(FL_NEW(&b->page, pages * sizeof *b->page));
@@ -100,7 +104,7 @@ static fleet_status freeze(fl_rows_snapshot *s, int index)
     return now.holes > 0 ? keep_holes(s, b) : FLEET_OK;
 }
 
-static void init_waits(fl_rows_snapshot *s)
+static void init_waits(table_snapshot *s)
 {
     pthread_condattr_t monotonic;
 
@@ -111,36 +115,9 @@ static void init_waits(fl_rows_snapshot *s)
     pthread_mutex_init(&s->lock, NULL);
 }
 
-fleet_status fl_table_snapshot(const fl_rows *r, fl_rows_snapshot **out)
+static void free_bucket(table_snapshot *s, frozen *b)
 {
-    fleet_status status = FLEET_OK;
-    fl_rows_snapshot *s;
-
-    *out = NULL;
-    if (!fl_is_table(r))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "table \"%s\": a snapshot of rows that are not in this "
-                       "process's memory",
-                       r->name);
-    FL_TRY(FL_NEW(&s, sizeof *s));
-    s->rows = r;
-    s->layout = fl_table_layout(r);
-    s->kept = s->layout.stride + sizeof(uint64_t);
-    init_waits(s);
-    for (int i = 0; i < FL_N_BUCKET && status == FLEET_OK; i++)
-        status = freeze(s, i);
-    if (status != FLEET_OK) {
-        fl_table_snapshot_free(s);
-        return status;
-    }
-    s->most = s->n * (int64_t)s->kept / FL_SNAPSHOT_SHARE;
-    *out = s;
-    return FLEET_OK;
-}
-
-static void free_bucket(fl_rows_snapshot *s, frozen *b)
-{
-    atomic_fetch_sub_explicit(&s->bytes, (int64_t)(b->copies.n * s->kept),
+    atomic_fetch_sub_explicit(&s->base.bytes, (int64_t)(b->copies.n * s->kept),
                               memory_order_relaxed);
     fl_free(b->copies.number);
     fl_free(b->copies.bytes);
@@ -151,10 +128,10 @@ static void free_bucket(fl_rows_snapshot *s, frozen *b)
     b->page = NULL;
 }
 
-void fl_table_snapshot_free(fl_rows_snapshot *s)
+static void end_snapshot(fl_rows_snapshot *base)
 {
-    if (!s)
-        return;
+    table_snapshot *s = snapshot_of(base);
+
     for (int i = 0; i < FL_N_BUCKET; i++)
         free_bucket(s, &s->bucket[i]);
     pthread_cond_destroy(&s->was_read);
@@ -162,14 +139,38 @@ void fl_table_snapshot_free(fl_rows_snapshot *s)
     fl_free(s);
 }
 
-int64_t fl_table_snapshot_count(const fl_rows_snapshot *s)
+static fleet_status begin_snapshot(const fl_rows *r, fl_rows_snapshot **out)
 {
-    return s->n;
+    fleet_status status = FLEET_OK;
+    table_snapshot *s;
+
+    *out = NULL;
+    FL_TRY(FL_NEW(&s, sizeof *s));
+    s->base.methods = &fl_table_snapshots;
+    s->rows = r;
+    s->layout = fl_table_layout(r);
+    s->kept = s->layout.stride + sizeof(uint64_t);
+    init_waits(s);
+    for (int i = 0; i < FL_N_BUCKET && status == FLEET_OK; i++)
+        status = freeze(s, i);
+    if (status != FLEET_OK) {
+        end_snapshot(&s->base);
+        return status;
+    }
+    s->most = s->base.n * (int64_t)s->kept / FL_SNAPSHOT_SHARE;
+    *out = &s->base;
+    return FLEET_OK;
 }
 
-int64_t fl_table_snapshot_bytes(const fl_rows_snapshot *s)
+fleet_status fl_table_snapshot(const fl_rows *r, fl_rows_snapshot **out)
 {
-    return atomic_load_explicit(&s->bytes, memory_order_relaxed);
+    *out = NULL;
+    if (!r->methods->snapshot)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\": a snapshot of rows that are not in this "
+                       "process's memory",
+                       r->name);
+    return r->methods->snapshot->begin(r, out);
 }
 
 /* --- by the thread that changes rows -------------------------------------- */
@@ -179,7 +180,7 @@ static bool is_copied(const frozen *b, int64_t number)
     return b->copied && b->copied[number / 64] >> (number % 64) & 1;
 }
 
-static fleet_status copy_row(fl_rows_snapshot *s, frozen *b, int64_t number)
+static fleet_status copy_row(table_snapshot *s, frozen *b, int64_t number)
 {
     char *copy = add_copy(s, b, number);
 
@@ -190,7 +191,7 @@ static fleet_status copy_row(fl_rows_snapshot *s, frozen *b, int64_t number)
 }
 
 /* Until a bucket was read, for a while. */
-static void slow_down(fl_rows_snapshot *s)
+static void slow_down(table_snapshot *s)
 {
     int64_t until_ns = fl_now_ns() + FL_SNAPSHOT_WAIT_MS * 1000000ll;
     struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
@@ -201,13 +202,14 @@ static void slow_down(fl_rows_snapshot *s)
         ;
 }
 
-fleet_status fl_table_snapshot_change(fl_rows_snapshot *s, const uint64_t *key,
-                                      int64_t n)
+static fleet_status keep_changing(fl_rows_snapshot *base, const uint64_t *key,
+                                  int64_t n)
 {
+    table_snapshot *s = snapshot_of(base);
     fleet_status status = FLEET_OK;
 
     pthread_mutex_lock(&s->lock);
-    if (fl_table_snapshot_bytes(s) > s->most)
+    if (atomic_load_explicit(&s->base.bytes, memory_order_relaxed) > s->most)
         slow_down(s);
     for (int64_t i = 0; i < n && status == FLEET_OK; i++) {
         frozen *b = &s->bucket[fl_bucket_of(fl_mix(key[i]))];
@@ -223,7 +225,7 @@ fleet_status fl_table_snapshot_change(fl_rows_snapshot *s, const uint64_t *key,
 /* --- by the thread that reads --------------------------------------------- */
 
 /* A bucket's rows, `kept` bytes each, for fl_free(); then it is read. */
-static fleet_status take_bucket(fl_rows_snapshot *s, frozen *b, char **bytes)
+static fleet_status take_bucket(table_snapshot *s, frozen *b, char **bytes)
 {
     fleet_status status;
 
@@ -243,7 +245,7 @@ static fleet_status take_bucket(fl_rows_snapshot *s, frozen *b, char **bytes)
     return status;
 }
 
-static fleet_status visit_bucket(const fl_rows_snapshot *s, int index,
+static fleet_status visit_bucket(const table_snapshot *s, int index,
                                  const char *bytes, const fl_table_walk *w)
 {
     int64_t n = s->bucket[index].n;
@@ -262,9 +264,10 @@ static fleet_status visit_bucket(const fl_rows_snapshot *s, int index,
     return status;
 }
 
-fleet_status fl_table_snapshot_each(fl_rows_snapshot *s, fl_row_visitor *visit,
-                                    void *arg)
+static fleet_status read_each(fl_rows_snapshot *base, fl_row_visitor *visit,
+                              void *arg)
 {
+    table_snapshot *s = snapshot_of(base);
     const fl_table_walk all = {.all = true, .visit = visit, .arg = arg};
     fleet_status status = FLEET_OK;
 
@@ -280,3 +283,10 @@ fleet_status fl_table_snapshot_each(fl_rows_snapshot *s, fl_row_visitor *visit,
     }
     return status;
 }
+
+const fl_snapshot_class fl_table_snapshots = {
+    .begin = begin_snapshot,
+    .end = end_snapshot,
+    .change = keep_changing,
+    .each = read_each,
+};

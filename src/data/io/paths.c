@@ -1,0 +1,148 @@
+/* paths.c - globs, and what a glob could not look at. */
+#define _GNU_SOURCE
+#include "data/io/paths.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+
+/* What a glob() could not look at: it takes a folder that may not be read for
+ * one without a match, and gives its callbacks no argument. */
+typedef struct hidden {
+    int code; /* an errno; 0: nothing was hidden */
+    char path[PATH_MAX];
+    char folder[PATH_MAX]; /* the one that is being read */
+} hidden;
+
+static _Thread_local hidden *hiding; /* of the glob() that runs */
+
+/* A name that leads nowhere, or on through a plain file, is no match and no
+ * fault. */
+static void note_hidden(const char *path)
+{
+    if (hiding->code || errno == ENOENT || errno == ENOTDIR)
+        return;
+    hiding->code = errno;
+    snprintf(hiding->path, sizeof hiding->path, "%s", path);
+}
+
+static int lstat_noted(const char *path, struct stat *st)
+{
+    int e = lstat(path, st);
+
+    if (e != 0)
+        note_hidden(path);
+    return e;
+}
+
+static int stat_noted(const char *path, struct stat *st)
+{
+    int e = stat(path, st);
+
+    if (e != 0)
+        note_hidden(path);
+    return e;
+}
+
+static void *opendir_noted(const char *path)
+{
+    DIR *dir = opendir(path);
+
+    if (!dir)
+        note_hidden(path);
+    snprintf(hiding->folder, sizeof hiding->folder, "%s", path);
+    return dir;
+}
+
+static struct dirent *readdir_noted(void *dir)
+{
+    struct dirent *e;
+
+    errno = 0;
+    e = readdir(dir);
+    if (!e && errno != 0)
+        note_hidden(hiding->folder);
+    return e;
+}
+
+static void closedir_noted(void *dir)
+{
+    closedir(dir);
+}
+
+static fleet_status judge_glob(int e, const char *pattern, const hidden *h)
+{
+    if (e == GLOB_NOSPACE)
+        return fl_fail(FLEET_ENOMEM, "out of memory: files \"%s\"", pattern);
+    if (h->code)
+        return fl_fail(FLEET_EIO, "cannot look for files \"%s\": %s: %s",
+                       pattern, h->path, strerror(h->code));
+    if (e == GLOB_NOMATCH)
+        return fl_fail(FLEET_ENOENT, "no file matches \"%s\"", pattern);
+    return e == 0 ? FLEET_OK
+                  : fl_fail(FLEET_EIO, "cannot look for files \"%s\"", pattern);
+}
+
+static int bytewise(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static fleet_status add_glob(fl_paths *p, const char *pattern)
+{
+    glob_t g = {.gl_opendir = opendir_noted,
+                .gl_readdir = readdir_noted,
+                .gl_closedir = closedir_noted,
+                .gl_stat = stat_noted,
+                .gl_lstat = lstat_noted};
+    hidden h = {.code = 0};
+    fleet_status status;
+
+    hiding = &h;
+    status = judge_glob(glob(pattern, GLOB_NOSORT | GLOB_ALTDIRFUNC, NULL, &g),
+                        pattern, &h);
+    hiding = NULL;
+    if (status == FLEET_OK)
+        status =
+            fl_grow(&p->path, &p->capacity, p->n + g.gl_pathc, sizeof *p->path);
+    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++) {
+        p->path[p->n] = fl_strdup(g.gl_pathv[i]);
+        status = p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
+    }
+    globfree(&g);
+    return status;
+}
+
+fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
+{
+    *p = (fl_paths){0};
+    for (int i = 0; i < n; i++) {
+        fleet_status status =
+            globs[i] ? add_glob(p, globs[i])
+                     : fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
+                               i + 1, n);
+
+        if (status != FLEET_OK) {
+            fl_paths_done(p);
+            return status;
+        }
+    }
+    if (p->n > 1)
+        qsort(p->path, p->n, sizeof *p->path, bytewise);
+    return FLEET_OK;
+}
+
+void fl_paths_done(fl_paths *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        fl_free(p->path[i]);
+    fl_free(p->path);
+    *p = (fl_paths){0};
+}

@@ -1,0 +1,136 @@
+/* cold_kit.c - see cold_kit.h. */
+#define _GNU_SOURCE
+#define SUITE cold_kit
+#include "cold_kit.h"
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "train_kit.h"
+
+fl_rows_cap cold_kit_cap = {.bytes = 1 << 20};
+cold_kit_faults cold_kit_now;
+
+fleet_status cold_kit_make(const char *name, int64_t dim, int64_t modulo,
+                           const fl_filler *filler, fl_rows **rows)
+{
+    if (!cold_kit_cap.folder)
+        cold_kit_cap.folder = test_folder();
+    return fl_cold_make(name, dim, modulo, filler, &cold_kit_cap, rows);
+}
+
+static int open_file(int folder, const char *name, int flags, mode_t mode)
+{
+    if (cold_kit_now.no_tmpfile && (flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return fl_disk_system.open(folder, name, flags, mode);
+}
+
+static ssize_t write_at(int fd, const void *data, size_t size, off_t at)
+{
+    if (cold_kit_now.full && (int64_t)size > cold_kit_now.room) {
+        errno = ENOSPC;
+        return -1;
+    }
+    cold_kit_now.room -= (int64_t)size;
+    return pwrite(fd, data, size, at);
+}
+
+static ssize_t read_at(int fd, void *data, size_t size, off_t at, bool now)
+{
+    ssize_t n;
+
+    if (now && cold_kit_now.nothing_now) {
+        errno = EAGAIN;
+        return -1;
+    }
+    n = fl_disk_system.read_at(fd, data, size, at, now);
+    if (n > 0 && cold_kit_now.flip > 0 && --cold_kit_now.flip == 0) {
+        ((char *)data)[n / 2] ^= 4;
+        cold_kit_now.flip = cold_kit_now.stays;
+    }
+    return n;
+}
+
+void cold_kit_disk(const cold_kit_faults *f)
+{
+    static fl_disk disk;
+
+    cold_kit_now = *f;
+    disk = fl_disk_system;
+    disk.open = open_file;
+    disk.write_at = write_at;
+    disk.read_at = read_at;
+    fl_disk_use(&disk);
+}
+
+/* --- a model -------------------------------------------------------------- */
+
+fleet_var *cold_kit_build(fleet *f, fleet_program **p, const cold_how *how)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    const fleet_sparse_embedding_options o = {
+        .table = "t", .memory_cap_bytes = how->cap, .cold_folder = how->folder};
+    fleet_var *ids, *out;
+    fleet_optimizer *adam = kit_rule(f, "adam", 0.01f);
+
+    *p = fleet_program_create(f);
+    ids = fleet_data(*p, "id", FLEET_INT64, (int64_t[]){-1, COLD_IDS}, 2);
+    out = fleet_sparse_embedding(*p, ids, COLD_DIM, &o);
+    out = fleet_fc(*p, out, 3, NULL);
+    s.a_sync = how->a_sync;
+    s.a_sync_configs.k_steps = how->geo;
+    s.gradient_merge = how->merge > 1;
+    s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
+    if (how->clip > 0)
+        CHECK_OK(fleet_optimizer_set_global_norm_clip(adam, how->clip));
+    CHECK_OK(fleet_minimize(fleet_distributed_optimizer(f, adam, &s),
+                            fleet_mean(*p, fleet_square(*p, out))));
+    return ids;
+}
+
+void cold_kit_open_node(ps_node *n, const fleet_options *o)
+{
+    fleet_dataset_options data = {.batch_size = PS_BATCH, .n_use_var = 1};
+    fleet_var *ids;
+    scene *c = &n->s;
+
+    CHECK_OK(fleet_init(&c->f, o));
+    ids = cold_kit_build(c->f, &c->p, n->job->user);
+    data.use_var = &ids;
+    if (!n->job->file[0])
+        return;
+    c->data = fleet_queue_dataset(c->f, &data);
+    CHECK(c->data != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(c->data, n->job->file, 1));
+}
+
+const char *cold_kit_ids(const char *name, int lines, bool skewed)
+{
+    char *text = malloc((size_t)lines * (2 + COLD_IDS * 6) + 1), *at = text;
+    const char *path;
+
+    for (int i = 0; i < lines; i++) {
+        at += sprintf(at, "%d", COLD_IDS);
+        for (int j = 0; j < COLD_IDS; j++) {
+            uint64_t luck = fl_mix((uint64_t)(i * COLD_IDS + j + 1));
+            double u = (double)(luck >> 11) * 0x1p-53;
+
+            at += sprintf(at, " %d",
+                          (int)(skewed ? pow(COLD_KEYS, u) : u * COLD_KEYS));
+        }
+        at += sprintf(at, "\n");
+    }
+    path = test_file(name, text);
+    free(text);
+    return path;
+}

@@ -4,6 +4,7 @@
  */
 #define SUITE ps_wire
 #include "job_kit.h"
+#include "launch_kit.h"
 #include "ps_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -397,4 +398,17 @@ TEST_LIMIT(criteo_attr_in_fewer_bytes, 240)
         job_at_least(job_train("--server_num 2 --worker_num 2",
                                job_criteo(wire_text(i))),
                      "auc", 0.643);
+}
+
+/* Rows are on servers there, and dense weights with the ranks. */
+TEST_LIMIT(hybrid_jobs_take_them, 120)
+{
+    launch_need_mpirun();
+    test_use_fraction(4);
+    job_above(job_train("--server_num 1 --worker_num 2 --collective",
+                        job_adult("\"is_collective\": true, \"a_sync\": false, "
+                                  "\"wire_configs\": {\"push_type\": \"int8\", "
+                                  "\"pull_type\": \"bf16\", \"pack_keys\": "
+                                  "true}")),
+              "auc", 0.85);
 }

@@ -105,6 +105,21 @@ static inline int8_t byte_of(float x, float by)
     return (int8_t)(fl_bits_of(y + ROUNDER) - fl_bits_of(ROUNDER));
 }
 
+/* The bytes do not lie where the numbers do: a loop for each is a vector's. */
+static inline void put_bytes(int8_t *restrict to, const float *restrict a,
+                             float by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = byte_of(a[i], by);
+}
+
+static inline void leave_rest(float *restrict a, const int8_t *restrict from,
+                              float scale, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        a[i] = rest_of(a[i], (float)from[i] * scale);
+}
+
 /* A scale that has no inverse is of numbers that are as good as 0. */
 static inline void write_group(char *out, float *a, bool rest, int64_t n)
 {
@@ -113,16 +128,9 @@ static inline void write_group(char *out, float *a, bool rest, int64_t n)
     int8_t *to = (int8_t *)out + sizeof(uint16_t);
 
     put16(out, 0, (uint16_t)(fl_bits_of(scale) >> 16));
-    if (!rest)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = byte_of(a[i], by);
-    else
-        for (int64_t i = 0; i < n; i++) {
-            int8_t x = byte_of(a[i], by);
-
-            to[i] = x;
-            a[i] = rest_of(a[i], (float)x * scale);
-        }
+    put_bytes(to, a, by, n);
+    if (rest)
+        leave_rest(a, to, scale, n);
 }
 
 static inline void read_group(float *out, const char *a, int64_t n)

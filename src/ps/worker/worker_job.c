@@ -90,12 +90,15 @@ static fleet_status join_numbers(fl_worker *w, fl_reduction how, double *x,
 }
 
 /* The coordinator alone hears of the numbers; every lane must know that this
- * worker makes no step before the other workers have come as far. */
+ * worker makes no step before the other workers have come as far. A lane that
+ * has not heard that of all of them would answer the pulls of the next step
+ * too early: this worker waits until the pass is over everywhere. */
 fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
 {
     if (w->bounds_staleness)
         FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
-    return join_numbers(w, how, x, n);
+    FL_TRY(join_numbers(w, how, x, n));
+    return w->bounds_staleness ? fl_worker_wait_update(w) : FLEET_OK;
 }
 
 /* --- passes --------------------------------------------------------------- */

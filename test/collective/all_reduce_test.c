@@ -2,6 +2,7 @@
  * process that merges their batches, uneven ends, failures of one rank. */
 #define SUITE all_reduce
 #include "away_rows.h"
+#include "cold_kit.h"
 #include "workers_kit.h"
 #include "rank_kit.h"
 #include "test.h"
@@ -203,6 +204,8 @@ TEST(ranks_wait_for_rows_that_are_out_of_memory)
 {
     static const char *const rule[] = {"sgd", "adagrad", "adam"};
 
+    cold_kit_cap.folder = test_folder();
+    cold_kit_cap.hurries = true;
     for (int i = 0; i < 3; i++) {
         lesson s = {.kind = KIT_CTR,
                     .how = {.optimizer = rule[i], .make_rows = away_rows_make},
@@ -212,6 +215,8 @@ TEST(ranks_wait_for_rows_that_are_out_of_memory)
         check_equal_to_one(&s, 3);
         s.how.clip = 0.05f;
         check_equal_to_one(&s, 2);
+        s.how.make_rows = cold_kit_make; /* each rank's in a file of its own */
+        check_equal_to_one(&s, 3);
     }
 }
 

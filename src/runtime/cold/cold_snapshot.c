@@ -21,7 +21,7 @@ typedef struct old_row {
     uint32_t at;
 } old_row;
 
-enum { NO_ROW = UINT32_MAX };
+#define NO_ROW UINT32_MAX
 
 typedef struct old_rows {
     old_row *row;

@@ -74,7 +74,8 @@ static fleet_status fill(fl_snapshot *s, const fl_store *store,
 {
     s->n_stream = n_stream;
     FL_TRY(FL_NEW(&s->done, ((size_t)n_stream + 1) * sizeof *s->done));
-    memcpy(s->done, done, (size_t)n_stream * sizeof *s->done);
+    if (n_stream > 0)
+        memcpy(s->done, done, (size_t)n_stream * sizeof *s->done);
     FL_TRY(copy_groups(s, store));
     return freeze_tables(s, store);
 }

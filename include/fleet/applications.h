@@ -61,6 +61,7 @@ typedef struct fleet_ctr_options {
     fleet_table_options life;
     int64_t memory_cap_bytes;
     const char *cold_folder;
+    fleet_row_storage storage;
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {

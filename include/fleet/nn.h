@@ -180,6 +180,21 @@ typedef struct fleet_table_options {
                             bounds the counts of a count filter likewise. A load
                             may bring more: updates bring it down */
 } fleet_table_options;
+/* How a row's weights are kept. All but FLEET_ROW_FLOAT32 take less memory, and
+ * are rounded after each update at random, to one of the two numbers beside it
+ * that can be kept, with probabilities that make the mean the number itself: so
+ * small updates are not lost (Gupta et al. 2015, Deep Learning with Limited
+ * Numerical Precision). What is random is a function of the handle's seed, the
+ * table, the key, the number of the update and the column: in sync the bits are
+ * those of one process, by any number of servers and lanes. States of the
+ * optimizer are float32. The values are those of saved programs. */
+typedef enum fleet_row_storage {
+    FLEET_ROW_FLOAT32 = 0,
+    FLEET_ROW_FLOAT16 = 1,  /* 2 bytes a weight, up to 65504 */
+    FLEET_ROW_BFLOAT16 = 2, /* 2 bytes a weight, 8 bits of precision */
+    FLEET_ROW_INT8 = 3      /* 1 byte a weight and 4 a row: integers up to 127
+                               times a power of two that the row has */
+} fleet_row_storage;
 
 typedef struct fleet_sparse_embedding_options {
     const char *table; /* layers that name the same table share its rows, and
@@ -217,6 +232,9 @@ typedef struct fleet_sparse_embedding_options {
      * FLEET_EUNSUPPORTED. docs/tables.md */
     int64_t memory_cap_bytes;
     const char *cold_folder;
+    fleet_row_storage storage; /* but for FLEET_ROW_FLOAT32: dim up to 2048; not
+                                  in geo mode, not on a GPU, not with a life
+                                  or a cap */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.

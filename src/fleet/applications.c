@@ -139,6 +139,7 @@ static fleet_var *embed(ctr *c, int i, fleet_var *ids, int64_t dim,
                                       .life = c->o.life,
                                       .memory_cap_bytes = c->o.memory_cap_bytes,
                                       .cold_folder = c->o.cold_folder,
+                                      .storage = c->o.storage,
                                   });
 }
 

@@ -311,6 +311,7 @@ static fleet_status set_fresh(const fleet_predictor *p, const char *table,
             continue;
         found = true;
         want.check = v->ids.check;
+        want.storage = v->ids.storage;
         FL_TRY(fl_table_ids_check(v->name, &v->shape, &want));
         if (!only_check)
             v->ids = want;

@@ -147,6 +147,25 @@ static fleet_status check_rows_alone(const fleet_program *p,
     return FLEET_OK;
 }
 
+/* In geo servers add up what copies have changed: a sum that is rounded each
+ * time is no sum. */
+static fleet_status check_storage(const fleet *f, const fleet_program *p)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+
+        if (v->kind == FL_VAR_TABLE && v->ids.storage != FLEET_ROW_FLOAT32 &&
+            fl_handle_mode(f) == FL_PS_GEO)
+            return fl_fail(
+                FLEET_EUNSUPPORTED,
+                "fleet_minimize: table \"%s\" keeps rows in %s, and "
+                "in geo mode (a_sync_configs.k_steps) servers add up "
+                "floats",
+                v->name, fl_storage_names[v->ids.storage]);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
 {
     if (o->n_user > 0)
@@ -186,6 +205,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(check_tables(f, o));
     FL_TRY(check_rows_alone(p, o));
+    FL_TRY(check_storage(f, p));
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));

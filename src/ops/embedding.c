@@ -375,7 +375,7 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
                              .frozen = o->frozen,
                              .ps = o->ps};
     const fl_table_ids of_ids = {o->check_ids != 0, o->fresh, o->default_id,
-                                 o->life};
+                                 o->life, o->storage};
     fleet_initializer uniform = {FLEET_INIT_UNIFORM, 0, 0};
     fleet_var *in[3] = {NULL, ids, ids ? ids->weights : NULL};
     fleet_status status;

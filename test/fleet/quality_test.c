@@ -188,6 +188,17 @@ TEST_LIMIT(adult_ctr_dnn_and_deepfm, 120)
     at_least("deepfm AUC", adult("deepfm", "float", 0, 2).auc, 0.900);
 }
 
+/* The model's name ends in front of a quote. */
+TEST_LIMIT(adult_of_rows_in_fewer_bits, 120)
+{
+    at_least("AUC of float16",
+             adult("wide_deep\", \"storage\": \"float16", "float", 0, 2).auc,
+             0.898);
+    at_least("AUC of int8",
+             adult("wide_deep\", \"storage\": \"int8", "float", 0, 2).auc,
+             0.898);
+}
+
 #define BF16                                                                   \
     "\"strategy\": {\"amp\": true, \"amp_configs\": {\"use_bf16\": true}}, "
 
@@ -257,7 +268,8 @@ TEST_LIMIT(adult_wide_deep_from_a_pipe_command, 120)
 
 /* --- criteo_attr --------------------------------------------------------- */
 
-TEST_LIMIT(criteo_attr_wide_deep, 120)
+/* storage: of the rows. */
+static result criteo_attr(const char *storage)
 {
     const char *train_file =
         test_data("criteo_attr/criteo_attr_train_125k.tsv.gz");
@@ -273,14 +285,31 @@ TEST_LIMIT(criteo_attr_wide_deep, 120)
                 name[i], i + 1);
     snprintf(text, sizeof text,
              "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 8, "
-             "\"hidden\": [64, 32]}, \"optimizer\": {\"type\": \"adam\", "
-             "\"learning_rate\": 0.001}, \"epochs\": 2, \"dataset\": "
+             "\"storage\": \"%s\", \"hidden\": [64, 32]}, \"optimizer\": "
+             "{\"type\": \"adam\", \"learning_rate\": 0.001}, \"epochs\": 2, "
+             "\"dataset\": "
              "{\"format\": \"csv\", \"separator\": \"\\t\", \"train\": "
              "[\"%s\"], \"test\": [\"%s\"], \"batch_size\": 512, \"shuffle\": "
              "130000}, \"slots\": [{\"name\": \"click\", \"type\": \"float\", "
              "\"role\": \"label\", \"columns\": [0]}%s]}",
-             lines_of(train_file, 125152), lines_of(test_file_, 20000), ids);
-    at_least("AUC", train(text).auc, 0.643);
+             storage, lines_of(train_file, 125152), lines_of(test_file_, 20000),
+             ids);
+    return train(text);
+}
+
+TEST_LIMIT(criteo_attr_wide_deep, 120)
+{
+    at_least("AUC", criteo_attr("float32").auc, 0.643);
+}
+
+TEST_LIMIT(criteo_attr_of_rows_in_float16, 120)
+{
+    at_least("AUC", criteo_attr("float16").auc, 0.643);
+}
+
+TEST_LIMIT(criteo_attr_of_rows_in_int8, 120)
+{
+    at_least("AUC", criteo_attr("int8").auc, 0.643);
 }
 
 /* --- Fashion-MNIST ------------------------------------------------------- */

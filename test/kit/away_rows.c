@@ -40,8 +40,7 @@ static table *table_of(const fl_rows *r)
 
 static size_t row_bytes(const fl_rows *r)
 {
-    return sizeof(fl_row_head) +
-           (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
+    return sizeof(fl_row_head) + (size_t)fl_rows_record(r) * sizeof(float);
 }
 
 static float *row_in(fl_rows *r, uint64_t key)
@@ -201,6 +200,16 @@ static fleet_status set_state(fl_rows *r, int n_state, int n_row, float initial)
     return FLEET_OK;
 }
 
+static fleet_status set_storage(fl_rows *r, fleet_row_storage storage)
+{
+    table *t = table_of(r);
+
+    FL_TRY(t->near->methods->set_storage(t->near, storage));
+    FL_TRY(t->far->methods->set_storage(t->far, storage));
+    r->storage = storage;
+    return FLEET_OK;
+}
+
 static int64_t count(const fl_rows *r)
 {
     const table *t = table_of(r);
@@ -305,6 +314,7 @@ static const fl_rows_class methods = {
     .is_ready = is_ready,
     .release = release,
     .set_state = set_state,
+    .set_storage = set_storage,
     .count = count,
     .clear = clear,
     .erase = erase,

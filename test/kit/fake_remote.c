@@ -285,7 +285,7 @@ static fleet_status apply_table(fake_worker *w, fake_sum *t, const fl_update *u)
         float *row;
 
         FL_TRY(r->methods->make(r, &t->keys.key[i], 1, &row));
-        fl_rows_change(r, s->optimizer, &own, &row, &g, 1);
+        fl_rows_change(r, s->optimizer, &own, &t->keys.key[i], &row, &g, 1);
     }
     t->keys.n = 0;
     return FLEET_OK;
@@ -469,6 +469,12 @@ static fleet_status names_set_state(fl_rows *r, int n_state, int n_row,
     return FLEET_OK;
 }
 
+static fleet_status names_set_storage(fl_rows *r, fleet_row_storage storage)
+{
+    r->storage = storage;
+    return FLEET_OK;
+}
+
 static int64_t names_count(const fl_rows *r)
 {
     (void)r;
@@ -501,6 +507,7 @@ static fleet_status names_make(const char *name, int64_t dim, int64_t modulo,
         .find = names_find,
         .make = names_find,
         .set_state = names_set_state,
+        .set_storage = names_set_storage,
         .count = names_count,
         .clear = names_clear,
         .each = names_each,

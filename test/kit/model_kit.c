@@ -167,7 +167,8 @@ void scene_open_as(scene *s, const fleet_options *options,
                            .embedding_dim = 4,
                            .hidden = hidden,
                            .n_hidden = 2,
-                           .wide_ids = 1};
+                           .wide_ids = 1,
+                           .storage = how->storage};
 
     memset(s, 0, sizeof *s);
     CHECK_OK(fleet_init(&s->f, options));

@@ -29,6 +29,7 @@ typedef struct scene_training {
     const char *optimizer;        /* "sgd", ...; NULL: "adam" */
     const char *embedding, *wide; /* own rules of tables "embedding" and
                                      "embedding_wide"; NULL: none */
+    fleet_row_storage storage;    /* of both */
     bool a_sync;
     bool bounds_staleness; /* in async, by max_staleness */
     int max_staleness;

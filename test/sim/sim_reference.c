@@ -281,7 +281,7 @@ static void update_rows(sim_reference *r, const fl_update *all, int table)
         float *row;
 
         CHECK_OK(rows->methods->make(rows, &s->key[i], 1, &row));
-        fl_rows_change(rows, r->store->optimizer, &u, &row, &g, 1);
+        fl_rows_change(rows, r->store->optimizer, &u, &s->key[i], &row, &g, 1);
     }
     s->n = 0;
 }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/life/life.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/table.h"
 
 typedef void run_visitor(fl_sharded_tables *s, int table,
                          const fl_push_part *part, const fl_sharded_run *run);
@@ -118,7 +119,7 @@ static fleet_status update_chunk(fl_sharded_tables *s, int table,
     if (status == FLEET_OK)
         status = rows->methods->make(rows, from->set.key + i, n, s->row);
     if (status == FLEET_OK)
-        fl_rows_change(rows, s->store->optimizer, u, s->row,
+        fl_rows_change(rows, s->store->optimizer, u, from->set.key + i, s->row,
                        (const float *const *)(void *)(from->grad + i), n);
     fl_wanted_rows_done(&wanted);
     return status;
@@ -148,7 +149,7 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
         status = fl_life_admit(&life, s->row);
     if (status == FLEET_OK) {
         n = fl_life_keep(s->row, grad, NULL, life.n);
-        fl_rows_change(rows, s->store->optimizer, u, s->row, grad, n);
+        fl_rows_change(rows, s->store->optimizer, u, NULL, s->row, grad, n);
     }
     fl_wanted_rows_done(&wanted);
     return status;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "collective/sharded/sharded_internal.h"
 #include "runtime/lookup/wanted_rows.h"
+#include "runtime/store/table.h"
 
 enum { PREFETCH = 8 }; /* rows that are read soon */
 
@@ -81,7 +82,7 @@ static fleet_status read_found(fl_rows *rows, const uint64_t *key, int64_t n,
         if (i + PREFETCH < n && row[i + PREFETCH])
             __builtin_prefetch(row[i + PREFETCH]);
         if (row[i])
-            memcpy(out, row[i], (size_t)rows->dim * sizeof *out);
+            fl_rows_read(rows, out, row[i]);
         else
             fl_rows_unknown(rows, key[i], out);
     }

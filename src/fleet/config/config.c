@@ -113,10 +113,13 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
 {
     fl_at rows = fl_at_key(at, "rows"), check = fl_at_key(at, "check_ids");
     fl_at fresh = fl_at_key(at, "fresh"), id = fl_at_key(at, "default_id");
-    int which = FLEET_FRESH_INITIAL;
+    fl_at storage = fl_at_key(at, "storage");
+    int which = FLEET_FRESH_INITIAL, kept = FLEET_ROW_FLOAT32;
 
     FL_TRY(no_tables(c, at));
     FL_TRY(read_life(c, at));
+    FL_TRY(fl_at_choice(&storage, fl_storage_names, &kept));
+    c->storage = (fleet_row_storage)kept;
     FL_TRY(fl_at_int(&rows, 1, (int64_t)1 << 53, &c->rows));
     FL_TRY(fl_at_bool(&check, &c->check_ids));
     if (c->check_ids && c->rows == 0)
@@ -130,23 +133,13 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
 
 static fleet_status read_model(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"type",
-                                       "embedding_dim",
-                                       "hidden",
-                                       "classes",
-                                       "wide_ids",
-                                       "ps",
-                                       "rows",
-                                       "check_ids",
-                                       "fresh",
-                                       "default_id",
-                                       "entry",
-                                       "unknown_zeros",
-                                       "ttl_updates",
-                                       "most_rows",
-                                       "memory_cap_bytes",
-                                       "cold_folder",
-                                       NULL};
+    static const char *const keys[] = {
+        "type",        "embedding_dim", "hidden",
+        "classes",     "wide_ids",      "ps",
+        "rows",        "check_ids",     "fresh",
+        "default_id",  "entry",         "unknown_zeros",
+        "ttl_updates", "most_rows",     "memory_cap_bytes",
+        "cold_folder", "storage",       NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");

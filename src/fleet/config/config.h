@@ -60,6 +60,7 @@ typedef struct fl_config {
     fleet_table_options life;
     int64_t memory_cap_bytes;
     const char *cold_folder; /* the configuration's */
+    fleet_row_storage storage;
     fl_at model_ps; /* by name of a layer, parameter or table; may be absent */
 
     fl_config_optimizer optimizer;

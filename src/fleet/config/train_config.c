@@ -155,7 +155,8 @@ static fleet_status make_ctr(training *t)
                            .default_id = c->default_id,
                            .life = c->life,
                            .memory_cap_bytes = c->memory_cap_bytes,
-                           .cold_folder = c->cold_folder};
+                           .cold_folder = c->cold_folder,
+                           .storage = c->storage};
     fleet_dense_slot *dense =
         fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
     fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/save/load_notes.h"
 #include "runtime/exec/executor.h"
 #include "runtime/lookup/wanted_rows.h"
 
@@ -287,6 +288,21 @@ static int64_t state_at(int64_t dim, int n_state, int i)
     return i < n_state ? dim * (1 + i) : dim * (1 + n_state) + (i - n_state);
 }
 
+/* A narrower row leaves the other columns as they are. */
+static void fill_weights(const fl_rows *rows, float *row, const saved_row *from)
+{
+    size_t bytes = (size_t)from->item->shape.dim[1] * sizeof *row;
+    float w[FL_MOST_NARROW_DIM];
+
+    if (fl_rows_are_floats(rows)) {
+        memcpy(row, from->values, bytes);
+        return;
+    }
+    fl_rows_read(rows, w, row);
+    memcpy(w, from->values, bytes);
+    fl_rows_write(rows, row, w);
+}
+
 static void fill_row(const applying *a, const saved_row *from,
                      const fl_rows *rows, float *row)
 {
@@ -294,10 +310,11 @@ static void fill_row(const applying *a, const saved_row *from,
     int64_t dim = from->item->shape.dim[1];
     bool fresh = false;
 
-    memcpy(row, from->values, (size_t)dim * sizeof *row);
+    fill_weights(rows, row, from);
     for (int i = 0; rule && i < rule->n_state + rule->n_row; i++) {
         int64_t n = i < rule->n_state ? dim : 1;
-        float *state = row + state_at(rows->dim, rule->n_state, i);
+        float *state = fl_rows_states(rows, row) +
+                       state_at(rows->dim, rule->n_state, i) - rows->dim;
         int at = from->item->state_at[i];
 
         if (at >= 0)
@@ -503,41 +520,6 @@ fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
 
 /* --- what is said --------------------------------------------------------- */
 
-static void note_missing(const fl_saved *s, const fl_store *store,
-                         const fleet_load_options *o)
-{
-    const char *what =
-        o->on_missing == FLEET_MISSING_KEEP ? "kept as it is" : "initialized";
-
-    for (size_t i = 0; i < store->params.n; i++)
-        if (!fl_map_get(&s->params, store->params.entry[i].name))
-            FL_INFO(&store->context->log,
-                    "load: %s has no parameter \"%s\": it is %s",
-                    s->folder.path, store->params.entry[i].name, what);
-    for (size_t i = 0; i < store->tables.n; i++)
-        if (!fl_map_get(&s->tables, store->tables.entry[i].name) &&
-            !((const fl_rows *)store->tables.entry[i].value)->counts)
-            FL_INFO(&store->context->log,
-                    "load: %s has no table \"%s\": it is %s", s->folder.path,
-                    store->tables.entry[i].name, what);
-}
-
-static void note_extra(const fl_saved *s, const fl_store *store)
-{
-    for (int i = 0; i < s->n_param; i++)
-        if (!fl_store_param(store, s->param[i].name))
-            FL_INFO(&store->context->log,
-                    "load: no program has the parameter \"%s\" of %s: it is "
-                    "left out",
-                    s->param[i].name, s->folder.path);
-    for (int i = 0; i < s->n_table; i++)
-        if (!fl_store_rows(store, s->table[i].name))
-            FL_INFO(&store->context->log,
-                    "load: no program has the table \"%s\" of %s: it is left "
-                    "out",
-                    s->table[i].name, s->folder.path);
-}
-
 static void note_states(const fl_saved_item *item, const fl_store *store,
                         const fl_rule *rule)
 {
@@ -580,8 +562,7 @@ void fl_saved_note(const fl_saved *s, const fl_store *store,
                     fl_store_row_rule(store, fl_store_rows(store, how->table)));
         return;
     }
-    note_missing(s, store, &how->o);
-    note_extra(s, store);
+    fl_saved_note_absent(s, store, &how->o);
     for (int i = 0; i < s->n_param; i++)
         if (fl_store_param(store, s->param[i].name))
             note_states(&s->param[i], store, fl_store_rule(store));

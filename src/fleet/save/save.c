@@ -117,6 +117,8 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
 /* Rows of the bucket under way: keys, steps, then values row by row. */
 typedef struct bucket_rows {
     parts *parts;
+    const fl_rows *rows;
+    bool states;
     int item, bucket;
     int64_t n;
     uint64_t *key;
@@ -159,8 +161,7 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
                    sizeof *b->value));
     b->key[b->n] = key;
     b->step[b->n] = head->step;
-    memcpy(b->value + b->n * b->width, row,
-           (size_t)b->width * sizeof *b->value);
+    fl_rows_read_all(b->rows, b->value + b->n * b->width, row, b->states);
     b->n++;
     return FLEET_OK;
 }
@@ -168,11 +169,13 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
 static fleet_status write_table(const fl_save *s, parts *p, int item)
 {
     const fl_rows *r = s->table[item];
+    bool states = row_rule(s, r) != NULL;
     bucket_rows b = {.parts = p,
+                     .rows = r,
+                     .states = states,
                      .item = item,
                      .bucket = -1,
-                     .width =
-                         r->dim + (row_rule(s, r) ? fl_rows_floats(r) : 0)};
+                     .width = r->dim + (states ? fl_rows_floats(r) : 0)};
     const fl_snapshot *frozen = s->store->snapshot;
     fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
                                  : r->methods->each(r, add_row, &b);

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
+#include "runtime/store/table.h"
 
 /* --- numbers as texts ----------------------------------------------------- */
 
@@ -206,7 +207,7 @@ static fleet_status read_rows_request(rows_request *r, const fl_at *root,
 
 static void first_row(const rows_request *r, uint64_t key, float *out)
 {
-    fl_filler_row(&r->rows->filler, key, out, r->rows->dim);
+    fl_rows_first(r->rows, key, out);
     fl_rows_first_floats(r->rows, out + r->rows->dim, r->width - r->rows->dim);
 }
 
@@ -220,7 +221,7 @@ static fleet_status copy_rows(rows_request *r, int64_t first, int64_t end)
 
         r->found[i] = r->row[i] != NULL;
         if (r->row[i])
-            memcpy(out, r->row[i], (size_t)r->width * sizeof *out);
+            fl_rows_read_all(r->rows, out, r->row[i], r->states);
         else
             first_row(r, r->own_key[i], out);
     }
@@ -253,8 +254,11 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
     FL_TRY(r->rows->methods->make(r->rows, r->own_key + first, end - first,
                                   r->row + first));
     for (int64_t i = first; i < end; i++) {
-        memcpy(r->row[i], r->value + r->at[i] * r->width,
-               (size_t)r->width * sizeof *r->value);
+        const float *from = r->value + r->at[i] * r->width;
+
+        fl_rows_write(r->rows, r->row[i], from);
+        memcpy(fl_rows_states(r->rows, r->row[i]), from + r->rows->dim,
+               (size_t)(r->width - r->rows->dim) * sizeof *from);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
     }
     return FLEET_OK;

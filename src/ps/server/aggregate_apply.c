@@ -10,6 +10,7 @@
 #include "runtime/store/norm.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/table.h"
 
 enum { CHUNK = 1024 };
 
@@ -104,13 +105,13 @@ static void add_rows(const fl_update *u, float *const *w, const float *const *g,
 }
 
 static void change_rows(const fl_store *s, const fl_rows *rows,
-                        const fl_update *u, float *const *w,
-                        const float *const *g, int64_t n)
+                        const fl_update *u, const uint64_t *key,
+                        float *const *w, const float *const *g, int64_t n)
 {
     if (s->sums)
         add_rows(u, w, g, n, rows->dim);
     else
-        fl_rows_change(rows, s->optimizer, u, w, g, n);
+        fl_rows_change(rows, s->optimizer, u, key, w, g, n);
 }
 
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,
@@ -201,7 +202,8 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
                                           n));
             FL_TRY(find_others(rows->methods->make, rows, t->key + j, n,
                                t->target + j));
-            change_rows(l->store, rows, &one, t->target + j, t->grad + j, n);
+            change_rows(l->store, rows, &one, t->key + j, t->target + j,
+                        t->grad + j, n);
             if (u->changes)
                 FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
                                          one.version));
@@ -359,7 +361,11 @@ static void write_floats(fl_rows *rows, const char *keys, int64_t n, float *out,
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
             row[i] = out + i * rows->dim;
             fl_rows_unknown(rows, key, row[i]);
+        } else if (!fl_rows_are_floats(rows)) {
+            fl_rows_read(rows, out + i * rows->dim, row[i]);
         }
+    if (!fl_rows_are_floats(rows))
+        return;
     fl_simd_best()->gather(&(fl_gather_args){.out = &out,
                                              .ld = &rows->dim,
                                              .row = (const float *const *)row,
@@ -382,6 +388,9 @@ static void write_narrow(fl_rows *rows, const char *keys, int64_t n,
             memcpy(&key, keys + (size_t)i * sizeof key, sizeof key);
             from = first;
             fl_rows_unknown(rows, key, first);
+        } else if (!fl_rows_are_floats(rows)) {
+            from = first;
+            fl_rows_read(rows, first, row[i]);
         }
         fl_codec_write(codec, out, from, false, 1, rows->dim);
     }
@@ -483,7 +492,7 @@ static void take_newer(newer_rows *a, int64_t i, const float *row)
         return;
     a->bits[i / 8] |= (uint8_t)(1u << (i % 8));
     if (row)
-        memcpy(a->out, row, (size_t)dim * sizeof *row);
+        fl_rows_read(a->rows, a->out, row);
     else
         fl_rows_unknown(a->rows, fl_key_at(&a->column[FL_AT_KEYS], i), a->out);
     a->out += dim;

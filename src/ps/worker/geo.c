@@ -98,7 +98,7 @@ static fleet_status update_chunk(const fl_worker *w, const fl_update *u,
                            t->rows->name);
         FL_TRY(list_updated(w->geo, t, key[i], row[i]));
     }
-    fl_rows_change(t->rows, w->layout.store->optimizer, u, row,
+    fl_rows_change(t->rows, w->layout.store->optimizer, u, key, row,
                    part->grad + first, n);
     return FLEET_OK;
 }

@@ -26,6 +26,12 @@ static fleet_status remote_set_state(fl_rows *r, int n_state, int n_row,
     return FLEET_OK;
 }
 
+static fleet_status remote_set_storage(fl_rows *r, fleet_row_storage storage)
+{
+    r->storage = storage;
+    return FLEET_OK;
+}
+
 static int64_t remote_count(const fl_rows *r)
 {
     (void)r;
@@ -76,6 +82,7 @@ static const fl_rows_class methods = {
     .find = remote_find,
     .make = remote_find,
     .set_state = remote_set_state,
+    .set_storage = remote_set_storage,
     .count = remote_count,
     .clear = remote_clear,
     .erase = remote_erase,

@@ -6,6 +6,8 @@
 const char *const fl_var_kind_names[] = {"data",  "param", "table",
                                          "state", "temp",  NULL};
 const char *const fl_fresh_names[] = {"initial", "zeros", "row", NULL};
+const char *const fl_storage_names[] = {"float32", "float16", "bfloat16",
+                                        "int8", NULL};
 
 const fl_attr *fl_node_attr(const fl_node *n, const char *name)
 {

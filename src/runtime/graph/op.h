@@ -81,13 +81,16 @@ typedef enum fl_var_kind {
 
 extern const char *const fl_var_kind_names[]; /* NULL ends them */
 extern const char *const fl_fresh_names[];    /* likewise */
+extern const char *const fl_storage_names[];  /* likewise */
 
-/* What a table does with ids, as fleet_sparse_embedding_options has it. */
+/* What a table does with ids, and how it keeps rows, as
+ * fleet_sparse_embedding_options has it. */
 typedef struct fl_table_ids {
     bool check;
     fleet_fresh fresh;
     int64_t default_id;
     fleet_table_options life;
+    fleet_row_storage storage; /* of its rows */
 } fl_table_ids;
 
 /* How much memory a table may take; the rest of its rows is in a file. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/simd/row_storage.h"
 #include "runtime/graph/initializer.h"
 #include "runtime/graph/table_options.h"
 
@@ -180,6 +181,8 @@ static const char *differing_ids(const fl_table_ids *is,
         return "check_ids";
     if (want->fresh != FLEET_FRESH_INITIAL && want->fresh != is->fresh)
         return "fresh";
+    if (want->storage != FLEET_ROW_FLOAT32 && want->storage != is->storage)
+        return "storage";
     if (want->fresh == FLEET_FRESH_ROW && want->default_id != is->default_id)
         return "default_id";
     return fl_table_options_differ(&is->life, &want->life);
@@ -321,6 +324,20 @@ fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
         return fl_fail(FLEET_EINVAL, "%s: fresh %d does not exist", name,
                        (int)ids->fresh);
     FL_TRY(fl_table_options_check(name, &ids->life));
+    if (ids->storage != FLEET_ROW_FLOAT32 && fl_table_has_life(&ids->life))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s: storage and a life (fleet_table_options) do not "
+                       "go together: rows that come and go are of float32",
+                       name);
+    if (ids->storage < FLEET_ROW_FLOAT32 || ids->storage > FLEET_ROW_INT8)
+        return fl_fail(FLEET_EINVAL, "%s: storage %d does not exist", name,
+                       (int)ids->storage);
+    if (ids->storage != FLEET_ROW_FLOAT32 && shape->dim[1] > FL_MOST_NARROW_DIM)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s: storage %s is for rows of at most %d weights, not "
+                       "of %" PRId64,
+                       name, fl_storage_names[ids->storage],
+                       (int)FL_MOST_NARROW_DIM, shape->dim[1]);
     if (!ids->check)
         return FLEET_OK;
     if (rows == 0)

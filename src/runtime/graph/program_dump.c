@@ -33,6 +33,8 @@ static void print_table_ids(const fl_table_ids *ids, fl_text *out)
 {
     if (ids->check)
         fl_text_add(out, " check_ids");
+    if (ids->storage != FLEET_ROW_FLOAT32)
+        fl_text_add(out, " storage=%s", fl_storage_names[ids->storage]);
     if (ids->fresh != FLEET_FRESH_INITIAL)
         fl_text_add(out, " fresh=%s", fl_fresh_names[ids->fresh]);
     if (ids->fresh == FLEET_FRESH_ROW)

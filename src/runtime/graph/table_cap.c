@@ -53,6 +53,13 @@ fleet_var *fl_table_with_cap(fleet_program *p, fleet_var *table, bool is_new,
                 table->name);
         return fl_program_failed(p, FLEET_EUNSUPPORTED);
     }
+    if (table->ids.storage != FLEET_ROW_FLOAT32) {
+        fl_fail(FLEET_EUNSUPPORTED,
+                "\"%s\" has memory_cap_bytes and a storage: rows in a file "
+                "are of float32",
+                table->name);
+        return fl_program_failed(p, FLEET_EUNSUPPORTED);
+    }
     if (!is_new && !is_same(&table->cap, cap)) {
         fl_fail(FLEET_EEXIST,
                 "\"%s\" is there already with another memory_cap_bytes or "

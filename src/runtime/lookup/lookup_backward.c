@@ -5,7 +5,7 @@
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/life/life.h"
 #include "runtime/store/norm.h"
-#include "runtime/store/table_api.h"
+#include "runtime/store/table.h"
 #include "runtime/plan/plan.h"
 #include "runtime/simd/simd.h"
 #include "runtime/lookup/lookup_backward.h"
@@ -342,6 +342,21 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
     return FLEET_OK;
 }
 
+/* The keys of the rows to change, of a table whose weights are no floats. */
+static fleet_status changed_keys(const fl_lookup_config *c, const fl_lookup *k,
+                                 fl_lookup_part *p, const uint64_t **key)
+{
+    *key = c->merged ? p->merged.keys.key : p->changed;
+    if (c->merged || fl_rows_are_floats(k->rows))
+        return FLEET_OK;
+    FL_TRY(fl_grow(&p->changed, &p->changed_capacity, (size_t)p->n_grad,
+                   sizeof *p->changed));
+    for (int64_t i = 0; i < p->n_grad; i++)
+        p->changed[i] = p->keys.key[p->which[i]];
+    *key = p->changed;
+    return FLEET_OK;
+}
+
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
@@ -349,6 +364,7 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
     fl_life_update life = life_of(in, r);
+    const uint64_t *key;
     fl_update u;
     int64_t n;
 
@@ -356,8 +372,9 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
         return FLEET_OK;
     FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
                      : rows_to_change(k, p, &life, &n));
+    FL_TRY(changed_keys(c, k, p, &key));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
-    fl_rows_change(k->rows, now->optimizer, &u, p->target, p->grad, n);
+    fl_rows_change(k->rows, now->optimizer, &u, key, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }

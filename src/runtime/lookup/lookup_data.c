@@ -122,6 +122,7 @@ static void part_done(fl_lookup_part *p)
     fl_free(p->which);
     fl_free(p->grad);
     fl_free(p->target);
+    fl_free(p->changed);
     fl_free(p->sum);
     fl_free(p->sorted);
 }

@@ -39,7 +39,9 @@ typedef struct fl_lookup_part {
     /* keys that got a gradient: n_grad of them */
     uint32_t *which; /* key's number */
     const float **grad;
-    float **target; /* rows to change */
+    float **target;    /* rows to change */
+    uint64_t *changed; /* their keys, of a table whose weights are no floats */
+    size_t changed_capacity;
     size_t grad_capacity;
     int64_t n_grad;
     float *sum; /* where gradients had to be added */

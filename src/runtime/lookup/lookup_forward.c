@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/simd/simd.h"
+#include "runtime/store/table.h"
 
 /* Operands: the lookup first. */
 enum { THE_LOOKUP, THE_TABLE, FIRST_IDS = 1 };
@@ -291,7 +292,7 @@ static fleet_status unknown_row(const fl_lookup_config *c, fl_rows *rows,
         FL_TRY(rows->methods->find(rows, &key, 1, &row));
     }
     if (row)
-        memcpy(out, row, (size_t)rows->dim * sizeof *out);
+        fl_rows_read(rows, out, row);
     else
         fl_rows_unknown(rows, key, out);
     return FLEET_OK;
@@ -301,19 +302,23 @@ static fleet_status fill_unknown(const fl_lookup_config *c, fl_lookup *k,
                                  fl_lookup_part *p)
 {
     int64_t dim = k->rows->dim;
+    bool floats = fl_rows_are_floats(k->rows);
     size_t n = 0;
 
     for (int64_t u = 0; u < p->keys.n; u++)
-        n += p->row[u] == NULL;
+        n += !floats || p->row[u] == NULL;
     FL_TRY(fl_grow(&p->fresh, &p->fresh_capacity, n * (size_t)dim,
                    sizeof *p->fresh));
     n = 0;
     for (int64_t u = 0; u < p->keys.n; u++) {
         p->value[u] = p->row[u];
-        if (p->row[u])
+        if (floats && p->row[u])
             continue;
         float *fresh = p->fresh + (int64_t)n++ * dim;
-        FL_TRY(unknown_row(c, k->rows, p->keys.key[u], fresh));
+        if (p->row[u])
+            fl_rows_read(k->rows, fresh, p->row[u]);
+        else
+            FL_TRY(unknown_row(c, k->rows, p->keys.key[u], fresh));
         p->value[u] = fresh;
     }
     return FLEET_OK;

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/simd/row_storage.h"
+
 enum { FL_SMALL_N = 8 }; /* fc of at most 8 units: kernels of its own */
 
 typedef void fl_unary(float *out, const float *a, int64_t n);
@@ -40,7 +42,9 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(write_int8, fl_to_codec *)                                              \
     XX(read_f16, fl_from_codec *)                                              \
     XX(read_bf16, fl_from_codec *)                                             \
-    XX(read_int8, fl_from_codec *)
+    XX(read_int8, fl_from_codec *)                                             \
+    XX(read_weights, fl_read_weights *)                                        \
+    XX(write_weights, fl_write_weights *)
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,

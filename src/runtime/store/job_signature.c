@@ -143,6 +143,8 @@ static fleet_status add_all(fl_text *t, const fl_store *s)
             fl_text_add(t, ", ");
             fl_table_options_print(&r->life->o, ", ", t);
         }
+        if (!fl_rows_are_floats(r))
+            fl_text_add(t, ", storage %s", fl_storage_names[r->storage]);
         fl_text_add(t, ", keeper %s\n",
                     fl_table_is_remote(&r->attr) ? "default" : "ranks");
     }

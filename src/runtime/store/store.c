@@ -192,6 +192,12 @@ static fleet_status check_var(const fl_store *s, const fleet_var *v)
         fl_shape has = fl_shape_2(rows->modulo, rows->dim);
 
         FL_TRY(check_life(v, rows));
+        if (v->ids.storage != rows->storage)
+            return fl_fail(FLEET_EEXIST,
+                           "\"%s\" has storage %s here, and %s in another "
+                           "program of this handle",
+                           v->name, fl_storage_names[v->ids.storage],
+                           fl_storage_names[rows->storage]);
         FL_TRY(check_same(v, &has, rows->attr.ps));
         return check_cap(v, rows);
     }
@@ -313,6 +319,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     FL_TRY(make_table(s, v, name, dim, &filler, &r));
     r->life = life;
     FL_TRY(check_rows_can_go(r));
+    if (v->ids.storage != FLEET_ROW_FLOAT32)
+        FL_TRY(r->methods->set_storage(r, v->ids.storage));
     return s->optimizer ? set_row_states(s, r) : FLEET_OK;
 }
 

@@ -17,26 +17,31 @@ static void hash_param(fl_hasher *h, const fl_param *p)
 
 typedef struct row_sum {
     uint64_t sum;
-    int64_t dim;
+    const fl_rows *rows;
 } row_sum;
 
 static fleet_status add_row(void *arg, int bucket, uint64_t key,
                             const float *row)
 {
     row_sum *s = arg;
+    float w[FL_MOST_NARROW_DIM];
     fl_hasher h;
 
     (void)bucket;
     fl_hasher_init(&h, 0);
     fl_hasher_add(&h, &key, sizeof key);
-    fl_hasher_add(&h, row, (size_t)s->dim * sizeof *row);
+    if (!fl_rows_are_floats(s->rows)) {
+        fl_rows_read(s->rows, w, row);
+        row = w;
+    }
+    fl_hasher_add(&h, row, (size_t)s->rows->dim * sizeof *row);
     s->sum += fl_hasher_end(&h);
     return FLEET_OK;
 }
 
 fleet_status fl_store_hash_rows(const fl_rows *r, uint64_t *sum)
 {
-    row_sum s = {0, r->dim};
+    row_sum s = {0, r};
     fleet_status status = r->methods->each(r, add_row, &s);
 
     *sum = s.sum;

@@ -77,24 +77,19 @@ static int part_of(int index)
     return index >> (FL_BUCKET_BITS - FL_PART_BITS);
 }
 
-static bool is_power_of_two(size_t n)
-{
-    return (n & (n - 1)) == 0;
-}
-
 /* By a half and by a third in turn: half as much of it stays empty as if it
  * doubled. */
 static size_t more_lines(size_t n)
 {
     if (n < 4)
         return 2 * n;
-    return is_power_of_two(n) ? n + n / 2 : n / 3 * 4;
+    return n & (n - 1) ? n / 3 * 4 : n + n / 2;
 }
 
 /* What keeps arrays of that many lines of a part. */
 static fl_buddy *memory_of(fl_table *t, int part, size_t n_line)
 {
-    return &t->index[part][!is_power_of_two(n_line)];
+    return &t->index[part][(n_line & (n_line - 1)) != 0];
 }
 
 /* Room in the index for n rows at two thirds of its capacity. */
@@ -128,7 +123,7 @@ static fleet_status widen_index(fl_table *t, int part, fl_row_bucket *b,
 /* Bytes of a row's weights and states, in whole words. */
 static size_t floats_of(const fl_table *t)
 {
-    size_t n = (size_t)(t->rows.dim + fl_rows_floats(&t->rows));
+    size_t n = (size_t)fl_rows_record(&t->rows);
 
     return (n * sizeof(float) + 7) / 8 * 8;
 }
@@ -202,10 +197,24 @@ static int64_t take_place(const fl_table *t, fl_row_bucket *b)
     return number;
 }
 
+/* A row as it begins. */
+static void fill_row(const fl_rows *r, uint64_t key, float *row)
+{
+    float w[FL_MOST_NARROW_DIM];
+
+    if (fl_rows_are_floats(r)) {
+        fl_filler_row(&r->filler, key, row, r->dim);
+    } else {
+        fl_filler_row(&r->filler, key, w, r->dim);
+        fl_rows_write(r, row, w);
+    }
+    fl_rows_first_floats(r, fl_rows_states(r, row), fl_rows_floats(r));
+}
+
 static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
 {
     fl_row_bucket *b = &t->bucket[index];
-    int64_t dim = t->rows.dim, number;
+    int64_t number;
     float *w;
 
     FL_TRY(find_place(t, b, index));
@@ -215,8 +224,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     fl_show(w, floats_of(t));
     *fl_row_of(w) = (fl_row_head){0};
     *fl_place_key(&t->layout, b->page, number) = key;
-    fl_filler_row(&t->rows.filler, key, w, dim);
-    fl_rows_first_floats(&t->rows, w + dim, fl_rows_floats(&t->rows));
+    fill_row(&t->rows, key, w);
     put_key(b, key, (uint32_t)number);
     *row = w;
     return FLEET_OK;
@@ -473,6 +481,20 @@ static fleet_status table_set_state(fl_rows *r, int n_state, int n_row,
     return FLEET_OK;
 }
 
+static fleet_status table_set_storage(fl_rows *r, fleet_row_storage storage)
+{
+    fl_table *t = table_of(r);
+
+    if (r->storage == storage)
+        return FLEET_OK;
+    if (table_count(r) > 0)
+        return fl_fail(FLEET_ESTATE, "table \"%s\" has rows already", r->name);
+    table_clear(r);
+    r->storage = storage;
+    lay_out(t);
+    return FLEET_OK;
+}
+
 static void table_destroy(fl_rows *r)
 {
     table_clear(r);
@@ -483,6 +505,7 @@ static const fl_rows_class table_methods = {
     .find = table_find,
     .make = table_make,
     .set_state = table_set_state,
+    .set_storage = table_set_storage,
     .count = table_count,
     .clear = table_clear,
     .erase = table_erase,
@@ -506,6 +529,45 @@ fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
     lay_out(t);
     *rows = &t->rows;
     return FLEET_OK;
+}
+
+/* --- rows, wherever they are kept ----------------------------------------- */
+
+void fl_rows_first(const fl_rows *r, uint64_t key, float *out)
+{
+    float row[FL_MOST_NARROW_DIM];
+
+    fl_filler_row(&r->filler, key, out, r->dim);
+    if (fl_rows_are_floats(r))
+        return;
+    fl_rows_write(r, row, out);
+    fl_rows_read(r, out, row);
+}
+
+void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out)
+{
+    if (r->life && r->life->o.unknown_zeros)
+        memset(out, 0, (size_t)r->dim * sizeof *out);
+    else
+        fl_rows_first(r, key, out);
+}
+
+void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
+                    const fl_update *u, const uint64_t *key, float *const *w,
+                    const float *const *g, int64_t n)
+{
+    const fleet_optimizer *o = fl_rows_optimizer(all, r);
+
+    if (!fl_rows_are_floats(r)) {
+        const fl_narrow_rows narrow = {r->storage, r->dim, fl_rows_floats(r),
+                                       fl_filler_row_seed(&r->filler)};
+
+        fl_narrow_change(&narrow, o, u, key, w, g, n);
+        return;
+    }
+    fl_optimizer_rows(o)(u, w, g, n, r->dim);
+    if (o->bounds)
+        fl_rule_set_best()->bound(o->low, o->high, w, n, r->dim);
 }
 
 /* --- for snapshots -------------------------------------------------------- */

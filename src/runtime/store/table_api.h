@@ -17,7 +17,9 @@
 
 #include "base/hash.h"
 #include "runtime/graph/initializer.h"
+#include "runtime/optim/narrow_rows.h"
 #include "runtime/optim/table_optimizers.h"
+#include "runtime/simd/simd.h"
 
 enum { FL_BUCKET_BITS = 10, FL_N_BUCKET = 1 << FL_BUCKET_BITS };
 enum { FL_PART_BITS = 3, FL_N_PART = 1 << FL_PART_BITS };
@@ -51,7 +53,11 @@ typedef struct fl_rows_stat {
 typedef fleet_status fl_row_visitor(void *arg, int bucket, uint64_t key,
                                     const float *row);
 
-/* A pointer to a row is good until the row goes: rows do not move. So pointers
+/* A pointer to a row leads to its weights, as the table keeps them (storage),
+ * with its states behind them. Where weights may be no floats, fl_rows_read()
+ * and fl_rows_write() have them as such, and fl_rows_states() the states.
+ *
+ * A pointer to a row is good until the row goes: rows do not move. So pointers
  * that are remembered are good while the table's epoch (fl_rows_epoch()) is
  * what it was when they were got, and are looked for again when it differs. It
  * grows with erase, with clear, and when rows leave the memory, which want and
@@ -93,6 +99,10 @@ typedef struct fl_rows_class {
      * of another kind. */
     fleet_status (*set_state)(fl_rows *r, int n_state, int n_row,
                               float initial);
+
+    /* From now on weights are kept so. FLEET_ESTATE once there are rows, or
+     * FLEET_EUNSUPPORTED. */
+    fleet_status (*set_storage)(fl_rows *r, fleet_row_storage storage);
 
     int64_t (*count)(const fl_rows *r);
 
@@ -149,10 +159,11 @@ struct fl_rows {
     const fl_rows_class *methods;
     const char *name;
     int64_t dim;
-    int64_t modulo; /* ids are taken modulo this; 0: as they are */
-    bool remote;    /* a name: the rows are on servers */
-    int n_state;    /* floats per weight that the rule keeps */
-    int n_row;      /* floats per row that it keeps, behind n_state */
+    int64_t modulo;            /* ids are taken modulo this; 0: as they are */
+    bool remote;               /* a name: the rows are on servers */
+    fleet_row_storage storage; /* of the weights: see fl_rows_read() */
+    int n_state;               /* floats per weight that the rule keeps */
+    int n_row; /* floats per row that it keeps, behind n_state */
     float initial_state;
     _Atomic uint64_t epoch;
     int64_t wait_ms;                  /* for rows that are wanted */
@@ -165,11 +176,60 @@ struct fl_rows {
     int64_t cap_bytes; /* of the variable; 0: none */
 };
 
+/* --- weights -------------------------------------------------------------- */
+
+static inline bool fl_rows_are_floats(const fl_rows *r)
+{
+    return r->storage == FLEET_ROW_FLOAT32;
+}
+
+/* A row's weights, dim of them. */
+static inline void fl_rows_read(const fl_rows *r, float *out, const float *row)
+{
+    if (fl_rows_are_floats(r))
+        memcpy(out, row, (size_t)r->dim * sizeof *out);
+    else
+        fl_simd_best()->read_weights(r->storage, out, row, r->dim);
+}
+
+/* Rounded to nearest: what was read is written to the bit. */
+static inline void fl_rows_write(const fl_rows *r, float *row, const float *w)
+{
+    if (fl_rows_are_floats(r))
+        memcpy(row, w, (size_t)r->dim * sizeof *row);
+    else
+        fl_simd_best()->write_weights(r->storage, row, w, r->dim, NULL);
+}
+
+static inline float *fl_rows_states(const fl_rows *r, float *row)
+{
+    return row + fl_storage_words(r->storage, r->dim);
+}
+
+/* --- states --------------------------------------------------------------- */
+
 /* Floats of a row's record behind its weights: n_state times dim, then n_row.
  * What copies, saves or sends whole rows asks this, and never counts itself. */
 static inline int64_t fl_rows_floats(const fl_rows *r)
 {
     return r->dim * r->n_state + r->n_row;
+}
+
+/* Floats that a row's record takes. */
+static inline int64_t fl_rows_record(const fl_rows *r)
+{
+    return fl_storage_words(r->storage, r->dim) + fl_rows_floats(r);
+}
+
+/* A row as its weights and, unless `states` is false, the floats behind them,
+ * one behind the other as floats. */
+static inline void fl_rows_read_all(const fl_rows *r, float *out,
+                                    const float *row, bool states)
+{
+    fl_rows_read(r, out, row);
+    if (states)
+        memcpy(out + r->dim, fl_rows_states(r, (float *)(uintptr_t)row),
+               (size_t)fl_rows_floats(r) * sizeof *out);
 }
 
 /* n of them as a new row has them. */
@@ -212,21 +272,6 @@ static inline fl_update fl_rows_update(const fl_rows *r, const fl_update *all,
     return fl_table_update(r->optimizer, &r->attr, all, done);
 }
 
-/* n rows changed by their gradients, dim floats each: every row of a table in
- * this process goes through it, be the process alone, a rank, a server or a
- * worker with copies. */
-static inline void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
-                                  const fl_update *u, float *const *w,
-                                  const float *const *g, int64_t n)
-{
-    const fleet_optimizer *o = fl_rows_optimizer(all, r);
-    fl_rule_rows *change = fl_optimizer_rows(o);
-
-    change(u, w, g, n, r->dim);
-    if (o->bounds)
-        fl_rule_set_best()->bound(o->low, o->high, w, n, r->dim);
-}
-
 /* --- epochs --------------------------------------------------------------- */
 
 static inline uint64_t fl_rows_epoch(const fl_rows *r)
@@ -238,15 +283,6 @@ static inline uint64_t fl_rows_epoch(const fl_rows *r)
 static inline void fl_rows_next_epoch(fl_rows *r)
 {
     atomic_fetch_add_explicit(&r->epoch, 1, memory_order_relaxed);
-}
-
-/* What training reads of a key without a row. */
-static inline void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out)
-{
-    if (r->life && r->life->o.unknown_zeros)
-        memset(out, 0, (size_t)r->dim * sizeof *out);
-    else
-        fl_filler_row(&r->filler, key, out, r->dim);
 }
 
 /* Makes a table; name is not copied. */

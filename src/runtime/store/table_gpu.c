@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "runtime/graph/op.h"
 
 /* Bytes that cross at a time; kernels read 16 bytes of a row at once. */
 enum { PIECE = 4 << 20, ROW_ALIGN = 16 };
@@ -292,6 +293,10 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
                        "table \"%s\": its rows may be out of memory: they "
                        "cannot be on a GPU",
                        rows->name);
+    if (!fl_rows_are_floats(rows))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\": rows in %s cannot be on a GPU",
+                       rows->name, fl_storage_names[rows->storage]);
     FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make_table, &m));
     *x = table_of(m);
     return FLEET_OK;

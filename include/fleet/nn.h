@@ -233,8 +233,8 @@ typedef struct fleet_sparse_embedding_options {
     int64_t memory_cap_bytes;
     const char *cold_folder;
     fleet_row_storage storage; /* but for FLEET_ROW_FLOAT32: dim up to 2048; not
-                                  in geo mode, not on a GPU, not with a life
-                                  or a cap */
+                                  in geo mode, not on a GPU, not with a cap of
+                                  memory */
 } fleet_sparse_embedding_options;
 
 /* fleet_sparse_embedding - rows of an unbounded table, by 64-bit id.

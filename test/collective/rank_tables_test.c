@@ -176,6 +176,7 @@ __attribute__((constructor)) static void be_a_rank(void)
     if (strcmp(what, "life") == 0) {
         how.is_collective = true;
         how.life = third;
+        how.storage = FLEET_ROW_INT8;
     }
     status = fleet_init(&g.f, NULL);
     if (status == FLEET_OK)
@@ -227,7 +228,8 @@ TEST_LIMIT(ranks_that_share_out_rows_beside_servers_read_and_write_them, 90)
 /* Both ranks bring the same batches: in one process they are merged. */
 TEST_LIMIT(ranks_let_the_same_keys_in_and_the_same_rows_go_as_one_process, 90)
 {
-    grown_how how = {.optimizer = "adam", .life = third};
+    grown_how how = {
+        .optimizer = "adam", .life = third, .storage = FLEET_ROW_INT8};
     fleet_table_statistics s;
     char want[40];
     grown g;

@@ -35,8 +35,10 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
     loss = fleet_add(
         *p,
         mean_of_rows(*p, ids, "t", how->dim ? how->dim : GROWN_DIM,
-                     (fleet_sparse_embedding_options){
-                         .rows = how->rows, .ps = how->ps, .life = how->life}),
+                     (fleet_sparse_embedding_options){.rows = how->rows,
+                                                      .ps = how->ps,
+                                                      .life = how->life,
+                                                      .storage = how->storage}),
         mean_of_weights(*p, "w", GROWN_W));
     if (how->larger) {
         loss = fleet_add(*p, loss,

@@ -25,8 +25,9 @@ typedef struct grown_how {
     int64_t rows;
     int64_t cache_bytes; /* of workers; 0: none */
     int cache_staleness;
-    fleet_table_options life; /* of "t" */
-    int threads;              /* 0: 1; of a job 1 */
+    fleet_table_options life;  /* of "t" */
+    fleet_row_storage storage; /* of "t" */
+    int threads;               /* 0: 1; of a job 1 */
     int merge;   /* batches of an update; of a job job.how.merge; 0: 1 */
     int64_t geo; /* in async: updates between exchanges; 0: not geo */
     fleet_options options;

@@ -170,6 +170,27 @@ static fleet_status shrink_wrongly(ps_node *n)
     return ps_end(n);
 }
 
+/* Some keys of an update are left out, and the others' rows are rounded by the
+ * bits of their own keys: also where one process merges batches. */
+TEST(rows_in_fewer_bits_come_and_go_alike_for_any_number_of_servers)
+{
+    for (int k = FLEET_ROW_FLOAT16; k <= FLEET_ROW_INT8; k++) {
+        grown_how how = all_lives();
+        ps_job j = job_of(&how, 1, 1);
+        double rows, floats;
+        uint64_t want, other = shrink_alone(&j, &floats);
+
+        how.storage = (fleet_row_storage)k;
+        want = shrink_alone(&j, &rows);
+        CHECK(want != other && rows == floats);
+        for (int i = 0; i < N_SHAPE; i++) {
+            j = job_of(&how, shape[i][0], shape[i][1]);
+            j.work = shrink_between;
+            CHECK(ps_hash(&j) == want);
+        }
+    }
+}
+
 /* What a worker keeps of a row that has gone is not used. */
 TEST(a_cache_of_a_worker_changes_nothing)
 {

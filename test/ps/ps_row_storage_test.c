@@ -201,12 +201,6 @@ TEST(what_cannot_be_kept_so_is_refused_by_name)
     CHECK(!fleet_sparse_embedding(
         p, kit_data_ids(p, "id", 1), 4,
         &(fleet_sparse_embedding_options){.storage = FLEET_ROW_FLOAT16,
-                                          .life = {.ttl_updates = 5}}));
-    CHECK_CONTAINS(fleet_last_error(), "storage and a life");
-    p = fleet_program_create(f);
-    CHECK(!fleet_sparse_embedding(
-        p, kit_data_ids(p, "id", 1), 4,
-        &(fleet_sparse_embedding_options){.storage = FLEET_ROW_FLOAT16,
                                           .memory_cap_bytes = 1 << 24,
                                           .cold_folder = test_folder()}));
     CHECK_CONTAINS(fleet_last_error(), "has memory_cap_bytes and a storage");

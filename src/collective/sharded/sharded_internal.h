@@ -52,7 +52,8 @@ struct fl_sharded_tables {
     double *square;       /* by table, then bucket */
     fl_norm_row *sorted;
     float **row;
-    size_t square_capacity, sorted_capacity, row_capacity;
+    uint64_t *key; /* of row[], where a table with a life has no floats */
+    size_t square_capacity, sorted_capacity, row_capacity, key_capacity;
 };
 
 static inline fl_sharded_tables *fl_sharded_of(fl_remote *x)

@@ -125,6 +125,20 @@ static fleet_status update_chunk(fl_sharded_tables *s, int table,
     return status;
 }
 
+/* A copy of the keys, from which some can be left out, of a table whose weights
+ * are no floats; else NULL. */
+static fleet_status copy_keys(fl_sharded_tables *s, const fl_rows *rows,
+                              const fl_key_set *set, uint64_t **key)
+{
+    *key = NULL;
+    if (fl_rows_are_floats(rows))
+        return FLEET_OK;
+    FL_TRY(fl_grow(&s->key, &s->key_capacity, (size_t)set->n, sizeof *s->key));
+    memcpy(s->key, set->key, (size_t)set->n * sizeof *s->key);
+    *key = s->key;
+    return FLEET_OK;
+}
+
 /* Of a table with a life, all keys at once: some keys without a row become
  * one, the gradients of the rest are dropped. */
 static fleet_status update_admitted(fl_sharded_tables *s, int table,
@@ -139,8 +153,10 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
                                  .version = u->version};
     fl_wanted_rows wanted = {0};
     fleet_status status;
+    uint64_t *key;
     int64_t n;
 
+    FL_TRY(copy_keys(s, rows, &from->set, &key));
     FL_TRY(fl_grow(&s->row, &s->row_capacity, (size_t)life.n, sizeof *s->row));
     status = fl_rows_bring(&wanted, rows, life.key, life.n);
     if (status == FLEET_OK)
@@ -148,8 +164,8 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
     if (status == FLEET_OK)
         status = fl_life_admit(&life, s->row);
     if (status == FLEET_OK) {
-        n = fl_life_keep(s->row, grad, NULL, life.n);
-        fl_rows_change(rows, s->store->optimizer, u, NULL, s->row, grad, n);
+        n = fl_life_keep(s->row, grad, key, life.n);
+        fl_rows_change(rows, s->store->optimizer, u, key, s->row, grad, n);
     }
     fl_wanted_rows_done(&wanted);
     return status;

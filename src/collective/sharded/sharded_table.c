@@ -312,6 +312,7 @@ void fl_sharded_destroy(fl_sharded_tables *s)
     fl_free(s->square);
     fl_free(s->sorted);
     fl_free(s->row);
+    fl_free(s->key);
     fl_free(s->table);
     fl_free(s->to);
     fl_free(s->from);

@@ -324,11 +324,6 @@ fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
         return fl_fail(FLEET_EINVAL, "%s: fresh %d does not exist", name,
                        (int)ids->fresh);
     FL_TRY(fl_table_options_check(name, &ids->life));
-    if (ids->storage != FLEET_ROW_FLOAT32 && fl_table_has_life(&ids->life))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "%s: storage and a life (fleet_table_options) do not "
-                       "go together: rows that come and go are of float32",
-                       name);
     if (ids->storage < FLEET_ROW_FLOAT32 || ids->storage > FLEET_ROW_INT8)
         return fl_fail(FLEET_EINVAL, "%s: storage %d does not exist", name,
                        (int)ids->storage);

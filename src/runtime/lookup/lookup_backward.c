@@ -278,6 +278,30 @@ static fl_life_update life_of(const fl_instance *in, const fl_range *r)
                             .version = now->u.version};
 }
 
+/* The keys of the rows to change, of a table whose weights are no floats; those
+ * that do not become rows are left out later. */
+static fleet_status list_changed(const fl_lookup_config *c, const fl_lookup *k,
+                                 fl_lookup_part *p)
+{
+    int64_t n = count_changed(c, p);
+
+    if (fl_rows_are_floats(k->rows))
+        return FLEET_OK;
+    FL_TRY(fl_grow(&p->changed, &p->changed_capacity, (size_t)n,
+                   sizeof *p->changed));
+    for (int64_t i = 0; i < n; i++)
+        p->changed[i] =
+            c->merged ? p->merged.keys.key[i] : p->keys.key[p->which[i]];
+    return FLEET_OK;
+}
+
+/* Of n keys the ones with a row are left. */
+static int64_t keep_rows(const fl_rows *rows, fl_lookup_part *p, int64_t n)
+{
+    return fl_life_keep(p->target, p->grad,
+                        fl_rows_are_floats(rows) ? NULL : p->changed, n);
+}
+
 /* Not all of them become rows; *n: how many there are. */
 static fleet_status admitted_rows(fl_lookup_part *p, fl_life_update *u,
                                   int64_t *n)
@@ -288,7 +312,7 @@ static fleet_status admitted_rows(fl_lookup_part *p, fl_life_update *u,
     u->which = p->which;
     u->n = p->n_grad;
     FL_TRY(fl_life_admit(u, p->target));
-    *n = fl_life_keep(p->target, p->grad, NULL, p->n_grad);
+    *n = keep_rows(u->rows, p, p->n_grad);
     return FLEET_OK;
 }
 
@@ -338,22 +362,7 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
     life->key = key;
     life->n = *n;
     FL_TRY(fl_life_admit(life, p->target));
-    *n = fl_life_keep(p->target, p->grad, NULL, *n);
-    return FLEET_OK;
-}
-
-/* The keys of the rows to change, of a table whose weights are no floats. */
-static fleet_status changed_keys(const fl_lookup_config *c, const fl_lookup *k,
-                                 fl_lookup_part *p, const uint64_t **key)
-{
-    *key = c->merged ? p->merged.keys.key : p->changed;
-    if (c->merged || fl_rows_are_floats(k->rows))
-        return FLEET_OK;
-    FL_TRY(fl_grow(&p->changed, &p->changed_capacity, (size_t)p->n_grad,
-                   sizeof *p->changed));
-    for (int64_t i = 0; i < p->n_grad; i++)
-        p->changed[i] = p->keys.key[p->which[i]];
-    *key = p->changed;
+    *n = keep_rows(k->rows, p, *n);
     return FLEET_OK;
 }
 
@@ -370,9 +379,10 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
 
     if (now->skip)
         return FLEET_OK;
+    FL_TRY(list_changed(c, k, p));
+    key = p->changed;
     FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
                      : rows_to_change(k, p, &life, &n));
-    FL_TRY(changed_keys(c, k, p, &key));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
     fl_rows_change(k->rows, now->optimizer, &u, key, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);

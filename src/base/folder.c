@@ -128,7 +128,7 @@ static void remove_ours(const char *path, fl_is_ours *is_ours)
     fl_disk_remove(AT_FDCWD, path, AT_REMOVEDIR);
 }
 
-static fleet_status flush_folder(const char *path)
+fleet_status fl_folder_flush(const char *path)
 {
     int fd =
         fl_disk_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -170,7 +170,7 @@ static void remove_left_over(const fl_folder *f, const char *name)
     if (path)
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && is_dead(fd) && may_replace(f, path, NULL) == FLEET_OK &&
-        flush_folder(f->parent) == FLEET_OK)
+        fl_folder_flush(f->parent) == FLEET_OK)
         remove_ours(path, f->is_ours);
     if (fd >= 0)
         close(fd);
@@ -229,7 +229,7 @@ fleet_status fl_file_replace(const char *from, const char *to)
 
     if (!parent)
         return FLEET_ENOMEM;
-    status = fl_disk_rename(from, to, 0) == 0 ? flush_folder(parent)
+    status = fl_disk_rename(from, to, 0) == 0 ? fl_folder_flush(parent)
                                               : failed("replace", to);
     fl_free(parent);
     return status;
@@ -461,7 +461,7 @@ fleet_status fl_folder_commit(fl_folder *f)
     if (fl_disk_flush(f->lock) != 0)
         return failed("flush", f->temp);
     FL_TRY(replace(f));
-    status = flush_folder(f->parent);
+    status = fl_folder_flush(f->parent);
     if (status != FLEET_OK)
         return not_flushed(f, status);
     if (f->temp)

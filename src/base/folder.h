@@ -39,5 +39,8 @@ void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
  * the other one's folder is flushed. */
 fleet_status fl_file_replace(const char *from, const char *to);
 
+/* The names in it are on the disk when this returns. */
+fleet_status fl_folder_flush(const char *path);
+
 /* With its files; it has no folders inside. */
 void fl_folder_remove(const char *path);

@@ -134,13 +134,27 @@ typedef enum fleet_entry_kind {
     /* ProbabilityEntry, "probability_entry:0.3": three keys of ten, for good.
      * Which ones is a function of the seed, the table and the key: the same in
      * any number of processes, and in the next training */
-    FLEET_PROBABILITY_ENTRY = 2
+    FLEET_PROBABILITY_ENTRY = 2,
+
+    /* "bloom_filter_entry:5:1000000:0.01": as a count filter of 5, in some 5
+     * bytes a key in place of 50. A counting Bloom filter (Fan et al. 2000,
+     * Summary Cache; DeepRec's CBFFilter) never counts a key too little. It may
+     * count too much: once it has counted most_keys different keys, at most
+     * false_positive_rate of the keys that come for the first time seem to have
+     * come often enough; before that fewer do, and after it more. See
+     * fleet_table_options */
+    FLEET_BLOOM_FILTER_ENTRY = 3
 } fleet_entry_kind;
 
 typedef struct fleet_entry {
     fleet_entry_kind kind;
-    int64_t count;      /* of a count filter: 1 to 2^24 */
-    double probability; /* of the other one: above 0, below 1 */
+    int64_t count;      /* of a count filter: 1 to 2^24; of a Bloom filter: 2
+                           to 4,095 */
+    double probability; /* of that entry: above 0, below 1 */
+
+    /* of a Bloom filter */
+    int64_t most_keys;          /* different keys that it counts: 1 to 2^40 */
+    double false_positive_rate; /* 1e-6 to 0.5 */
 } fleet_entry;
 
 /* The life of a table's rows: which keys become rows, and when rows go.
@@ -156,6 +170,15 @@ typedef struct fleet_entry {
  * is in params_hash and in checkpoints, and fleet_table_stat() and
  * fleet_table_get() read it. A key that waits takes some 50 bytes. A
  * checkpoint without it is loaded with no key counted.
+ *
+ * A Bloom filter's counts are a table "<table>.filter", likewise; its rows are
+ * blocks of counters, which come as keys do, up to 1.44 log2(1 / rate) counters
+ * of ceil(log2(count + 1)) bits for each of most_keys and a third of that more,
+ * and some more where a bucket of the table has few keys. Keys never leave it
+ * one by one: with ttl_updates fleet_shrink() empties it, once so many updates
+ * after it was empty or loaded, and all keys that wait begin anew. Until then a
+ * row that has gone comes back with its key's next gradient. A checkpoint of
+ * another filter is refused (FLEET_ESHAPE), or begins anew.
  *
  * Such tables stay on the host where a program runs on a GPU; geo mode refuses
  * them (FLEET_EUNSUPPORTED by fleet_init_worker()): its workers train copies of

@@ -30,6 +30,17 @@ FL_EVERYWHERE uint64_t fl_mix(uint64_t key)
     return key;
 }
 
+/* Its inverse. */
+FL_EVERYWHERE uint64_t fl_unmix(uint64_t hash)
+{
+    hash ^= hash >> 33;
+    hash *= 0x9cb4b2f8129337dbULL;
+    hash ^= hash >> 33;
+    hash *= 0x4f74430c22a54005ULL;
+    hash ^= hash >> 33;
+    return hash;
+}
+
 /* A random number of this process and moment: the kernel's. */
 uint64_t fl_nonce(void);
 

@@ -472,6 +472,8 @@ static void config_says(const char *text, const fleet_table_options *want)
     CHECK_INT(c.life.entry.kind, want->entry.kind);
     CHECK_INT(c.life.entry.count, want->entry.count);
     CHECK(c.life.entry.probability == want->entry.probability);
+    CHECK_INT(c.life.entry.most_keys, want->entry.most_keys);
+    CHECK(c.life.entry.false_positive_rate == want->entry.false_positive_rate);
     CHECK_INT(c.life.unknown_zeros, want->unknown_zeros);
     CHECK_INT(c.life.ttl_updates, want->ttl_updates);
     CHECK_INT(c.life.most_rows, want->most_rows);
@@ -496,16 +498,23 @@ TEST(a_configuration_has_entries_as_fleet_writes_them)
         &(fleet_table_options){
             .entry = {.kind = FLEET_PROBABILITY_ENTRY, .probability = 0.25},
             .unknown_zeros = 1});
+    config_says(CONFIG(", \"entry\": \"bloom_filter_entry:4:5000:0.25\""),
+                &ENTRY(.kind = FLEET_BLOOM_FILTER_ENTRY, .count = 4,
+                       .most_keys = 5000, .false_positive_rate = 0.25));
     config_says(CONFIG(", \"ttl_updates\": 9, \"most_rows\": 4096"),
                 &(fleet_table_options){.ttl_updates = 9, .most_rows = 4096});
     config_refuses(CONFIG(", \"most_rows\": 99"),
                    "most_rows 99: expected 0, or 1024 or more");
     config_refuses(CONFIG(", \"entry\": \"count_filter_entry:3x\""),
-                   "model.entry: expected \"count_filter_entry:N\" or");
+                   "model.entry: expected \"count_filter_entry:N\", \"");
     config_refuses(CONFIG(", \"entry\": \"count_filter_entry:\""),
-                   "model.entry: expected \"count_filter_entry:N\" or");
+                   "model.entry: expected \"count_filter_entry:N\", \"");
+    config_refuses(CONFIG(", \"entry\": \"bloom_filter_entry:4:5000\""),
+                   "bloom_filter_entry:N:KEYS:RATE");
+    config_refuses(CONFIG(", \"entry\": \"bloom_filter_entry:4:5000:2\""),
+                   "a Bloom filter of false_positive_rate 2: expected");
     config_refuses(CONFIG(", \"entry\": \"probability_entry:2\""),
                    "an entry of probability 2: expected above 0 and below 1");
     config_refuses(CONFIG(", \"entry\": \"often\""),
-                   "model.entry: expected \"count_filter_entry:N\" or");
+                   "model.entry: expected \"count_filter_entry:N\", \"");
 }

@@ -79,6 +79,24 @@ TEST(a_draw_lets_in_the_same_keys_for_any_number_of_servers)
     check_all_shapes(&how);
 }
 
+static const fleet_entry bloom = {.kind = FLEET_BLOOM_FILTER_ENTRY,
+                                  .count = 3,
+                                  .most_keys = 100,
+                                  .false_positive_rate = 0.2};
+
+/* One that is small, so that it lets in some keys early. */
+TEST(a_bloom_filter_lets_in_the_same_keys_for_any_number_of_servers)
+{
+    grown_how how = {.optimizer = "adagrad", .life.entry = bloom};
+    grown_how exact = {
+        .optimizer = "adagrad",
+        .life.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3}};
+    ps_job j = job_of(&how, 1, 1), other = job_of(&exact, 1, 1);
+
+    CHECK(ps_alone(&j, 2) != ps_alone(&other, 2));
+    check_all_shapes(&how);
+}
+
 /* --- rows that go --------------------------------------------------------- */
 
 TEST(of_full_buckets_the_same_rows_go_for_any_number_of_servers)
@@ -228,11 +246,9 @@ static fleet_status save_between(ps_node *n)
     return ps_end(n);
 }
 
-TEST(counts_travel_between_jobs_of_any_servers)
+static void check_counts_travel(fleet_entry entry)
 {
-    grown_how how = {
-        .optimizer = "adam",
-        .life.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 4}};
+    grown_how how = {.optimizer = "adam", .life.entry = entry};
     ps_job j = job_of(&how, 2, 2);
     uint64_t want;
 
@@ -247,6 +263,17 @@ TEST(counts_travel_between_jobs_of_any_servers)
     }
     j.passes = 1;
     CHECK(ps_alone(&j, 2) == want);
+}
+
+TEST(counts_travel_between_jobs_of_any_servers)
+{
+    check_counts_travel(
+        (fleet_entry){.kind = FLEET_COUNT_FILTER_ENTRY, .count = 4});
+}
+
+TEST(a_bloom_filter_travels_between_jobs_of_any_servers)
+{
+    check_counts_travel(bloom);
 }
 
 /* --- async: each push is an update ---------------------------------------- */

@@ -84,8 +84,9 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
 
     FL_TRY(fl_at_string(&entry, &text));
     if (text && !fl_entry_read(text, &c->life.entry))
-        return fl_at_expected(&entry, "\"count_filter_entry:N\" or "
-                                      "\"probability_entry:P\"");
+        return fl_at_expected(&entry, "\"count_filter_entry:N\", "
+                                      "\"probability_entry:P\" or "
+                                      "\"bloom_filter_entry:N:KEYS:RATE\"");
     FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
     c->life.unknown_zeros = unknown_zeros;
     FL_TRY(fl_at_int(&ttl, 1, (int64_t)1 << 53, &c->life.ttl_updates));

@@ -441,8 +441,10 @@ static void begin_tables(const applying *a)
         if (item && !a->how->keep_rows && !a->how->own_filler &&
             item->shape.dim[1] == r->dim)
             r->filler = item->filler;
-        if (item && r->life)
+        if (item && r->life) {
             r->life->loaded_at = (uint64_t)updates_after(a);
+            r->life->emptied_at = 0;
+        }
     }
 }
 

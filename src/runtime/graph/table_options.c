@@ -11,15 +11,41 @@
 /* Counts are kept as floats, which are exact up to this one. */
 enum { MOST_COUNT = 1 << 24 };
 
+enum { MOST_BLOOM_COUNT = 4095 }; /* two counters in a float */
+#define LEAST_RATE 1e-6
+#define MOST_RATE  0.5
+static const int64_t most_keys = (int64_t)1 << 40;
+
 enum { LEAST_ROWS = 1024 }; /* of most_rows: one for each bucket */
 
 static const char count_filter[] = "count_filter_entry:";
 static const char probability[] = "probability_entry:";
+static const char bloom[] = "bloom_filter_entry:";
 
 bool fl_table_has_life(const fleet_table_options *o)
 {
     return o->entry.kind != FLEET_ENTRY_ALL || o->unknown_zeros ||
            o->ttl_updates != 0 || o->most_rows != 0;
+}
+
+static fleet_status check_bloom(const char *name, const fleet_entry *e)
+{
+    if (e->count < 2 || e->count > MOST_BLOOM_COUNT)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: a Bloom filter of %" PRId64 ": expected 2 to %d",
+                       name, e->count, MOST_BLOOM_COUNT);
+    if (e->most_keys < 1 || e->most_keys > most_keys)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: a Bloom filter of most_keys %" PRId64
+                       ": expected 1 to %" PRId64,
+                       name, e->most_keys, most_keys);
+    if (!(e->false_positive_rate >= LEAST_RATE &&
+          e->false_positive_rate <= MOST_RATE))
+        return fl_fail(FLEET_EINVAL,
+                       "%s: a Bloom filter of false_positive_rate %g: expected "
+                       "%g to %g",
+                       name, e->false_positive_rate, LEAST_RATE, MOST_RATE);
+    return FLEET_OK;
 }
 
 static fleet_status check_entry(const char *name, const fleet_entry *e)
@@ -40,6 +66,8 @@ static fleet_status check_entry(const char *name, const fleet_entry *e)
                        "%s: an entry of probability %g: expected above 0 and "
                        "below 1",
                        name, e->probability);
+    case FLEET_BLOOM_FILTER_ENTRY:
+        return check_bloom(name, e);
     default:
         return fl_fail(FLEET_EINVAL, "%s: entry %d does not exist", name,
                        (int)e->kind);
@@ -66,10 +94,17 @@ static bool same_entry(const fleet_entry *a, const fleet_entry *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == FLEET_COUNT_FILTER_ENTRY ? a->count == b->count
-           : a->kind == FLEET_PROBABILITY_ENTRY
-               ? a->probability == b->probability
-               : true;
+    switch (a->kind) {
+    case FLEET_COUNT_FILTER_ENTRY:
+        return a->count == b->count;
+    case FLEET_PROBABILITY_ENTRY:
+        return a->probability == b->probability;
+    case FLEET_BLOOM_FILTER_ENTRY:
+        return a->count == b->count && a->most_keys == b->most_keys &&
+               a->false_positive_rate == b->false_positive_rate;
+    default:
+        return true;
+    }
 }
 
 const char *fl_table_options_differ(const fleet_table_options *has,
@@ -91,6 +126,9 @@ static void print_entry(const fleet_entry *e, fl_text *out)
 {
     if (e->kind == FLEET_COUNT_FILTER_ENTRY)
         fl_text_add(out, "entry %s%" PRId64, count_filter, e->count);
+    else if (e->kind == FLEET_BLOOM_FILTER_ENTRY)
+        fl_text_add(out, "entry %s%" PRId64 ":%" PRId64 ":%.17g", bloom,
+                    e->count, e->most_keys, e->false_positive_rate);
     else
         fl_text_add(out, "entry %s%.17g", probability, e->probability);
 }
@@ -116,6 +154,23 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
         fl_text_add(out, "%smost_rows %" PRId64, before, o->most_rows);
 }
 
+static bool read_bloom(const char *text, fleet_entry *entry)
+{
+    char *end;
+
+    *entry = (fleet_entry){.kind = FLEET_BLOOM_FILTER_ENTRY};
+    entry->count = (int64_t)strtoll(text, &end, 10);
+    if (end == text || *end != ':')
+        return false;
+    text = end + 1;
+    entry->most_keys = (int64_t)strtoll(text, &end, 10);
+    if (end == text || *end != ':')
+        return false;
+    text = end + 1;
+    entry->false_positive_rate = strtod(text, &end);
+    return end != text && *end == 0;
+}
+
 bool fl_entry_read(const char *text, fleet_entry *entry)
 {
     size_t n = sizeof count_filter - 1, m = sizeof probability - 1;
@@ -126,6 +181,8 @@ bool fl_entry_read(const char *text, fleet_entry *entry)
                                .count = (int64_t)strtoll(text + n, &end, 10)};
         return end != text + n && *end == 0;
     }
+    if (strncmp(text, bloom, sizeof bloom - 1) == 0)
+        return read_bloom(text + sizeof bloom - 1, entry);
     if (strncmp(text, probability, m) != 0)
         return false;
     *entry = (fleet_entry){.kind = FLEET_PROBABILITY_ENTRY,

@@ -23,6 +23,7 @@ const char *fl_table_options_differ(const fleet_table_options *has,
 void fl_table_options_print(const fleet_table_options *o, const char *between,
                             fl_text *out);
 
-/* Fleet's text of an entry: "count_filter_entry:5", "probability_entry:0.3".
- * False: it is none; whether its number can be is checked as above. */
+/* Fleet's text of an entry: "count_filter_entry:5", "probability_entry:0.3";
+ * likewise "bloom_filter_entry:COUNT:MOST_KEYS:RATE". False: it is none; its
+ * numbers are checked as above. */
 bool fl_entry_read(const char *text, fleet_entry *entry);

@@ -94,6 +94,18 @@ static fleet_status shrink_rows(fl_life *life, fl_rows *r, uint64_t version)
     return FLEET_OK;
 }
 
+/* Its keys have no ages. */
+static void empty_filter(fl_life *life, uint64_t updates)
+{
+    uint64_t since =
+        life->emptied_at > life->loaded_at ? life->emptied_at : life->loaded_at;
+
+    if (!life->filter || updates < since + (uint64_t)life->o.ttl_updates)
+        return;
+    life->filter->methods->clear(life->filter);
+    life->emptied_at = updates;
+}
+
 /* The last ttl updates are those after updates - ttl. */
 fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
 {
@@ -101,6 +113,8 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
     uint64_t ttl = life ? (uint64_t)life->o.ttl_updates : 0;
     uint64_t since = updates > ttl ? updates - ttl + 1 : 0;
 
+    if (ttl > 0)
+        empty_filter(life, updates);
     if (ttl == 0 || since <= life->loaded_at)
         return FLEET_OK;
     FL_TRY(shrink_rows(life, rows, since));

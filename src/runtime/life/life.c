@@ -6,15 +6,10 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "runtime/life/evict.h"
+#include "runtime/life/filter.h"
 #include "runtime/store/snapshot.h"
 
 enum { CHUNK = 256 };
-
-/* A key without a row. */
-typedef struct fl_life_key {
-    uint64_t key;
-    int64_t at; /* in the update */
-} fl_life_key;
 
 static uint64_t key_of(const fl_life_update *u, int64_t i)
 {
@@ -213,6 +208,8 @@ static fleet_status let_in(const fl_life_update *u, int64_t *n)
 
     if (life->o.entry.kind == FLEET_PROBABILITY_ENTRY)
         *n = draw(u, *n);
+    if (life->filter)
+        return fl_filter_count(u, scratch_of(u)->fresh, n);
     return life->waiting ? count_all(u, n) : FLEET_OK;
 }
 

@@ -11,6 +11,12 @@
 
 #include "runtime/store/store.h"
 
+/* A key without a row. */
+typedef struct fl_life_key {
+    uint64_t key;
+    int64_t at; /* in the update */
+} fl_life_key;
+
 /* Keys that an update changes: n of them, each once. */
 typedef struct fl_life_update {
     fl_rows *rows; /* with a life */

@@ -38,6 +38,7 @@ static void destroy_table(fl_rows *r)
         fl_free(r->life->scratch[i].fresh);
         fl_free(r->life->scratch[i].strange);
         fl_free(r->life->scratch[i].old);
+        fl_free(r->life->scratch[i].block);
     }
     r->methods->destroy(r);
 }
@@ -236,12 +237,14 @@ static fleet_status make_table(fl_store *s, const fleet_var *v,
     return status;
 }
 
-/* A count filter's counts, from 0 on. */
-static fleet_status add_waiting(fl_store *s, const fleet_var *v,
-                                fl_rows **waiting)
+/* What a filter counts, from 0 on: a table of that name behind v's. */
+static fleet_status add_counts(fl_store *s, const fleet_var *v,
+                               const char *suffix, int64_t dim,
+                               fl_rows **counts)
 {
-    const fl_filler zero = {.kind = FLEET_INIT_CONSTANT};
-    const char *name = fl_arena_format(&s->arena, "%s.waiting", v->name);
+    const fleet_initializer zero = {.kind = FLEET_INIT_CONSTANT};
+    const char *name = fl_arena_format(&s->arena, "%s.%s", v->name, suffix);
+    fl_filler filler;
 
     if (!name)
         return FLEET_ENOMEM;
@@ -250,8 +253,9 @@ static fleet_status add_waiting(fl_store *s, const fleet_var *v,
                        "\"%s\" is a table of a program, and the name of what "
                        "the count filter of \"%s\" counts",
                        name, v->name);
-    FL_TRY(make_table(s, v, name, 1, &zero, waiting));
-    (*waiting)->counts = true;
+    filler = fl_filler_make(&zero, 1, 1, s->context->seed, name);
+    FL_TRY(make_table(s, v, name, dim, &filler, counts));
+    (*counts)->counts = true;
     return FLEET_OK;
 }
 
@@ -268,7 +272,11 @@ static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
         return FLEET_ENOMEM;
     *life = (fl_life){.o = *o};
     if (o->entry.kind == FLEET_COUNT_FILTER_ENTRY && o->entry.count > 1)
-        FL_TRY(add_waiting(s, v, &life->waiting));
+        FL_TRY(add_counts(s, v, "waiting", 1, &life->waiting));
+    if (o->entry.kind == FLEET_BLOOM_FILTER_ENTRY) {
+        life->shape = fl_filter_shape_of(&o->entry, FL_N_BUCKET);
+        FL_TRY(add_counts(s, v, "filter", life->shape.dim, &life->filter));
+    }
     *made = life;
     return FLEET_OK;
 }

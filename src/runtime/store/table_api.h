@@ -16,6 +16,7 @@
 #include <fleet/nn.h>
 
 #include "base/hash.h"
+#include "runtime/graph/filter_shape.h"
 #include "runtime/graph/initializer.h"
 #include "runtime/optim/narrow_rows.h"
 #include "runtime/optim/table_optimizers.h"
@@ -141,16 +142,21 @@ typedef struct fl_rows_class {
 typedef struct fl_life_scratch {
     struct fl_life_key *fresh, *strange;
     struct fl_row_age *old;
-    size_t fresh_capacity, strange_capacity, old_capacity;
+    float **block; /* of a Bloom filter, of each key */
+    size_t fresh_capacity, strange_capacity, old_capacity, block_capacity;
 } fl_life_scratch;
 
 /* Which keys become rows, and which rows go (runtime/life/life.h has the
  * functions). */
 typedef struct fl_life {
     fleet_table_options o;
-    fl_rows *waiting;   /* how many updates have had a gradient of a key that is
+    fl_rows *waiting; /* how many updates have had a gradient of a key that is
                          no row yet; NULL: that does not matter */
-    uint64_t loaded_at; /* updates when it was loaded: rows that have not
+    fl_rows *filter;  /* blocks of a Bloom filter of keys; NULL: there is
+                           none */
+    fl_filter_shape shape;
+    uint64_t emptied_at; /* updates when a shrink has emptied the filter */
+    uint64_t loaded_at;  /* updates when it was loaded: rows that have not
                            changed since have the version 0 */
     fl_life_scratch scratch[FL_N_PART];
 } fl_life;

@@ -1,16 +1,43 @@
 /* fleet-train.c - train what a JSON file describes; docs/fleet-train.md. */
 #include <getopt.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <fleet/fleet.h>
 
 static const char usage[] =
-    "usage: fleet-train FILE.json | --help | --version\n"
+    "usage: fleet-train [--resume] FILE.json | --help | --version\n"
     "Trains the model that FILE.json describes, as the worker or "
     "server that the\nenvironment says. The first worker prints "
-    "one line of JSON.\n";
+    "one line of JSON.\n"
+    "SIGINT and SIGTERM stop the training after its batch and save it; "
+    "a second one\nends it at once. --resume goes on from the newest "
+    "checkpoint, if there is one.\n";
+
+static volatile sig_atomic_t stop_signal;
+
+static void stop_on(int number)
+{
+    stop_signal = number;
+    fleet_train_stop();
+    fleet_stop_server(); /* as libfleet does where nothing handles SIGTERM */
+}
+
+/* Once each: a second one ends the process, as does one that was ignored by who
+ * has started it. */
+static void catch_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM};
+    struct sigaction ours = {.sa_handler = stop_on,
+                             .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    struct sigaction now;
+
+    for (int i = 0; i < 2; i++)
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(ends[i], &ours, NULL);
+}
 
 static void show_progress(void *user, const fleet_progress *p)
 {
@@ -33,12 +60,16 @@ int main(int argc, char **argv)
 {
     static const struct option known[] = {{"help", no_argument, NULL, 'h'},
                                           {"version", no_argument, NULL, 'v'},
+                                          {"resume", no_argument, NULL, 'r'},
                                           {0}};
-    const int found = getopt_long(argc, argv, "", known, NULL);
-    fleet_config_options options = {.on_progress = show_progress};
+    int found = getopt_long(argc, argv, "", known, NULL), stopped = 0;
+    fleet_config_options options = {.on_progress = show_progress,
+                                    .stopped = &stopped};
     fleet_status status;
     char *line;
 
+    for (; found == 'r'; found = getopt_long(argc, argv, "", known, NULL))
+        options.resume = 1;
     if (found == 'h')
         return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
     if (found == 'v')
@@ -46,6 +77,7 @@ int main(int argc, char **argv)
                fflush(stdout) != 0;
     if (found != -1 || argc - optind != 1)
         return fputs(usage, stderr), 2;
+    catch_signals();
     status = fleet_train_from_config(argv[optind], &options, &line);
     if (isatty(2))
         fprintf(stderr, "\n");
@@ -58,5 +90,5 @@ int main(int argc, char **argv)
         return 1;
     }
     fleet_free(line);
-    return 0;
+    return stopped ? 128 + stop_signal : 0;
 }

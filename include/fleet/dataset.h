@@ -125,7 +125,7 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 /* fleet_dataset_set_filelist - the files, as globs: sorted bytewise, each must
  * match. FLEET_IDX: exactly two paths, the images and the labels. Names that
  * end in .gz are unpacked. Files are opened when a pass begins; of FLEET_IDX
- * the images' header is read now.
+ * the images' header is read now. A pass that was stopped ends so.
  *
  *   FLEET_EINVAL   no files, a path that is NULL
  *   FLEET_ENOENT   a glob that matches nothing
@@ -135,6 +135,19 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
                                                   const char *const *globs,
                                                   int n);
+
+/* fleet_dataset_position - where the training of the dataset is: *pass passes
+ * are over, and *batch batches of the next one are trained: of this worker, 0
+ * unless that one was stopped (train.h) or loaded. The dataset has its files
+ * already; what a load brings of positions it takes with this call, if it has
+ * not trained yet.
+ *
+ *   FLEET_EINVAL   the load is of the middle of a pass over other data: what
+ *                  differs is named, with both values
+ *   FLEET_ESTATE   a dataset without files
+ */
+FLEET_API fleet_status fleet_dataset_position(fleet_dataset *dataset,
+                                              int64_t *pass, int64_t *batch);
 
 /* fleet_dataset_use_statistics_of - standardize with another dataset's numbers
  * (test data with the training data's). Both must standardize as many columns,

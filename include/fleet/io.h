@@ -26,7 +26,10 @@
 extern "C" {
 #endif
 
-/* fleet_save_persistables - parameters, optimizer states, rows, counters.
+/* fleet_save_persistables - parameters, optimizer states, rows, counters; where
+ * the training of datasets is (fleet_dataset_position()), and the extra bytes
+ * of the user (fleet_extra_set()). In the middle of a pass it may be called
+ * from fleet_train_options.on_batch.
  *
  *   FLEET_EIO     cannot be written: the path and the reason are named;
  *                 nothing is left behind
@@ -51,7 +54,10 @@ FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
  * the handle neither runs nor saves until a load succeeds. Another save may
  * take its place meanwhile: one whole save is loaded, the old one or the new
  * one. Datasets standardize with the saved means and deviations from then on,
- * datasets made later, too, if they standardize as many columns.
+ * datasets made later, too, if they standardize as many columns. The next
+ * training pass goes on where the save was made (fleet_train_stop() says how
+ * exactly); a pass that is under way, whose on_batch makes this call, stays
+ * where it is.
  *
  * With servers every server reads the save, too. Before fleet_init_worker() all
  * workers call it, or the first one alone, and it is that call that has the
@@ -99,6 +105,12 @@ typedef enum fleet_load_states {
                                anew, and of their rows the count of updates */
 } fleet_load_states;
 
+/* Where datasets go on, that have trained when the save was made. */
+typedef enum fleet_load_position {
+    FLEET_POSITION_RESUME, /* where they were: see fleet_train_stop() */
+    FLEET_POSITION_ANEW    /* with the first batch of pass 0 */
+} fleet_load_position;
+
 /* How a save is loaded. All-zero fields are defaults, which are those of
  * fleet_load_model(). */
 typedef struct fleet_load_options {
@@ -110,6 +122,7 @@ typedef struct fleet_load_options {
                     optimizer than the saved one wants it: Adam's first steps
                     are too long where its moments start anew and its
                     corrections do not */
+    fleet_load_position position;
 } fleet_load_options;
 
 /* fleet_load_model_with - the same of a save that has more or less than the
@@ -124,6 +137,23 @@ typedef struct fleet_load_options {
  */
 FLEET_API fleet_status fleet_load_model_with(fleet *fleet, const char *path,
                                              const fleet_load_options *options);
+
+/* fleet_extra_set - bytes of the user's own, which the handle's checkpoints
+ * hold from now on: the best metric so far, how long it has not improved,
+ * whatever a training needs besides. The handle keeps a copy. data NULL, or
+ * size 0: none. A load brings those of the save, none for a save without. In a
+ * job worker 0's are saved, and each worker gets them as it loads.
+ *
+ *   FLEET_EINVAL  more than 2^20 bytes
+ *   FLEET_ENOMEM
+ */
+FLEET_API fleet_status fleet_extra_set(fleet *fleet, const void *data,
+                                       size_t size);
+
+/* fleet_extra_get - the handle's extra bytes: those that were set, or came with
+ * the last load; the handle's until then. NULL, with *size 0, if there are
+ * none. size may be NULL. */
+FLEET_API const void *fleet_extra_get(const fleet *fleet, size_t *size);
 
 /* fleet_save_inference_model - the part of a program that computes `fetch` from
  * `feed`, and the weights and rows it needs, without optimizer states. Ids of

@@ -78,6 +78,11 @@ typedef struct fleet_config_options {
     /* Called about twice a second, and at the end of each epoch. */
     void (*on_progress)(void *user, const fleet_progress *progress);
     void *user;
+    int resume; /* nonzero: go on from the newest checkpoint of `save_every` in
+                     place of `load`, if there is one */
+    int *stopped; /* set to 1 by a call that fleet_train_stop() has stopped in
+                    the middle of the training, else to 0; NULL: it is not said
+                    */
 } fleet_config_options;
 
 /* fleet_train_from_config - what fleet-train does: read a JSON configuration
@@ -85,7 +90,11 @@ typedef struct fleet_config_options {
  * says this is: a worker trains; the first one then evaluates, saves, and gets
  * the closing line in *line, for fleet_free(); a server makes the model and
  * serves until all workers have left. *line is NULL with FLEET_OK in a server
- * and in the other workers, and NULL after a failure. options may be NULL.
+ * and in the other workers, after fleet_train_stop(), and NULL after a failure.
+ * options may be NULL.
+ *
+ * fleet_train_stop() stops the training; it is then saved in the folder of
+ * `save_every`, by default beside `save`, and nothing is evaluated.
  *
  *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
  *                  in the configuration, what was expected and what came

@@ -14,8 +14,32 @@ extern "C" {
 #endif
 
 /* Called after every batch: with its number in the pass, from 1, and how many
- * samples it has. A nonzero result ends the pass, which then is FLEET_OK. */
+ * samples it has. A nonzero result ends the pass, which then is FLEET_OK; what
+ * comes next is the next pass. See fleet_train_stop() for a pass that goes on
+ * later. */
 typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
+
+/* Saves that a training makes by itself: checkpoint-000001, checkpoint-000002,
+ * ... in a folder. One is also made when fleet_train_stop() has stopped a pass.
+ * All-zero fields are defaults. */
+typedef struct fleet_save_every {
+    const char
+        *folder;    /* made if it does not exist; what else is in it stays */
+    int64_t steps;  /* batches of this worker between two; 0: any number */
+    double seconds; /* between two; 0: any time */
+    int keep;       /* so many stay, the newest; 0: 3 */
+    /* What writes one, to that path; NULL: fleet_save_persistables(). */
+    fleet_status (*save)(void *user, struct fleet *fleet, const char *path);
+    void *user;
+} fleet_save_every;
+
+/* fleet_newest_checkpoint - the path of the newest save that fleet_save_every
+ * has made in the folder, for fleet_free().
+ *
+ *   FLEET_ENOENT  there is none
+ *   FLEET_EIO     the folder cannot be read
+ */
+FLEET_API fleet_status fleet_newest_checkpoint(const char *folder, char **path);
 
 /* All-zero fields are defaults. */
 typedef struct fleet_train_options {
@@ -29,6 +53,11 @@ typedef struct fleet_train_options {
     int64_t print_period;
     fleet_batch_callback *on_batch;
     void *user;
+    /* Saves by itself, in a job by the first worker; with gradient merge at the
+     * end of a merge group. One that the disk refuses is a warning, and the
+     * training goes on; but the one after a stop is FLEET_EIO, and the pass is
+     * stopped nevertheless. NULL: none. */
+    const fleet_save_every *save_every;
 } fleet_train_options;
 
 /* Of a training pass with parameter servers or of ranks: batches, samples and
@@ -39,6 +68,9 @@ typedef struct fleet_train_result {
                        first pass, then from the call on. The sum over passes
                        leaves out the start and what is between them */
     double loss;    /* mean over the samples; 0 without a loss */
+    int stopped;    /* 1: by fleet_train_stop(), in the middle of the pass */
+    int64_t pass;   /* how many passes over the dataset came before this one */
+    int64_t batch;  /* of this worker, that are trained of the pass */
 } fleet_train_result;
 
 /* fleet_train_from_dataset - one pass over this worker's share of the dataset
@@ -70,6 +102,28 @@ typedef struct fleet_train_result {
 FLEET_API fleet_status fleet_train_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,
     const fleet_train_options *options, fleet_train_result *result);
+
+/* fleet_train_stop - let the training passes of this process stop: one that is
+ * under way after the batch that it is at, or, with gradient merge, after the
+ * last one of its merge group. Then it is FLEET_OK with result->stopped; the
+ * next call for its dataset goes on with the next batch, in this process or, by
+ * fleet_load_model() of a save that was made after the stop, in a later one.
+ * Both are then to the bit what one that was not stopped is: parameters,
+ * states, the shuffle, the learning rate, the pass's loss; in one process also
+ * its result, whose seconds alone are those since it went on. Files are read
+ * again from their beginning, and what was trained is passed over unparsed.
+ *
+ * Each handle stops once, also one that trains no pass now: its next pass stops
+ * before its first batch. Handles that are made later do not.
+ *
+ * What is in no save, such as the ages of rows of a table with
+ * life.ttl_updates, is named in a warning as the training goes on. Metrics
+ * start anew. In a job of several workers it has no effect in this version,
+ * with a warning.
+ *
+ * Threads: any, and signal handlers.
+ */
+FLEET_API void fleet_train_stop(void);
 
 /* fleet_infer_from_dataset - the same with an executor for test, over all of
  * the dataset: nothing is trained; metric states count. In a job it is the

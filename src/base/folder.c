@@ -112,8 +112,7 @@ void fl_folder_remove(const char *path)
     fl_disk_remove(AT_FDCWD, path, AT_REMOVEDIR);
 }
 
-/* Files that is_ours does not know stay, and the folder with them. */
-static void remove_ours(const char *path, fl_is_ours *is_ours)
+void fl_folder_remove_ours(const char *path, fl_is_ours *is_ours)
 {
     DIR *dir = opendir(path);
     struct dirent *e;
@@ -171,7 +170,7 @@ static void remove_left_over(const fl_folder *f, const char *name)
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && is_dead(fd) && may_replace(f, path, NULL) == FLEET_OK &&
         fl_folder_flush(f->parent) == FLEET_OK)
-        remove_ours(path, f->is_ours);
+        fl_folder_remove_ours(path, f->is_ours);
     if (fd >= 0)
         close(fd);
     fl_free(path);
@@ -465,7 +464,7 @@ fleet_status fl_folder_commit(fl_folder *f)
     if (status != FLEET_OK)
         return not_flushed(f, status);
     if (f->temp)
-        remove_ours(f->temp, f->is_ours);
+        fl_folder_remove_ours(f->temp, f->is_ours);
     fl_free(f->temp);
     f->temp = NULL;
     return FLEET_OK;
@@ -474,7 +473,7 @@ fleet_status fl_folder_commit(fl_folder *f)
 void fl_folder_cancel(fl_folder *f)
 {
     if (f->temp)
-        remove_ours(f->temp, f->is_ours);
+        fl_folder_remove_ours(f->temp, f->is_ours);
     if (f->lock > 0)
         close(f->lock);
     fl_free(f->temp);

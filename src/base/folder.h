@@ -44,3 +44,6 @@ fleet_status fl_folder_flush(const char *path);
 
 /* With its files; it has no folders inside. */
 void fl_folder_remove(const char *path);
+
+/* Files that is_ours does not know stay, and the folder with them. */
+void fl_folder_remove_ours(const char *path, fl_is_ours *is_ours);

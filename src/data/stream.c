@@ -113,7 +113,8 @@ static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
     const int64_t size = s->spec.batch_size;
 
     for (;;) {
-        bool ours = s->n_batch % s->spec.share_count == s->spec.share_index;
+        bool ours = s->n_batch % s->spec.share_count == s->spec.share_index &&
+                    s->n_batch / s->spec.share_count >= s->spec.first_batch;
         int64_t got;
 
         fleet_status status;

@@ -5,11 +5,13 @@
 
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
+#include "fleet/job/extra.h"
 #include "fleet/inference.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/save_part.h"
 #include "fleet/servers.h"
+#include "runtime/exec/executor.h"
 
 /* Processes that have parameters or states of their own write their parts. */
 static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
@@ -63,20 +65,28 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
                                 const fleet_model *model)
 {
-    fl_json *program = NULL, *statistics = NULL;
-    fl_save s = {.states = true, .what = "checkpoint"};
+    fl_json *program = NULL, *statistics = NULL, *positions = NULL;
+    fl_save s = {.states = true,
+                 .what = "checkpoint",
+                 .extra = f->extra,
+                 .extra_size = f->extra_size};
     fleet_status status;
 
     FL_TRY(fl_add_programs(f));
+    FL_TRY(fl_store_synchronize(f->store)); /* all losses are known then */
     status = fl_statistics_of(f, &statistics);
+    if (status == FLEET_OK)
+        status = fl_positions_save(f, &positions);
     if (status == FLEET_OK && model)
         status = fl_prediction_json(model->prediction, &program);
     s.program = program;
     s.statistics = statistics;
+    s.positions = positions;
     if (status == FLEET_OK)
         status = fl_checkpoint_write(f, &s, NULL, NULL, path);
     fl_json_free(program);
     fl_json_free(statistics);
+    fl_json_free(positions);
     return status;
 }
 
@@ -173,32 +183,76 @@ typedef struct loading {
     const fl_load_how *how;
 } loading;
 
+/* What of a save is neither the store's nor a dataset's. */
+typedef struct rest {
+    fl_statistics statistics;
+    fl_saved_position *position;
+    int n_position;
+    void *extra;
+    size_t extra_size;
+} rest;
+
+static void done_rest(rest *r)
+{
+    fl_statistics_done(&r->statistics);
+    fl_positions_done(r->position, r->n_position);
+    fl_free(r->extra);
+}
+
+static fleet_status read_rest(const loading *l, const fl_saved *s, rest *r)
+{
+    fl_at root = fl_at_root(s->manifest);
+    fl_at positions = fl_at_key(&root, "positions");
+    fl_at extra = fl_at_key(&root, "extra");
+
+    FL_TRY(read_statistics(l->f, s, &r->statistics));
+    if (l->how->o.position == FLEET_POSITION_RESUME)
+        FL_TRY(fl_positions_read(&positions, &r->position, &r->n_position));
+    return fl_extra_read(&extra, &r->extra, &r->extra_size);
+}
+
+/* For datasets to come, and the user. */
+static fleet_status take_rest(const loading *l, rest *r)
+{
+    const bool begins =
+        r->n_position > 0 || l->how->o.position == FLEET_POSITION_ANEW;
+    fleet *f = l->f;
+
+    for (fleet_dataset *d = f->datasets; r->statistics.n > 0 && d; d = d->next)
+        if (fl_dataset_standardizes(d))
+            FL_TRY(fl_dataset_set_statistics(d, &r->statistics));
+    fl_statistics_done(&f->loaded);
+    f->loaded = r->statistics;
+    r->statistics = (fl_statistics){0};
+    fl_extra_set(f, r->extra, r->extra_size);
+    r->extra = NULL;
+    if (fl_positions_pass(f)) /* called by on_batch: the pass stays its own */
+        return FLEET_OK;
+    fl_positions_set(f, r->position, r->n_position, begins);
+    r->position = NULL;
+    r->n_position = 0;
+    return FLEET_OK;
+}
+
 static fleet_status load_save(void *arg, fl_saved *s)
 {
     const loading *l = arg;
-    fl_statistics statistics = {0};
+    rest r = {.n_position = 0};
     fleet *f = l->f;
     const fl_bucket_set own =
         f->role.collective ? fl_ranks_own(f) : fl_bucket_range(0, FL_N_BUCKET);
     fleet_status status;
 
     if (!l->how->table)
-        FL_GOTO(done, read_statistics(f, s, &statistics));
+        FL_GOTO(done, read_rest(l, s, &r));
     f->loads = true;
     FL_GOTO(done, fl_saved_apply(s, f->store, &own, l->how));
     note_row_steps(f, s, l->how);
     if (fleet_is_first_worker(f))
         fl_saved_note(s, f->store, l->how);
-    for (fleet_dataset *d = f->datasets; statistics.n > 0 && d; d = d->next)
-        if (fl_dataset_standardizes(d))
-            FL_GOTO(done, fl_dataset_set_statistics(d, &statistics));
-    if (l->how->table)
-        return FLEET_OK;
-    fl_statistics_done(&f->loaded);
-    f->loaded = statistics; /* for datasets to come */
-    return FLEET_OK;
+    status = l->how->table ? FLEET_OK : take_rest(l, &r);
 done:
-    fl_statistics_done(&statistics);
+    done_rest(&r);
     return status;
 }
 

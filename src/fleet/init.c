@@ -1,6 +1,8 @@
 /* init.c - the handle's life, its programs and their variables. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/job/position.h"
+#include "fleet/job/stop.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
@@ -50,6 +52,7 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     *out = NULL;
     FL_TRY(FL_NEW(&f, sizeof *f));
     f->made_ns = fl_now_ns();
+    f->stops_met = fl_stop_count();
     f->strategy = fleet_distributed_strategy_default();
     fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
     status = open_handle(f, o);
@@ -83,6 +86,8 @@ void fleet_destroy(fleet *f)
         f->optimizers = next;
     }
     fl_statistics_done(&f->loaded);
+    fl_positions_done(f->saved_position, f->n_saved_position);
+    fl_free(f->extra);
     fl_text_done(&f->terms);
     fl_free(f->program);
     fl_store_destroy(f->store);

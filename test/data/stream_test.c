@@ -97,6 +97,43 @@ TEST(batches_go_on_across_files)
     fl_stream_close(s);
 }
 
+/* Batches that are passed over: those after them are as they were. */
+static void check_tail(fl_stream_spec spec, const data_dump *all, int64_t first)
+{
+    data_dump tail;
+
+    spec.first_batch = first;
+    tail = data_read_n(spec, 3);
+    CHECK_STATUS(tail.status, FLEET_EEND);
+    CHECK_INT(tail.batches, first < all->batches ? all->batches - first : 0);
+    CHECK(tail.size <= all->size);
+    if (tail.size > 0)
+        CHECK(memcmp(tail.bytes, all->bytes + all->size - tail.size,
+                     tail.size) == 0);
+    free(tail.bytes);
+}
+
+TEST(batches_that_are_passed_over_change_no_other_one)
+{
+    int total;
+    fl_stream_spec spec = spec_of(6, 60, &total);
+
+    spec.batch_size = 7;
+    spec.share_count = 2;
+    spec.seed = 5;
+    for (spec.shuffle = 0; spec.shuffle < 100; spec.shuffle += 33)
+        for (spec.share_index = 0; spec.share_index < 2; spec.share_index++) {
+            data_dump all = data_read_n(spec, 1);
+
+            CHECK(all.batches > 10);
+            check_tail(spec, &all, 1);
+            check_tail(spec, &all, 9);
+            check_tail(spec, &all, all.batches);
+            check_tail(spec, &all, all.batches + 3);
+            free(all.bytes);
+        }
+}
+
 TEST(threads_do_not_change_the_batches)
 {
     static const char *const commands[] = {NULL, "cat -", "awk 1"};

@@ -71,6 +71,7 @@ TEST(a_load_is_a_path_or_says_how)
     CHECK_INT(c.load_options.on_extra, FLEET_EXTRA_REFUSE);
     CHECK_INT(c.load_options.states, FLEET_STATES_INITIALIZE);
     CHECK_INT(c.load_options.restart, 1);
+    CHECK_INT(c.load_options.position, FLEET_POSITION_ANEW);
     fl_config_done(&c);
     REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"old\", "
             "\"on_missing\": \"drop\"}}",
@@ -80,6 +81,31 @@ TEST(a_load_is_a_path_or_says_how)
             "load.path");
     REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": 3}",
             "load: expected a string or an object");
+}
+
+TEST(saves_are_made_every_so_many_steps_or_seconds)
+{
+    static const char text[] =
+        "{" MODEL "," DATA "," SLOTS ", \"save\": \"m\", \"save_every\": "
+        "{\"steps\": 7, \"seconds\": 0.5, \"keep\": 2}, \"load\": "
+        "{\"path\": \"old\", \"position\": \"resume\"}}";
+    fl_config c;
+
+    CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
+    CHECK_TEXT(c.save_every.folder, "m.checkpoints");
+    CHECK_INT(c.save_every.steps, 7);
+    CHECK_NEAR(c.save_every.seconds, 0.5, 0);
+    CHECK_INT(c.save_every.keep, 2);
+    CHECK_INT(c.load_options.position, FLEET_POSITION_RESUME);
+    fl_config_done(&c);
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"save_every\": {\"steps\": 1}}",
+            "save_every.folder: expected a folder: there is no `save`");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"save\": \"m\", "
+            "\"save_every\": {\"steps\": 0}}",
+            "save_every.steps: expected an integer from 1");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"m\", "
+            "\"position\": \"middle\"}}",
+            "load.position: expected one of \"resume\", \"anew\"");
 }
 
 /* Text becomes ids, but a class is a number. */

@@ -76,6 +76,7 @@ static void read_pass(const worker *w, bool shared, int slot, seen *s)
     }
     CHECK_STATUS(status, FLEET_EEND);
     fl_stream_close(stream);
+    w->data->at.pass += shared; /* as the pass that trains on it does */
 }
 
 static const fleet_slot id = {.name = "n", .dtype = FLEET_INT64};

@@ -141,6 +141,13 @@ static void *sample_char_2(void)
     return list;
 }
 
+static void *sample_void_1(void)
+{
+    static double memory[100];
+
+    return memory;
+}
+
 static void *sample_void_2(void)
 {
     static double memory[MANY][100];

@@ -29,6 +29,7 @@ typedef struct fl_stream_spec {
 
     /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */
+    int64_t first_batch; /* how many of our batches are passed over first */
     fl_log *log;
 
     /* How the job does that the stream is a part of: asked now and then while

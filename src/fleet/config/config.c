@@ -193,11 +193,13 @@ static fleet_status read_deadlines(fl_config *c, const fl_at *at)
 static fleet_status read_load(fl_config *c, const fl_at *load)
 {
     static const char *const keys[] = {"path",   "on_missing", "on_extra",
-                                       "states", "restart",    NULL};
+                                       "states", "restart",    "position",
+                                       NULL};
+    static const char *const positions[] = {"resume", "anew", NULL};
     static const char *const missing[] = {"refuse", "keep", "initialize", NULL};
     static const char *const extra[] = {"ignore", "refuse", NULL};
     static const char *const states[] = {"refuse", "initialize", NULL};
-    int chosen[3] = {0};
+    int chosen[] = {0, 0, 0, FLEET_POSITION_ANEW};
     bool restart = false;
     fl_at at;
 
@@ -218,19 +220,50 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
     FL_TRY(fl_at_choice(&at, states, &chosen[2]));
     at = fl_at_key(load, "restart");
     FL_TRY(fl_at_bool(&at, &restart));
+    at = fl_at_key(load, "position");
+    FL_TRY(fl_at_choice(&at, positions, &chosen[3]));
     c->load_options =
         (fleet_load_options){.on_missing = (fleet_on_missing)chosen[0],
                              .on_extra = (fleet_on_extra)chosen[1],
                              .states = (fleet_load_states)chosen[2],
+                             .position = (fleet_load_position)chosen[3],
                              .restart = restart};
+    return FLEET_OK;
+}
+
+/* Without a folder of their own they are beside what is saved at the end. */
+static fleet_status read_save_every(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"folder", "steps", "seconds", "keep",
+                                       NULL};
+    fl_at folder = fl_at_key(at, "folder"), steps = fl_at_key(at, "steps");
+    fl_at seconds = fl_at_key(at, "seconds"), keep = fl_at_key(at, "keep");
+    fleet_save_every *e = &c->save_every;
+    int64_t most = 0;
+
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_string(&folder, &e->folder));
+    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &e->steps));
+    FL_TRY(fl_at_double(&seconds, 1e-3, 1e9, &e->seconds));
+    FL_TRY(fl_at_int(&keep, 1, 1000000, &most));
+    e->keep = (int)most;
+    c->saves_every = at->json != NULL;
+    if (c->saves_every && !e->folder && !c->save)
+        return fl_at_expected(&folder, "a folder: there is no `save`, beside "
+                                       "which one could be");
+    if (!e->folder && c->save) {
+        e->folder = fl_arena_format(&c->arena, "%s.checkpoints", c->save);
+        return e->folder ? FLEET_OK : FLEET_ENOMEM;
+    }
     return FLEET_OK;
 }
 
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
-        "model",   "optimizer", "strategy", "device", "epochs",    "seed",
-        "dataset", "slots",     "save",     "load",   "deadlines", NULL};
+        "model", "optimizer", "strategy", "device", "epochs",
+        "seed",  "dataset",   "slots",    "save",   "save_every",
+        "load",  "deadlines", NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 
@@ -258,6 +291,8 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(read_deadlines(c, &at));
     at = fl_at_key(&root, "save");
     FL_TRY(fl_at_string(&at, &c->save));
+    at = fl_at_key(&root, "save_every");
+    FL_TRY(read_save_every(c, &at));
     at = fl_at_key(&root, "load");
     return read_load(c, &at);
 }
@@ -268,6 +303,7 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
     fleet_status status;
 
     *c = (fl_config){.epochs = 1,
+                     .load_options = {.position = FLEET_POSITION_ANEW},
                      .strategy = fleet_distributed_strategy_default(),
                      .optimizer = fl_config_optimizer_default()};
     FL_TRY(fl_json_check_text(text, size, name));

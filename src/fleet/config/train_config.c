@@ -8,6 +8,7 @@
 #include "data/format/formats.h"
 #include "fleet/config/config_internal.h"
 #include "fleet/job/dataset.h"
+#include "fleet/job/stop.h"
 #include "fleet/save/save.h"
 #include "fleet/checkpoint.h"
 #include "fleet/servers.h"
@@ -21,6 +22,10 @@ typedef struct training {
     fleet_model model;
     fleet_dataset *train, *test;
     fleet_executor *trainer, *tester;
+    const char *load; /* what is loaded, and how; NULL: nothing */
+    fleet_load_options load_options;
+    char *newest; /* checkpoint, where that is what is loaded */
+    fleet_save_every every;
     int64_t started_ns; /* the process, as good as we know */
 
     /* progress */
@@ -229,14 +234,37 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
     return 0;
 }
 
+static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
+{
+    const training *t = user;
+
+    return fl_checkpoint_save(f, path, &t->model);
+}
+
+static fleet_status note_stop(const training *t)
+{
+    FL_WARN(&t->f->context.log, "stopped in epoch %lld after batch %lld; %s%s",
+            (long long)t->epoch, (long long)t->r.batch,
+            t->every.folder ? "--resume goes on from "
+                            : "there is no `save`: nothing is saved",
+            t->every.folder ? t->every.folder : "");
+    return FLEET_OK;
+}
+
 static fleet_status train(training *t)
 {
-    fleet_train_options o = {.on_batch = on_batch, .user = t};
+    fleet_train_options o = {.on_batch = on_batch,
+                             .user = t,
+                             .save_every = t->every.folder ? &t->every : NULL};
+    int64_t pass, batch;
 
+    FL_TRY(fleet_dataset_position(t->train, &pass, &batch));
     t->started_ns = fl_now_ns();
-    for (t->epoch = 1; t->epoch <= t->c->epochs; t->epoch++) {
-        t->epoch_samples = 0;
+    for (t->epoch = pass + 1; t->epoch <= t->c->epochs; t->epoch++) {
+        t->epoch_samples = t->train->at.samples;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
+        if (t->r.stopped)
+            return note_stop(t);
         if (t->r.samples == 0)
             return fl_fail(FLEET_EEND,
                            "dataset.train: the files have no sample for worker "
@@ -258,7 +286,9 @@ static fleet_status report_result(training *t, char **line, int64_t begun_ns)
     fleet_evaluation e = {0};
     fleet_report r = {.model = t->c->model_name,
                       .loss = t->r.loss,
-                      .samples_per_s = (double)t->trained / t->trained_s};
+                      .samples_per_s = t->trained_s > 0
+                                           ? (double)t->trained / t->trained_s
+                                           : 0};
 
     FL_TRY(fleet_params_hash(t->f, &r.params_hash));
     if (t->test) {
@@ -276,8 +306,8 @@ static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
 {
     fleet_executor_options for_test = {.for_test = 1};
 
-    if (t->c->load)
-        FL_TRY(fleet_load_model_with(t->f, t->c->load, &t->c->load_options));
+    if (t->load)
+        FL_TRY(fleet_load_model_with(t->f, t->load, &t->load_options));
     if (t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
     t->trainer = fleet_executor_create(t->program, NULL);
@@ -287,27 +317,56 @@ static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
         return fl_last_code();
     FL_TRY(fleet_init_worker(t->f));
     FL_TRY(train(t));
-    if (fleet_is_first_worker(t->f))
+    if (fleet_is_first_worker(t->f) && !t->r.stopped)
         FL_TRY(report_result(t, line, begun_ns));
     return fleet_stop_worker(t->f);
 }
 
+/* From the newest checkpoint, if there is one. */
+static fleet_status choose_load(training *t)
+{
+    const fl_config *c = t->c;
+    fleet_status status;
+
+    t->load = c->load;
+    t->load_options = c->load_options;
+    t->every = c->save_every;
+    t->every.save = save_checkpoint;
+    t->every.user = t;
+    if (!t->o->resume)
+        return FLEET_OK;
+    if (!t->every.folder)
+        return fl_fail(FLEET_ECONFIG,
+                       "resume: expected a `save` or a folder of `save_every`, "
+                       "in which checkpoints are");
+    status = fleet_newest_checkpoint(t->every.folder, &t->newest);
+    if (status == FLEET_ENOENT) {
+        FL_INFO(&t->f->context.log,
+                "resume: %s has no checkpoint: the training begins",
+                t->every.folder);
+        return FLEET_OK;
+    }
+    t->load = t->newest;
+    t->load_options = (fleet_load_options){.restart = 0};
+    return status;
+}
+
 static fleet_status run_training(training *t, char **line, int64_t begun_ns)
 {
+    FL_TRY(choose_load(t));
     if (t->c->save && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save)); /* better now than when trained */
     FL_TRY(make_datasets(t));
     FL_TRY(make_model(t));
     if (fleet_is_worker(t->f))
         return run_worker(t, line, begun_ns);
-    FL_TRY(fl_init_server(t->f, t->c->load,
-                          &(fl_load_how){.o = t->c->load_options}));
+    FL_TRY(fl_init_server(t->f, t->load, &(fl_load_how){.o = t->load_options}));
     return fleet_run_server(t->f);
 }
 
 static fleet_status train_config(const fl_config *c,
                                  const fleet_config_options *o, char **line,
-                                 int64_t begun_ns)
+                                 int64_t begun_ns, unsigned stops)
 {
     const int64_t *ms = c->deadline_ms;
     fleet_options options = {.seed = (uint64_t)c->seed,
@@ -322,10 +381,13 @@ static fleet_status train_config(const fl_config *c,
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
+    t.f->stops_met = stops; /* one of meanwhile counts */
     if (c->has_deadlines && fleet_server_num(t.f) == 0 && !t.f->role.collective)
         FL_WARN(&t.f->context.log,
                 "deadlines: no effect: there are no servers");
     status = run_training(&t, line, begun_ns);
+    if (o->stopped)
+        *o->stopped = status == FLEET_OK && t.r.stopped;
     if (status != FLEET_OK) {
         fleet_free(*line);
         *line = NULL;
@@ -333,6 +395,7 @@ static fleet_status train_config(const fl_config *c,
     fleet_executor_destroy(t.trainer);
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);
+    fl_free(t.newest);
     return status;
 }
 
@@ -342,6 +405,7 @@ fleet_status fleet_train_from_config(const char *path,
 {
     static const fleet_config_options defaults;
     int64_t begun_ns = fl_now_ns();
+    unsigned stops = fl_stop_count();
     fleet_status status;
     fl_config c = {0};
     size_t size;
@@ -353,8 +417,8 @@ fleet_status fleet_train_from_config(const char *path,
     FL_TRY(fl_file_read(path, &text, &size));
     status = fl_config_read(&c, text, size, path);
     if (status == FLEET_OK)
-        status =
-            train_config(&c, options ? options : &defaults, line, begun_ns);
+        status = train_config(&c, options ? options : &defaults, line, begun_ns,
+                              stops);
     fl_config_done(&c);
     fl_free(text);
     return status;

@@ -1,5 +1,6 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
+#include "fleet/job/stop.h"
 
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "data/layout/check_spec.h"
 #include "data/layout/layout.h"
 #include "ps/worker/worker_io.h"
+#include "runtime/exec/executor.h"
 
 /* --- copying what the user said ------------------------------------------ */
 
@@ -121,12 +123,19 @@ static fleet_status copy_text(fl_arena *a, const char **text)
     return *text ? FLEET_OK : FLEET_ENOMEM;
 }
 
-/* A worker that is told that the job has ended leaves, whatever its data do. */
-static fleet_status job_status(void *handle)
+/* A worker that is told that the job has ended leaves, whatever its data do.
+ * One that is to stop waits no longer for them. */
+static fleet_status job_status(void *dataset)
 {
-    fleet *f = handle;
+    const fleet_dataset *d = dataset;
+    fleet *f = d->fleet;
 
-    return f->worker_io ? fl_worker_io_status(f->worker_io) : FLEET_OK;
+    if (f->worker_io)
+        FL_TRY(fl_worker_io_status(f->worker_io));
+    return d->trainer && d->trainer->micro == 0 && f->role.worker_num == 1 &&
+                   fl_stop_wanted(f)
+               ? FLEET_EEND
+               : FLEET_OK;
 }
 
 static bool is_alone(const fl_role *r)
@@ -144,7 +153,7 @@ static int64_t pipe_timeout_of(const fleet_dataset *d)
     return is_alone(r) ? 0 : r->deadline_ms[FL_STEP_DEADLINE];
 }
 
-static fl_stream_spec spec_of(const fleet_dataset *d)
+static fl_stream_spec spec_of(fleet_dataset *d)
 {
     const fleet_dataset_options *o = &d->options;
     const char *pipe = o->pipe_command;
@@ -168,8 +177,8 @@ static fl_stream_spec spec_of(const fleet_dataset *d)
         .n_file = (int)d->files.n,
         .share_count = 1,
         .log = &d->fleet->context.log,
-        .job_status = is_alone(&d->fleet->role) ? NULL : job_status,
-        .job = d->fleet,
+        .job_status = job_status,
+        .job = d,
     };
 }
 
@@ -306,6 +315,8 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     }
     fl_paths_done(&d->files);
     d->files = files;
+    if (d->at.batch > 0) /* of a pass over other files, which ends so */
+        d->at = (fl_position){.pass = d->at.pass + 1};
     return FLEET_OK;
 }
 
@@ -415,11 +426,13 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
     FL_TRY(need_statistics(d));
     spec = spec_of(d);
     spec.ids_below = ids_below;
-    if (shared)
+    if (shared) { /* other passes do not change the order of training */
         FL_TRY(take_share(d, &spec, &first_file));
+        FL_TRY(fl_position_take(d));
+        spec.first_batch = d->at.batch;
+    }
     seeds[0] = d->fleet->context.seed;
-    seeds[1] = (uint64_t)d->pass;
-    d->pass += shared; /* other passes do not change the order of training */
+    seeds[1] = (uint64_t)d->at.pass;
     spec.seed = fl_hash(seeds, sizeof seeds, (uint64_t)first_file);
     return fl_stream_open(stream, &spec);
 }

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "data/io/paths.h"
 #include "data/stream.h"
-#include "fleet/job/handle.h"
+#include "fleet/job/position.h"
 
 struct fleet_dataset {
     fleet *fleet;
@@ -17,14 +17,17 @@ struct fleet_dataset {
     fl_paths files;
     fl_statistics statistics;
     bool has_statistics;
-    int64_t pass; /* training passes begun */
-    double share; /* of this pass that was read, 0 to 1 */
+    fl_position at; /* of its training passes */
+    int begun; /* the how-manieth of the handle to train; 0: it has not yet */
+    const fleet_executor *trainer; /* of the pass under way, whose loss is not
+                                      in `at`; NULL: none */
+    double share;                  /* of this pass that was read, 0 to 1 */
     fleet_dataset *next;
 };
 
-/* A stream for the next pass: over this worker's share, for training, or over
- * all there is. A share is FLEET_ESTATE in a server. ids_below: see spec.h; it
- * must outlive the stream. */
+/* A stream for the next pass: over this worker's share, for training, from
+ * where that is on, or over all there is. A share is FLEET_ESTATE in a server.
+ * ids_below: see spec.h; it must outlive the stream. */
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
                              const int64_t *ids_below, fl_stream **stream);
 

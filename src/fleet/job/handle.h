@@ -21,6 +21,14 @@ struct fleet {
     fleet_optimizer *optimizers;
     fleet_dataset *datasets;
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
+    struct fl_saved_position *saved_position; /* of it, likewise */
+    int n_saved_position;
+    int n_begun;        /* datasets that have trained */
+    unsigned stops_met; /* how many wishes to stop this handle has met */
+    int64_t unsaved;    /* batches since the last save by fleet_save_every */
+    int64_t saved_ns;   /* when that was; 0: there was none */
+    void *extra;        /* what the user has saves hold */
+    size_t extra_size;
     fl_role role;
     struct fl_worker_io *worker_io;    /* to the servers; NULL: none */
     fl_agree agree;                    /* with the other ranks, once joined */

@@ -18,6 +18,7 @@ fleet_status fl_load_options_check(const fleet_load_options *o)
     FL_TRY(check_choice((int)o->on_missing, FLEET_MISSING_INITIALIZE,
                         "on_missing"));
     FL_TRY(check_choice((int)o->on_extra, FLEET_EXTRA_REFUSE, "on_extra"));
+    FL_TRY(check_choice((int)o->position, FLEET_POSITION_ANEW, "position"));
     return check_choice((int)o->states, FLEET_STATES_INITIALIZE, "states");
 }
 

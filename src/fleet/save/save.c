@@ -297,6 +297,21 @@ static fleet_status put_cuts(const fl_save *s, fl_json *m)
                : FLEET_OK;
 }
 
+/* The user's bytes, two digits each. */
+static fleet_status put_extra(const fl_save *s, fl_json *m)
+{
+    fl_text t = {0};
+    fleet_status status;
+
+    for (size_t i = 0; i < s->extra_size; i++)
+        fl_text_add(&t, "%02x", ((const unsigned char *)s->extra)[i]);
+    status = t.status;
+    if (status == FLEET_OK)
+        status = fl_json_put(m, "extra", fl_json_string(fl_text_chars(&t)));
+    fl_text_done(&t);
+    return status;
+}
+
 static fleet_status describe_save(const fl_save *s, fl_json *m,
                                   fl_json *part_list)
 {
@@ -325,6 +340,10 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
         FL_TRY(fl_json_put(m, "program", fl_json_copy(s->program)));
     if (s->statistics)
         FL_TRY(fl_json_put(m, "statistics", fl_json_copy(s->statistics)));
+    if (s->positions)
+        FL_TRY(fl_json_put(m, "positions", fl_json_copy(s->positions)));
+    if (s->extra)
+        FL_TRY(put_extra(s, m));
     return FLEET_OK;
 }
 
@@ -425,6 +444,11 @@ static fleet_status begin_folder(fl_folder *folder, const char *path)
     if (!path || !*path)
         return fl_fail(FLEET_EINVAL, "save: there is no path");
     return fl_folder_begin(folder, path, FL_MANIFEST_SUM, is_ours);
+}
+
+void fl_save_remove(const char *path)
+{
+    fl_folder_remove_ours(path, is_ours);
 }
 
 fleet_status fl_save_check(const char *path)

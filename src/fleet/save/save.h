@@ -48,10 +48,13 @@ typedef struct fl_save {
     int n_param;
     fl_rows **table;
     int n_table;
-    bool states;                  /* the optimizer's, too */
-    const char *what;             /* "checkpoint" or "inference" */
-    const fl_json *program;       /* what a predictor runs; NULL: none */
-    const fl_json *statistics;    /* of the training data; NULL: none */
+    bool states;               /* the optimizer's, too */
+    const char *what;          /* "checkpoint" or "inference" */
+    const fl_json *program;    /* what a predictor runs; NULL: none */
+    const fl_json *statistics; /* of the training data; NULL: none */
+    const fl_json *positions;  /* of datasets that train; NULL: none */
+    const void *extra;         /* the user's, extra_size bytes; NULL: none */
+    size_t extra_size;
     fl_save_elsewhere *elsewhere; /* NULL: this process writes all */
     const fl_bucket_set *own; /* the part of it that is written; NULL: all */
 } fl_save;
@@ -62,6 +65,9 @@ fleet_status fl_save_write(const fl_save *s, const char *path);
  * list. For a lane of a server, without the store's lock. */
 fleet_status fl_save_parts(const fl_save *s, const char *folder,
                            const char *prefix, fl_json *list);
+
+/* Remove the save, and its folder if nothing else is in it. */
+void fl_save_remove(const char *path);
 
 /* Could a save be written to that path? Leaves nothing. */
 fleet_status fl_save_check(const char *path);

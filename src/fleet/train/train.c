@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/job/stop.h"
 #include "fleet/train/progress.h"
+#include "fleet/train/save_every.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/expected_rows.h"
@@ -24,6 +26,7 @@ typedef struct pass {
     fl_progress lines;
     fleet_train_result r;
     int64_t started_ns;
+    bool begun; /* there was a batch */
 } pass;
 
 /* --- slots and variables ------------------------------------------------- */
@@ -140,24 +143,66 @@ static fl_batch *look_ahead(pass *p)
     return b;
 }
 
+/* Of the pass, also of one that goes on. */
+static int64_t batch_number(const pass *p)
+{
+    return p->e->training ? p->d->at.batch : p->r.batches;
+}
+
+static void count_batch(pass *p, int64_t rows)
+{
+    p->r.batches++;
+    p->r.samples += rows;
+    if (!p->e->training)
+        return;
+    p->d->at.batch++;
+    p->d->at.samples += rows;
+}
+
 static fleet_status step(pass *p, const fl_batch *b)
 {
     fl_compiled *c;
 
-    if (p->r.batches == 0) {
+    if (!p->begun) {
         FL_TRY(fl_executor_plan(p->e, b->rows, &c));
         FL_TRY(check_fed(p, c->plan));
         if (!p->e->has_passed)
             p->started_ns = fl_now_ns();
-        p->e->has_passed = true;
+        p->e->has_passed = p->begun = true;
     }
     bind_batch(p, b, p->e->input);
     FL_TRY(fl_executor_iterate(p->e, b->rows));
-    p->r.batches++;
-    p->r.samples += b->rows;
+    count_batch(p, b->rows);
     if (p->observer)
         FL_TRY(p->observer(p->observer_arg, p->e, b));
-    return fl_progress_batch(&p->lines, p->r.batches);
+    return fl_progress_batch(&p->lines, batch_number(p));
+}
+
+/* Is the pass to stop, and can it? The sums of a merge group are in no save. */
+static bool takes_stop(pass *p)
+{
+    fleet *f = p->d->fleet;
+
+    if (!p->e->training || p->e->micro > 0 || !fl_stop_wanted(f))
+        return false;
+    f->stops_met = fl_stop_count();
+    p->r.stopped = f->role.worker_num == 1;
+    if (!p->r.stopped)
+        FL_WARN(&f->context.log,
+                "fleet_train_stop() has no effect in a job of %d workers",
+                f->role.worker_num);
+    return p->r.stopped;
+}
+
+/* Not where a stop is about to, or in a merge group. */
+static fleet_status save_if_due(const pass *p)
+{
+    fleet *f = p->d->fleet;
+    bool due = p->e->training && fl_save_every_due(p->o->save_every, f);
+
+    return due && p->e->micro == 0 && !fl_stop_wanted(f)
+               ? fl_save_every_try(p->o->save_every, f)
+               : FLEET_OK;
 }
 
 /* Run a batch and give it back; *stop: the callback has seen enough. */
@@ -170,21 +215,21 @@ static fleet_status finish_batch(pass *p, fl_batch *b, bool *stop)
     fl_stream_release(p->stream, b);
     FL_TRY(status);
     *stop = p->o->on_batch &&
-            p->o->on_batch(p->o->user, p->r.batches, samples) != 0;
-    return FLEET_OK;
+            p->o->on_batch(p->o->user, batch_number(p), samples) != 0;
+    return *stop ? FLEET_OK : save_if_due(p);
 }
 
 static fleet_status run_batches(pass *p)
 {
     fl_batch *b = NULL, *next;
     fleet_status status;
-    bool stop = false;
+    bool stop = takes_stop(p);
 
     while (!stop) {
         if (!b) {
             status = fl_stream_next(p->stream, &b);
-            if (status == FLEET_EEND)
-                return FLEET_OK;
+            if (status == FLEET_EEND) /* of the data, or of a wait for them */
+                return takes_stop(p), FLEET_OK;
             FL_TRY(status);
         }
         next = look_ahead(p);
@@ -194,6 +239,7 @@ static fleet_status run_batches(pass *p)
             return status;
         }
         b = next;
+        stop = stop || takes_stop(p);
     }
     fl_stream_release(p->stream, b);
     return FLEET_OK;
@@ -232,6 +278,37 @@ static fleet_status open_pass(pass *p)
     return p->e->training ? FLEET_OK : fl_executor_refresh(p->e);
 }
 
+/* Where a pass that was stopped is. In a job the sums are of all workers, and
+ * what they were of before is not known. */
+static void begin_position(pass *p)
+{
+    fleet_dataset *d = p->d;
+
+    if (!p->e->training)
+        return;
+    d->trainer = p->e;
+    p->r.pass = d->at.pass;
+    if (d->at.batch == 0 || fl_store_is_shared(p->e->store))
+        return;
+    p->r.batches = d->at.batch;
+    p->r.samples = p->e->loss_samples = d->at.samples;
+    p->e->loss_sum = d->at.loss_sum;
+}
+
+/* A pass that fails is over, too. */
+static void end_position(pass *p)
+{
+    fleet_dataset *d = p->d;
+
+    if (!p->e->training || !p->stream)
+        return;
+    d->trainer = NULL;
+    p->r.batch = d->at.batch;
+    d->at.loss_sum = p->e->loss_sum;
+    if (!p->r.stopped)
+        d->at = (fl_position){.pass = d->at.pass + 1};
+}
+
 static fleet_status run_pass(pass *p, fleet_train_result *result)
 {
     static const fleet_train_options defaults;
@@ -249,6 +326,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     p->e->loss_samples = 0;
     status = open_pass(p);
     if (status == FLEET_OK) {
+        begin_position(p);
         status = run_batches(p);
         p->r.loss = p->e->loss_sum; /* so far */
         if (status == FLEET_OK)
@@ -259,10 +337,13 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)
         p->r.loss /= (double)p->r.samples;
-    else if (status == FLEET_OK)
+    else if (status == FLEET_OK && !p->r.stopped)
         FL_WARN(&p->e->context->log, "no sample in the files of this pass");
-    if (status != FLEET_OK)
+    if (status != FLEET_OK) {
+        p->r.stopped = 0;
         fl_executor_give_up(p->e);
+    }
+    end_position(p);
     fl_stream_close(p->stream);
     fl_free(p->var);
     fl_free(p->below);
@@ -270,9 +351,23 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     fl_progress_close(&p->lines);
     if (trains)
         trains->passes--;
+    if (p->r.stopped)
+        status = fl_save_every_write(p->o->save_every, p->d->fleet);
     if (result)
         *result = p->r;
     return status;
+}
+
+static fleet_status check_save_every(const fleet_save_every *o)
+{
+    if (o->folder && *o->folder && o->steps >= 0 && o->seconds >= 0 &&
+        o->keep >= 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "save_every: expected a folder, and steps, seconds and keep "
+                   "that are not negative, got %s, %lld, %g and %d",
+                   o->folder ? o->folder : "NULL", (long long)o->steps,
+                   o->seconds, o->keep);
 }
 
 static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
@@ -285,6 +380,8 @@ static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
         return fl_fail(FLEET_EINVAL,
                        "%s: n_fetch %d or print_period %lld is not possible",
                        call, o->n_fetch, (long long)o->print_period);
+    if (o && o->save_every)
+        FL_TRY(check_save_every(o->save_every));
     return fl_context_check(e->context);
 }
 

@@ -1,0 +1,186 @@
+/* save_every.c - saves in a folder, numbered, the last ones kept. */
+#include "fleet/train/save_every.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "fleet/save/save.h"
+
+#define PREFIX "checkpoint-"
+
+enum { DIGITS = 6, KEEP = 3, NAME_SIZE = sizeof PREFIX + 20 };
+
+/* --- names ---------------------------------------------------------------- */
+
+/* Of "checkpoint-000012"; 0: it is another name. */
+static int64_t number_of(const char *name)
+{
+    const char *digits = name + sizeof PREFIX - 1;
+    size_t n;
+
+    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+        return 0;
+    n = strspn(digits, "0123456789");
+    return n >= DIGITS && n < 18 && digits[n] == 0 ? strtoll(digits, NULL, 10)
+                                                   : 0;
+}
+
+static char *path_of(const char *folder, int64_t number)
+{
+    char name[NAME_SIZE];
+
+    snprintf(name, sizeof name, PREFIX "%0*lld", DIGITS, (long long)number);
+    return fl_path_join(folder, name);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* The numbers of the saves in a folder, the newest first, for fl_free(). A
+ * folder that does not exist has none. */
+static fleet_status list_saves(const char *folder, int64_t **number, size_t *n)
+{
+    DIR *dir = opendir(folder);
+    fleet_status status = FLEET_OK;
+    size_t capacity = 0;
+    struct dirent *e;
+
+    *number = NULL;
+    *n = 0;
+    if (!dir && errno == ENOENT)
+        return FLEET_OK;
+    if (!dir)
+        return fl_fail(FLEET_EIO, "cannot open %s: %s", folder,
+                       strerror(errno));
+    while (status == FLEET_OK && (e = fl_disk_list(dir)) != NULL) {
+        int64_t one = number_of(e->d_name);
+
+        if (one == 0)
+            continue;
+        status = fl_grow(number, &capacity, *n + 1, sizeof **number);
+        if (status == FLEET_OK)
+            (*number)[(*n)++] = one;
+    }
+    closedir(dir);
+    if (*n > 1)
+        qsort(*number, *n, sizeof **number, larger_first);
+    return status;
+}
+
+fleet_status fleet_newest_checkpoint(const char *folder, char **path)
+{
+    int64_t *number;
+    fleet_status status;
+    size_t n;
+
+    if (!folder || !path)
+        return fl_fail(FLEET_EINVAL, "fleet_newest_checkpoint: NULL argument");
+    *path = NULL;
+    FL_TRY(list_saves(folder, &number, &n));
+    if (n == 0) {
+        status = fl_fail(FLEET_ENOENT, "%s: there is no checkpoint", folder);
+    } else {
+        *path = path_of(folder, number[0]);
+        status = *path ? FLEET_OK : FLEET_ENOMEM;
+    }
+    fl_free(number);
+    return status;
+}
+
+/* --- one save ------------------------------------------------------------- */
+
+static fleet_status make_folder(const char *folder)
+{
+    if (fl_disk_make_folder(folder, 0777) == 0 || errno == EEXIST)
+        return FLEET_OK;
+    return fl_fail(FLEET_EIO, "cannot create %s: %s", folder, strerror(errno));
+}
+
+static void remove_old(const fleet_save_every *o, const int64_t *number,
+                       size_t n)
+{
+    const size_t keep = (size_t)(o->keep > 0 ? o->keep : KEEP);
+
+    for (size_t i = keep; i < n; i++) {
+        char *path = path_of(o->folder, number[i]);
+
+        if (path)
+            fl_save_remove(path);
+        fl_free(path);
+    }
+}
+
+static fleet_status write_one(const fleet_save_every *o, fleet *f,
+                              const char *path)
+{
+    FL_TRY(o->save ? o->save(o->user, f, path)
+                   : fleet_save_persistables(f, path));
+    FL_INFO(&f->context.log, "saved to %s", path);
+    return FLEET_OK;
+}
+
+static void count_anew(fleet *f)
+{
+    f->unsaved = 0;
+    f->saved_ns = fl_now_ns();
+}
+
+fleet_status fl_save_every_write(const fleet_save_every *o, fleet *f)
+{
+    int64_t *number = NULL;
+    char *path = NULL;
+    fleet_status status;
+    size_t n = 0;
+
+    if (!o || !fleet_is_first_worker(f))
+        return FLEET_OK;
+    count_anew(f);
+    FL_TRY(make_folder(o->folder));
+    FL_TRY(list_saves(o->folder, &number, &n));
+    path = path_of(o->folder, n > 0 ? number[0] + 1 : 1);
+    status = path ? write_one(o, f, path) : FLEET_ENOMEM;
+    fl_free(number);
+    fl_free(path);
+    if (status == FLEET_OK)
+        status = list_saves(o->folder, &number, &n);
+    if (status == FLEET_OK) {
+        remove_old(o, number, n);
+        fl_free(number);
+    }
+    return status;
+}
+
+/* What was trained is in memory still: a full disk may be emptied before the
+ * next save. */
+fleet_status fl_save_every_try(const fleet_save_every *o, fleet *f)
+{
+    fleet_status status = fl_save_every_write(o, f);
+
+    if (status != FLEET_EIO && status != FLEET_EEXIST)
+        return status;
+    FL_WARN(&f->context.log, "save_every: nothing is saved this time: %s",
+            fleet_last_error());
+    return FLEET_OK;
+}
+
+bool fl_save_every_due(const fleet_save_every *o, fleet *f)
+{
+    if (!o || !fleet_is_first_worker(f))
+        return false;
+    f->unsaved++;
+    if (f->saved_ns == 0)
+        f->saved_ns = fl_now_ns();
+    if (o->steps > 0 && f->unsaved >= o->steps)
+        return true;
+    return o->seconds > 0 &&
+           (double)(fl_now_ns() - f->saved_ns) >= o->seconds * 1e9;
+}

@@ -47,6 +47,42 @@ extern "C" {
  */
 FLEET_API fleet_status fleet_save_persistables(fleet *fleet, const char *path);
 
+/* All-zero fields are defaults. */
+typedef struct fleet_save_options {
+    fleet_save_mode mode; /* which rows of tables with an accessor */
+} fleet_save_options;
+
+/* fleet_save_persistables_with - the same with some of the rows: a delta, a
+ * base, or a day's end (fleet_save_mode, fleet/nn.h). Parameters, counters and
+ * tables without an accessor are in each of them. When the save is in its
+ * place, rows' delta scores and unseen days change as the mode says: in sync
+ * between the two updates between which it was written. In async a lane
+ * trains on while it saves, and what other workers push to a row between its
+ * save and the end of it is in no later delta: let all workers end their pass
+ * first. Unless the mode is FLEET_SAVE_ALL no worker may save at the same time.
+ *
+ * A delta is no checkpoint: fleet_load_model_with() brings it, with keep_rows,
+ * into what a base has left. options may be NULL.
+ *
+ *   FLEET_EINVAL  a mode that does not exist
+ *   and the codes of fleet_save_persistables()
+ */
+FLEET_API fleet_status fleet_save_persistables_with(
+    fleet *fleet, const char *path, const fleet_save_options *options);
+
+/* fleet_save_cache_model - the hot rows of each table with an accessor, weights
+ * alone: those that were shown at least as often as the row that is at `rate`
+ * of all of the table's rows, the most shown one first. rate 0: Fleet's
+ * 0.00055. For what answers most requests from a few rows; loaded by
+ * fleet_load_one_table(). *rows, unless rows is NULL: how many rows it has, in
+ * other workers than the one that saves 0.
+ *
+ *   FLEET_EINVAL  a rate that is not in [0, 1]; no table has an accessor
+ *   and the codes of fleet_save_persistables()
+ */
+FLEET_API fleet_status fleet_save_cache_model(fleet *fleet, const char *path,
+                                              double rate, int64_t *rows);
+
 /* fleet_load_model - what fleet_save_persistables() wrote, by name, into the
  * parameters and tables of this handle's programs. Call it after
  * fleet_minimize() to load the optimizer's states, too. Everything is read and
@@ -123,6 +159,8 @@ typedef struct fleet_load_options {
                     are too long where its moments start anew and its
                     corrections do not */
     fleet_load_position position;
+    int keep_rows; /* nonzero: rows that the save does not have stay, and a
+                      delta may be loaded (fleet_save_persistables_with()) */
 } fleet_load_options;
 
 /* fleet_load_model_with - the same of a save that has more or less than the

@@ -157,6 +157,63 @@ typedef struct fleet_entry {
     double false_positive_rate; /* 1e-6 to 0.5 */
 } fleet_entry;
 
+typedef enum fleet_accessor_kind {
+    FLEET_NO_ACCESSOR = 0,
+
+    /* Fleet's CtrCommonAccessor, but for what its servers do to weights
+     * (show_scale, zero_init): four numbers a row, 16 bytes. show and click are
+     * sums over the samples in which a key comes up, each time that it does;
+     * delta_score is what the score has gained since the last save of a delta
+     * or a base; unseen days are the days' ends since the row's last update.
+     *
+     *   score = (show - click) nonclk_coeff + click click_coeff
+     *
+     * An update of a row adds its shows, clicks and their score to these, and
+     * sets the unseen days to 0. */
+    FLEET_CTR_ACCESSOR = 1
+} fleet_accessor_kind;
+
+/* All-zero numbers are Fleet's defaults; what is to be 0 is stated as 1e-30, or
+ * of a threshold below 0, which every score reaches. Other numbers below 0 are
+ * refused. */
+typedef struct fleet_accessor {
+    fleet_accessor_kind kind;
+    const char *show;  /* data of the program, [-1, 1] float32 or int64: how
+                         often a sample was shown. NULL: once */
+    const char *click; /* the same: how often it was clicked. NULL: never. Both
+                          may be a label, or any slot; Fleet names them in its
+                          ShowClickEntry(show, click) */
+    float nonclk_coeff, click_coeff; /* 0: 0.1 and 1 */
+
+    /* fleet_shrink(): shows and clicks are multiplied by the rate, then rows go
+     * whose score is below delete_threshold, or that have not been seen for
+     * more days */
+    float show_click_decay_rate;    /* above 0, up to 1; 0: 0.98 */
+    float delete_threshold;         /* 0: 0.8 */
+    float delete_after_unseen_days; /* 0: 30 */
+
+    /* fleet_save_persistables_with(): a base has rows whose score is at least
+     * base_threshold and that were seen within delta_keep_days; a delta those
+     * of them whose delta_score is at least delta_threshold */
+    float base_threshold;  /* 0: 1.5 */
+    float delta_threshold; /* 0: 0.25 */
+    float delta_keep_days; /* 0: 16 */
+
+    float ssd_unseenday_threshold; /* FLEET_EUNSUPPORTED unless it is 0: such
+                                      tables have no cold tier */
+} fleet_accessor;
+
+/* Which rows of tables with an accessor a save has; of other tables it has all.
+ * The numbers are Fleet's. */
+typedef enum fleet_save_mode {
+    FLEET_SAVE_ALL = 0,
+    FLEET_SAVE_DELTA = 1, /* since the last delta or base; delta scores of those
+                             rows are 0 then */
+    FLEET_SAVE_BASE = 2,  /* the same whatever their delta scores are */
+    FLEET_SAVE_DAY_END = 3 /* all; then all rows have not been seen for a day
+                              more */
+} fleet_save_mode;
+
 /* The life of a table's rows: which keys become rows, and when rows go.
  * All-zero fields are defaults, and cost nothing.
  *
@@ -185,9 +242,10 @@ typedef struct fleet_entry {
  * rows, and would go on with what the servers have not. */
 typedef struct fleet_table_options {
     fleet_entry entry;
-    int unknown_zeros;   /* nonzero: in training a key without a row reads as
+    int unknown_zeros; /* nonzero: in training a key without a row reads as
                           zeros; else as the initial value. A row begins with
                           its initial value in either case */
+    fleet_accessor accessor;
     int64_t ttl_updates; /* fleet_shrink() lets rows go that none of so many
                             updates before it has changed; 0: it does not.
                             Updates are those of the job, in async pushes.

@@ -105,7 +105,8 @@ FLEET_API fleet_status fleet_cache_stat(fleet *fleet,
  * n_row_state) ..], states of weights first, unless that is NULL, and into
  * found[i], unless that is NULL, whether there is such a row. One that is not
  * is not made: its values are those that it would begin with. A key may stand
- * more than once.
+ * more than once. The last four states of a table with an accessor are its
+ * show, click, delta score, and 4096 slot + unseen days.
  *
  *   FLEET_ENOENT  there is no such table
  *   FLEET_ESHAPE  dim is not the table's
@@ -133,16 +134,17 @@ FLEET_API fleet_status fleet_table_set(fleet *fleet, const char *table,
                                        int64_t dim, const float *values,
                                        const float *states);
 
-/* fleet_shrink - rows go that live too long: of a table with life.ttl_updates
- * (fleet_table_options) those that none of so many updates has changed, and
- * keys that have waited for as long. They are unknown keys again. table NULL:
- * of all such tables; of none is FLEET_OK.
+/* fleet_shrink - rows go that live too long (fleet_table_options): with
+ * life.ttl_updates those that none of so many updates has changed, and keys
+ * that have waited for as long; with life.accessor those whose score, after
+ * the decay, is too low, or that have not been seen for too many days. They are
+ * unknown keys again. table NULL: of all such tables; of none is FLEET_OK.
  *
  * It is a write, see above: all workers call it, between two passes. Memory of
  * rows that have gone is kept for new ones of the table.
  *
  *   FLEET_ENOENT  there is no such table
- *   FLEET_EINVAL  the table has no ttl_updates
+ *   FLEET_EINVAL  the table has neither
  *   FLEET_ESTATE  see above
  */
 FLEET_API fleet_status fleet_shrink(fleet *fleet, const char *table);
@@ -214,7 +216,8 @@ typedef struct fleet_export_options {
 
 /* fleet_export_table - a text file that other tools read: without states it is
  * word2vec's format (gensim's load_word2vec_format()). Numbers have 9
- * significant digits, which is every bit of them; docs/formats.md. It is the
+ * significant digits, which is every bit of them; docs/formats.md. What an
+ * accessor has counted is not in it, but in a save of one table. It is the
  * first worker's, as fleet_save_persistables(), and takes the place of an old
  * file at once. Meanwhile the folder PATH.exporting has the table once more.
  * options may be NULL.

@@ -13,6 +13,27 @@
 #include "fleet/servers.h"
 #include "runtime/exec/executor.h"
 
+static int64_t sum_of(const int64_t *rows, int n)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += rows[i];
+    return sum;
+}
+
+static fleet_status write_here(fl_save *s, const char *path)
+{
+    fleet_status status;
+
+    FL_TRY(FL_NEW(&s->written, ((size_t)s->n_table + 1) * sizeof *s->written));
+    status = fl_save_write(s, path);
+    s->total = sum_of(s->written, s->n_table);
+    fl_free(s->written);
+    s->written = NULL;
+    return status;
+}
+
 /* Processes that have parameters or states of their own write their parts. */
 static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
 {
@@ -20,7 +41,7 @@ static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
     fleet_status status = FLEET_ENOMEM;
 
     if (!f->worker_io && !fl_ranks_share(f))
-        return fl_save_write(s, path);
+        return write_here(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
                   ((size_t)s->n_table + 1) * sizeof *elsewhere.rows));
     elsewhere.cuts = fl_json_array();
@@ -28,6 +49,7 @@ static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
     if (elsewhere.cuts)
         status = fl_save_write(s, path);
     s->elsewhere = NULL;
+    s->total = sum_of(elsewhere.rows, s->n_table);
     fl_json_free(elsewhere.cuts);
     fl_free(elsewhere.rows);
     return status;
@@ -63,11 +85,12 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
 }
 
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
-                                const fleet_model *model)
+                                const fleet_model *model, fleet_save_mode mode)
 {
     fl_json *program = NULL, *statistics = NULL, *positions = NULL;
     fl_save s = {.states = true,
-                 .what = "checkpoint",
+                 .what = mode == FLEET_SAVE_DELTA ? "delta" : "checkpoint",
+                 .mode = mode,
                  .extra = f->extra,
                  .extra_size = f->extra_size};
     fleet_status status;
@@ -90,15 +113,10 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     return status;
 }
 
-fleet_status fl_checkpoint_save_table(fleet *f, fl_rows *rows, const char *path)
+fleet_status fl_checkpoint_save_tables(fleet *f, fl_save *s, const char *path)
 {
-    fl_save s = {.store = f->store,
-                 .table = &rows,
-                 .n_table = 1,
-                 .states = true,
-                 .what = "table"};
-
-    return write_parts(f, &s, path);
+    s->store = f->store;
+    return write_parts(f, s, path);
 }
 
 fleet_status fleet_save_persistables(fleet *f, const char *path)
@@ -106,7 +124,7 @@ fleet_status fleet_save_persistables(fleet *f, const char *path)
     FL_TRY(fl_handle_check_worker(f, "fleet_save_persistables"));
     if (!fl_checkpoint_is_mine(f, "fleet_save_persistables"))
         return FLEET_OK;
-    return fl_checkpoint_save(f, path, NULL);
+    return fl_checkpoint_save(f, path, NULL, FLEET_SAVE_ALL);
 }
 
 /* What the save has for datasets; s->n is 0 if it has nothing. */
@@ -289,7 +307,7 @@ fleet_status fl_checkpoint_load_here(fleet *f, const char *path,
                        "fleet_init_worker(), which sees to it that all have "
                        "the same");
     FL_TRY(fl_add_programs(f));
-    return fl_saved_use(path, how->table ? NULL : "checkpoint", load_save, &l);
+    return fl_saved_use(path, fl_load_how_what(how), load_save, &l);
 }
 
 /* Have they anything of what is loaded? */
@@ -325,6 +343,7 @@ fleet_status fleet_load_model_with(fleet *f, const char *path,
     FL_TRY(fl_handle_check_worker(f, "fleet_load_model_with"));
     if (o)
         how.o = *o;
+    how.keep_rows = how.o.keep_rows != 0;
     FL_TRY(fl_load_options_check(&how.o));
     return fl_checkpoint_load(f, path, &how);
 }

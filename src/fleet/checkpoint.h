@@ -10,9 +10,8 @@
 fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
                                  const bool *marked, const char *path);
 
-/* A save of one table with its states. */
-fleet_status fl_checkpoint_save_table(fleet *f, fl_rows *rows,
-                                      const char *path);
+/* A save of the tables that it lists, of no parameter. */
+fleet_status fl_checkpoint_save_tables(fleet *f, fl_save *s, const char *path);
 
 /* Into what this process has, and checked as all of it; and with the servers,
  * which are told. */
@@ -26,4 +25,4 @@ bool fl_checkpoint_is_mine(fleet *f, const char *call);
 
 /* A checkpoint that a predictor can score with, too: model may be NULL. */
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
-                                const fleet_model *model);
+                                const fleet_model *model, fleet_save_mode mode);

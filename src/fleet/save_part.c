@@ -21,16 +21,22 @@
 typedef struct request {
     const char *folder;
     bool states;
-    fl_at params, tables;
+    fleet_save_mode mode;
+    fl_at params, tables, least_shows;
 } request;
 
 static fleet_status read_request(const fl_at *root, request *r)
 {
     fl_at folder = fl_at_key(root, "folder"),
           states = fl_at_key(root, "states");
+    fl_at mode_at = fl_at_key(root, "mode");
+    int64_t mode = FLEET_SAVE_ALL;
 
     r->params = fl_at_key(root, "params");
     r->tables = fl_at_key(root, "tables");
+    r->least_shows = fl_at_key(root, "least_shows");
+    FL_TRY(fl_at_int(&mode_at, 0, FLEET_SAVE_DAY_END, &mode));
+    r->mode = (fleet_save_mode)mode;
     FL_TRY(fl_at_required(&folder));
     FL_TRY(fl_at_string(&folder, &r->folder));
     FL_TRY(fl_at_array(&r->params));
@@ -57,14 +63,6 @@ static fleet_status find_all(const fl_at *names, const fl_map *map, void *out,
             return fl_fail(FLEET_ENOENT, "the server has no \"%s\"", name);
     }
     return FLEET_OK;
-}
-
-static int64_t count_rows(const fl_save *s, const fl_rows *r)
-{
-    if (!r)
-        return 0;
-    return s->store->snapshot ? fl_snapshot_count(s->store->snapshot, r)
-                              : r->methods->count(r);
 }
 
 /* What these parts hold of each stream: of a lane that trains on meanwhile. */
@@ -99,8 +97,7 @@ static fleet_status describe_parts(const fl_save *s, const char *prefix,
     FL_GOTO(done, frozen ? put_cut(frozen, prefix, json) : FLEET_OK);
     FL_GOTO(done, fl_json_put_array(json, "rows", &rows));
     for (int i = 0; i < s->n_table; i++)
-        FL_GOTO(done,
-                fl_json_append(rows, fl_json_int(count_rows(s, s->table[i]))));
+        FL_GOTO(done, fl_json_append(rows, fl_json_int(s->written[i])));
     *answer = fl_json_print(json, false);
     status = *answer ? FLEET_OK : FLEET_ENOMEM;
 done:
@@ -108,23 +105,47 @@ done:
     return status;
 }
 
+/* How often rows must have been shown, by table, for fl_free(); NULL: that is
+ * not asked. */
+static fleet_status read_least(const fl_at *list, int n, float **least)
+{
+    *least = NULL;
+    if (!list->json)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(least, ((size_t)n + 1) * sizeof **least));
+    for (int i = 0; i < n; i++) {
+        fl_at one = fl_at_index(list, i);
+
+        FL_TRY(fl_at_float(&one, &(*least)[i]));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status save_parts(fl_store *store, const fl_bucket_set *own,
                                const char *prefix, const request *r,
                                char **answer)
 {
-    fl_save s = {.store = store, .states = r->states, .own = own};
+    fl_save s = {
+        .store = store, .states = r->states, .own = own, .mode = r->mode};
     fl_json *list = fl_json_array();
+    float *least = NULL;
     fleet_status status;
 
     FL_GOTO(done, list ? FLEET_OK : FLEET_ENOMEM);
     FL_GOTO(done, find_all(&r->params, &store->params, &s.param, &s.n_param));
     FL_GOTO(done, find_all(&r->tables, &store->tables, &s.table, &s.n_table));
+    FL_GOTO(done, read_least(&r->least_shows, s.n_table, &least));
+    s.least_shows = least;
+    FL_GOTO(done,
+            FL_NEW(&s.written, ((size_t)s.n_table + 1) * sizeof *s.written));
     FL_GOTO(done, fl_save_parts(&s, r->folder, prefix, list));
     status = describe_parts(&s, prefix, list, answer);
 done:
     fl_json_free(list);
     fl_free(s.param);
     fl_free(s.table);
+    fl_free(s.written);
+    fl_free(least);
     return status;
 }
 
@@ -152,8 +173,8 @@ static fleet_status load_request(fl_store *store, const fl_bucket_set *own,
     FL_TRY(fl_json_parse(text, strlen(text), "load", &json));
     status = fl_load_how_read(json, &load.how, &path);
     if (status == FLEET_OK)
-        status = fl_saved_use(path, load.how.table ? NULL : "checkpoint",
-                              load_lane, &load);
+        status =
+            fl_saved_use(path, fl_load_how_what(&load.how), load_lane, &load);
     fl_json_free(json);
     FL_TRY(status);
     *answer = fl_strdup("loaded");
@@ -206,6 +227,19 @@ fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,
 
 /* --- in worker 0 ---------------------------------------------------------- */
 
+static fleet_status put_least(const fl_save *s, fl_json *json)
+{
+    fl_json *list;
+
+    if (!s->least_shows)
+        return FLEET_OK;
+    FL_TRY(fl_json_put_array(json, "least_shows", &list));
+    for (int i = 0; i < s->n_table; i++)
+        FL_TRY(
+            fl_json_append(list, fl_json_double((double)s->least_shows[i], 9)));
+    return FLEET_OK;
+}
+
 fleet_status fl_save_part_request(const fl_save *s, const char *folder,
                                   char **text)
 {
@@ -226,6 +260,8 @@ fleet_status fl_save_part_request(const fl_save *s, const char *folder,
 
         FL_GOTO(done, fl_json_append(tables, fl_json_string(name)));
     }
+    FL_GOTO(done, fl_json_put(json, "mode", fl_json_int(s->mode)));
+    FL_GOTO(done, put_least(s, json));
     *text = fl_json_print(json, false);
     status = *text ? FLEET_OK : FLEET_ENOMEM;
 done:

@@ -134,6 +134,9 @@ static fleet_status be_one(grown *g, int parts)
 static const fleet_table_options third = {
     .entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3},
     .unknown_zeros = 1,
+    .accessor = {.kind = FLEET_CTR_ACCESSOR,
+                 .show = "id",
+                 .delete_threshold = -1},
     .ttl_updates = 2,
     .most_rows = 1024};
 

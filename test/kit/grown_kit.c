@@ -29,6 +29,7 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_var *ids, *loss;
+    fleet_optimizer *o;
 
     *p = fleet_program_create(f);
     ids = fleet_data(*p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
@@ -53,9 +54,13 @@ fleet_var *grown_build(fleet *f, fleet_program **p, const grown_how *how)
     s.a_sync_configs.k_steps = how->geo;
     s.gradient_merge = how->merge > 1;
     s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(f, kit_rule(f, how->optimizer, 0.5f), &s),
-        loss));
+    s.wire_configs.push_type = (int)how->push_type;
+    if (how->merged > 0)
+        s.a_sync_configs.max_merge_var_num = how->merged;
+    o = kit_rule(f, how->optimizer, 0.5f);
+    if (how->clip > 0)
+        CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
+    CHECK_OK(fleet_minimize(fleet_distributed_optimizer(f, o, &s), loss));
     return ids;
 }
 

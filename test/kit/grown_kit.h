@@ -30,6 +30,9 @@ typedef struct grown_how {
     int threads;               /* 0: 1; of a job 1 */
     int merge;   /* batches of an update; of a job job.how.merge; 0: 1 */
     int64_t geo; /* in async: updates between exchanges; 0: not geo */
+    int merged;  /* in async: pushes that are merged; 0: not half-async */
+    fleet_wire_type push_type;
+    float clip; /* by global norm; 0: none */
     fleet_options options;
 } grown_how;
 

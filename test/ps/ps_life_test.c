@@ -153,6 +153,9 @@ static grown_how all_lives(void)
         .optimizer = "adam",
         .life = {.entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 2},
                  .unknown_zeros = 1,
+                 .accessor = {.kind = FLEET_CTR_ACCESSOR,
+                              .click = "id",
+                              .delete_threshold = 6},
                  .ttl_updates = 12,
                  .most_rows = 1024}};
 }
@@ -248,7 +251,10 @@ static fleet_status save_between(ps_node *n)
 
 static void check_counts_travel(fleet_entry entry)
 {
-    grown_how how = {.optimizer = "adam", .life.entry = entry};
+    grown_how how = {
+        .optimizer = "adam",
+        .life = {.entry = entry,
+                 .accessor = {.kind = FLEET_CTR_ACCESSOR, .show = "id"}}};
     ps_job j = job_of(&how, 2, 2);
     uint64_t want;
 

@@ -58,6 +58,11 @@ int64_t fl_sharded_row_size(const fl_sharded_tables *s, int table)
     return s->table[table]->dim * (int64_t)sizeof(float);
 }
 
+int64_t fl_sharded_grad_size(const fl_sharded_tables *s, int table)
+{
+    return fl_rows_pushed(s->table[table]) * (int64_t)sizeof(float);
+}
+
 fleet_status fl_sharded_reserve(const fl_sharded_tables *s,
                                 fl_sharded_buffer *p, const int64_t *count,
                                 fl_sharded_item_size *size_of)

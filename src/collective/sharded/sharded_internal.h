@@ -81,9 +81,10 @@ fl_sharded_run fl_sharded_next_run(const fl_sharded_tables *s, int part,
 
 int fl_sharded_number(const fl_sharded_tables *s, const fl_rows *rows);
 
-/* Bytes that a key of a table takes: the key itself, or its row. */
+/* Bytes that a key of a table takes: the key itself, its row, or a gradient. */
 typedef int64_t fl_sharded_item_size(const fl_sharded_tables *s, int table);
-fl_sharded_item_size fl_sharded_key_size, fl_sharded_row_size;
+fl_sharded_item_size fl_sharded_key_size, fl_sharded_row_size,
+    fl_sharded_grad_size;
 
 /* Lay out the parts of all ranks: count[] keys, by rank, then table. */
 fleet_status fl_sharded_reserve(const fl_sharded_tables *s,

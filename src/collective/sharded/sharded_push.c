@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/life/accessor.h"
 #include "runtime/life/life.h"
 #include "runtime/simd/simd.h"
 #include "runtime/store/table.h"
@@ -16,15 +17,15 @@ static void put_run(fl_sharded_tables *s, int table, const fl_push_part *part,
                     const fl_sharded_run *run)
 {
     int64_t at = s->done[run->owner * s->n_table + table];
-    int64_t dim = s->table[table]->dim;
+    int64_t width = fl_rows_pushed(s->table[table]);
     uint64_t *key = fl_sharded_item(s, &s->to_keys, run->owner, table, at,
                                     fl_sharded_key_size);
     float *row = fl_sharded_item(s, &s->to_rows, run->owner, table, at,
-                                 fl_sharded_row_size);
+                                 fl_sharded_grad_size);
 
-    for (int64_t i = run->begin; i < run->end; i++, row += dim) {
+    for (int64_t i = run->begin; i < run->end; i++, row += width) {
         *key++ = part->key[part->which ? part->which[i] : i];
-        memcpy(row, part->grad[i], (size_t)dim * sizeof *row);
+        memcpy(row, part->grad[i], (size_t)width * sizeof *row);
     }
 }
 
@@ -56,10 +57,10 @@ static fleet_status exchange_gradients(fl_sharded_tables *s, const fl_push *p)
     memcpy(s->to, s->done, (size_t)(s->n_rank * s->n_table) * sizeof *s->to);
     FL_TRY(fl_sharded_exchange_counts(s));
     FL_TRY(fl_sharded_reserve(s, &s->to_keys, s->to, fl_sharded_key_size));
-    FL_TRY(fl_sharded_reserve(s, &s->to_rows, s->to, fl_sharded_row_size));
+    FL_TRY(fl_sharded_reserve(s, &s->to_rows, s->to, fl_sharded_grad_size));
     each_run(s, p, put_run);
     FL_TRY(fl_sharded_exchange_keys(s));
-    FL_TRY(fl_sharded_reserve(s, &s->from_rows, s->from, fl_sharded_row_size));
+    FL_TRY(fl_sharded_reserve(s, &s->from_rows, s->from, fl_sharded_grad_size));
     return fl_sharded_exchange(s, &s->to_rows, &s->from_rows);
 }
 
@@ -71,17 +72,20 @@ static void add_rank(fl_sharded_tables *s, int rank, int table)
     const uint64_t *key = fl_sharded_keys_of(s, rank, table);
     fl_sharded_sums *to = &s->sum[table];
     float *grad = fl_sharded_item(s, is_own ? &s->to_rows : &s->from_rows, rank,
-                                  table, 0, fl_sharded_row_size);
-    int64_t n = s->from[rank * s->n_table + table], dim = s->table[table]->dim;
+                                  table, 0, fl_sharded_grad_size);
+    const fl_rows *rows = s->table[table];
+    int64_t n = s->from[rank * s->n_table + table];
 
-    for (int64_t i = 0; i < n; i++, grad += dim) {
+    for (int64_t i = 0; i < n; i++, grad += fl_rows_pushed(rows)) {
         bool is_new;
         uint32_t at = fl_key_set_add(&to->set, key[i], &is_new);
 
-        if (is_new)
+        if (is_new) {
             to->grad[at] = grad;
-        else
-            fl_simd_best()->add(to->grad[at], to->grad[at], grad, dim);
+            continue;
+        }
+        fl_simd_best()->add(to->grad[at], to->grad[at], grad, rows->dim);
+        fl_add_pushed(rows, to->grad[at], to->grad[at], grad);
     }
 }
 
@@ -166,6 +170,8 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
     if (status == FLEET_OK) {
         n = fl_life_keep(s->row, grad, key, life.n);
         fl_rows_change(rows, s->store->optimizer, u, key, s->row, grad, n);
+        if (fl_rows_has_accessor(rows))
+            fl_accessor_update(rows, s->row, grad, n);
     }
     fl_wanted_rows_done(&wanted);
     return status;

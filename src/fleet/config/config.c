@@ -62,7 +62,7 @@ static fleet_status no_tables(const fl_config *c, const fl_at *at)
     static const char *const keys[] = {
         "rows",          "check_ids",   "fresh",     "entry",
         "unknown_zeros", "ttl_updates", "most_rows", "memory_cap_bytes",
-        "cold_folder",   NULL};
+        "cold_folder",   "accessor",    NULL};
 
     for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
@@ -73,11 +73,44 @@ static fleet_status no_tables(const fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+static fleet_status read_accessor(const fl_at *at, fleet_accessor *a)
+{
+    enum { MOST_KEYS = 30 };
+    const char *keys[MOST_KEYS + 1] = {"type", "show", "click"};
+    static const char *const types[] = {"ctr", NULL};
+    fl_at type = fl_at_key(at, "type"), show = fl_at_key(at, "show");
+    fl_at click = fl_at_key(at, "click");
+    int which = 0, n = 3;
+    float *number;
+
+    if (!at->json)
+        return FLEET_OK;
+    while (n < MOST_KEYS && (keys[n] = fl_accessor_number(n - 3, a, &number)))
+        n++;
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_choice(&type, types, &which));
+    FL_TRY(fl_at_string(&show, &a->show));
+    FL_TRY(fl_at_string(&click, &a->click));
+    for (int i = 3; i < n; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        fl_accessor_number(i - 3, a, &number);
+        FL_TRY(fl_at_float(&one, number));
+        if (one.json && *number == 0)
+            return fl_at_expected(&one, "a number that is not 0, which stands "
+                                        "for the default: 1e-30 is next to 0, "
+                                        "and every score reaches -1");
+    }
+    a->kind = FLEET_CTR_ACCESSOR;
+    return FLEET_OK;
+}
+
 /* Which ids become rows, and when rows go. */
 static fleet_status read_life(fl_config *c, const fl_at *at)
 {
     fl_at entry = fl_at_key(at, "entry");
     fl_at zeros = fl_at_key(at, "unknown_zeros");
+    fl_at accessor = fl_at_key(at, "accessor");
     fl_at ttl = fl_at_key(at, "ttl_updates"), most = fl_at_key(at, "most_rows");
     bool unknown_zeros = false;
     const char *text = NULL;
@@ -89,6 +122,7 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
                                       "\"bloom_filter_entry:N:KEYS:RATE\"");
     FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
     c->life.unknown_zeros = unknown_zeros;
+    FL_TRY(read_accessor(&accessor, &c->life.accessor));
     FL_TRY(fl_at_int(&ttl, 1, (int64_t)1 << 53, &c->life.ttl_updates));
     FL_TRY(fl_at_int(&most, 1, (int64_t)1 << 53, &c->life.most_rows));
     return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
@@ -140,7 +174,8 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
         "rows",        "check_ids",     "fresh",
         "default_id",  "entry",         "unknown_zeros",
         "ttl_updates", "most_rows",     "memory_cap_bytes",
-        "cold_folder", "storage",       NULL};
+        "cold_folder", "storage",       "accessor",
+        NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
@@ -189,18 +224,42 @@ static fleet_status read_deadlines(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* A path, or an object with it and what is saved. */
+static fleet_status read_save(fl_config *c, const fl_at *save)
+{
+    static const char *const keys[] = {"path", "mode", NULL};
+    static const char *const modes[] = {"all", "delta", "base", "day_end",
+                                        NULL};
+    int mode = FLEET_SAVE_ALL;
+    fl_at at;
+
+    if (!save->json || fl_at_is_string(save))
+        return fl_at_string(save, &c->save);
+    if (fl_at_keys(save, keys) != FLEET_OK)
+        return fl_at_is_object(save)
+                   ? FLEET_ECONFIG
+                   : fl_at_expected(save, "a string or an object");
+    at = fl_at_key(save, "path");
+    FL_TRY(fl_at_required(&at));
+    FL_TRY(fl_at_string(&at, &c->save));
+    at = fl_at_key(save, "mode");
+    FL_TRY(fl_at_choice(&at, modes, &mode));
+    c->save_mode = (fleet_save_mode)mode;
+    return FLEET_OK;
+}
+
 /* A path, or an object with it and how it is loaded. */
 static fleet_status read_load(fl_config *c, const fl_at *load)
 {
-    static const char *const keys[] = {"path",   "on_missing", "on_extra",
-                                       "states", "restart",    "position",
-                                       NULL};
+    static const char *const keys[] = {"path",      "on_missing", "on_extra",
+                                       "states",    "restart",    "position",
+                                       "keep_rows", NULL};
     static const char *const positions[] = {"resume", "anew", NULL};
     static const char *const missing[] = {"refuse", "keep", "initialize", NULL};
     static const char *const extra[] = {"ignore", "refuse", NULL};
     static const char *const states[] = {"refuse", "initialize", NULL};
     int chosen[] = {0, 0, 0, FLEET_POSITION_ANEW};
-    bool restart = false;
+    bool restart = false, keep_rows = false;
     fl_at at;
 
     if (!load->json || fl_at_is_string(load))
@@ -222,12 +281,15 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
     FL_TRY(fl_at_bool(&at, &restart));
     at = fl_at_key(load, "position");
     FL_TRY(fl_at_choice(&at, positions, &chosen[3]));
+    at = fl_at_key(load, "keep_rows");
+    FL_TRY(fl_at_bool(&at, &keep_rows));
     c->load_options =
         (fleet_load_options){.on_missing = (fleet_on_missing)chosen[0],
                              .on_extra = (fleet_on_extra)chosen[1],
                              .states = (fleet_load_states)chosen[2],
                              .position = (fleet_load_position)chosen[3],
-                             .restart = restart};
+                             .restart = restart,
+                             .keep_rows = keep_rows};
     return FLEET_OK;
 }
 
@@ -290,7 +352,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "deadlines");
     FL_TRY(read_deadlines(c, &at));
     at = fl_at_key(&root, "save");
-    FL_TRY(fl_at_string(&at, &c->save));
+    FL_TRY(read_save(c, &at));
     at = fl_at_key(&root, "save_every");
     FL_TRY(read_save_every(c, &at));
     at = fl_at_key(&root, "load");

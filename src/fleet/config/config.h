@@ -75,6 +75,7 @@ typedef struct fl_config {
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;
     const char *save, *load; /* NULL: none */
+    fleet_save_mode save_mode;
     fleet_load_options load_options;
     fleet_save_every save_every;        /* folder NULL: nothing says where */
     bool saves_every;                   /* it is given */

@@ -10,6 +10,7 @@
 #include "fleet/job/dataset.h"
 #include "fleet/job/stop.h"
 #include "fleet/save/save.h"
+#include "fleet/table/table_modes.h"
 #include "fleet/checkpoint.h"
 #include "fleet/servers.h"
 #include "runtime/exec/executor.h"
@@ -238,7 +239,7 @@ static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
 {
     const training *t = user;
 
-    return fl_checkpoint_save(f, path, &t->model);
+    return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
 }
 
 static fleet_status note_stop(const training *t)
@@ -296,7 +297,7 @@ static fleet_status report_result(training *t, char **line, int64_t begun_ns)
         r.evaluation = &e;
     }
     if (t->c->save)
-        FL_TRY(fl_checkpoint_save(t->f, t->c->save, &t->model));
+        FL_TRY(fl_save_in_mode(t->f, t->c->save, &t->model, t->c->save_mode));
     r.seconds = (double)(fl_now_ns() - begun_ns) * 1e-9;
     *line = fleet_report_line(t->f, &r);
     return *line ? FLEET_OK : fl_last_code();

@@ -16,6 +16,8 @@ typedef struct fl_saved_item {
     int state_at[FL_MAX_NAME]; /* where the store's states are among `state`,
                                   once it is compared with one; -1: missing */
     bool is_table;
+    bool accessor;    /* the last FL_N_ACCESSOR numbers of its rows are an
+                         accessor's */
     bool row_steps;   /* of Adam's rows: see fl_optimizer_has_row_steps() */
     fl_filler filler; /* tables */
 } fl_saved_item;
@@ -23,7 +25,8 @@ typedef struct fl_saved_item {
 /* Floats of a saved row: its weights and states. */
 static inline int64_t fl_saved_width(const fl_saved_item *item)
 {
-    return item->shape.dim[1] * (1 + item->n_state) + item->n_row;
+    return item->shape.dim[1] * (1 + item->n_state) + item->n_row +
+           (item->accessor ? FL_N_ACCESSOR : 0);
 }
 
 typedef struct fl_saved {

@@ -22,6 +22,11 @@ fleet_status fl_load_options_check(const fleet_load_options *o)
     return check_choice((int)o->states, FLEET_STATES_INITIALIZE, "states");
 }
 
+const char *fl_load_how_what(const fl_load_how *how)
+{
+    return how->table || how->keep_rows ? NULL : "checkpoint";
+}
+
 static fleet_status put_all(const fl_load_how *how, const char *path,
                             fl_json *json)
 {

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "fleet/save/load_notes.h"
 #include "runtime/exec/executor.h"
+#include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
 
 /* A save that goes into a store. */
@@ -324,6 +325,10 @@ static void fill_row(const applying *a, const saved_row *from,
             fl_rows_first_floats(rows, state, n);
         fresh = fresh || at < 0;
     }
+    if (fl_rows_has_accessor(rows) && from->item->accessor)
+        memcpy(fl_accessor_of(rows, row),
+               from->values + fl_saved_width(from->item) - FL_N_ACCESSOR,
+               FL_N_ACCESSOR * sizeof *row);
     fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
     fl_row_of(row)->changed_at = 0;
 }

@@ -36,9 +36,25 @@ static void note_extra(const fl_saved *s, const fl_store *store)
                     s->table[i].name, s->folder.path);
 }
 
+/* Which is as if they had not been shown. */
+static void note_shown(const fl_saved *s, const fl_store *store)
+{
+    for (int i = 0; i < s->n_table; i++) {
+        const fl_rows *r = fl_store_rows(store, s->table[i].name);
+
+        if (r && fl_rows_has_accessor(r) && !s->table[i].accessor)
+            FL_WARN(&store->context->log,
+                    "load: %s does not say how often the rows of table \"%s\" "
+                    "were shown: a shrink before that lets them go, unless "
+                    "delete_threshold is below 0",
+                    s->folder.path, r->name);
+    }
+}
+
 void fl_saved_note_absent(const fl_saved *s, const fl_store *store,
                           const fleet_load_options *o)
 {
     note_missing(s, store, o);
     note_extra(s, store);
+    note_shown(s, store);
 }

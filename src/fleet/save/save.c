@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "runtime/exec/executor.h"
+#include "runtime/life/accessor.h"
 #include "runtime/simd/simd.h"
 #include "runtime/store/snapshot.h"
 #include "base/folder.h"
@@ -126,7 +127,21 @@ typedef struct bucket_rows {
     float *value;
     size_t key_capacity, step_capacity, value_capacity;
     int64_t width; /* floats that are saved of a row */
+    fleet_save_mode mode;
+    float least_show;
+    int64_t total; /* rows */
 } bucket_rows;
+
+static bool is_in(const bucket_rows *b, const float *row)
+{
+    const float *x;
+
+    if (!fl_rows_has_accessor(b->rows))
+        return true;
+    x = fl_rows_shown(b->rows, row);
+    return fl_accessor_saves(&b->rows->life->o.accessor, b->mode, x) &&
+           x[FL_AT_SHOW] >= b->least_show;
+}
 
 static fleet_status flush_bucket(bucket_rows *b)
 {
@@ -140,6 +155,7 @@ static fleet_status flush_bucket(bucket_rows *b)
     fl_writer_put(w, b->key, (size_t)b->n * sizeof *b->key);
     fl_writer_put(w, b->step, (size_t)b->n * sizeof *b->step);
     fl_writer_put(w, b->value, (size_t)(b->n * b->width) * sizeof *b->value);
+    b->total += b->n;
     b->n = 0;
     return w->status;
 }
@@ -151,6 +167,8 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     size_t n;
 
+    if (!is_in(b, row))
+        return FLEET_OK;
     if (bucket != b->bucket)
         FL_TRY(flush_bucket(b));
     b->bucket = bucket;
@@ -175,13 +193,17 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
                      .states = states,
                      .item = item,
                      .bucket = -1,
-                     .width = r->dim + (states ? fl_rows_floats(r) : 0)};
+                     .width = r->dim + (states ? fl_rows_floats(r) : 0),
+                     .mode = s->mode,
+                     .least_show = s->least_shows ? s->least_shows[item] : 0};
     const fl_snapshot *frozen = s->store->snapshot;
     fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
                                  : r->methods->each(r, add_row, &b);
 
     if (status == FLEET_OK)
         status = flush_bucket(&b);
+    if (s->written)
+        s->written[item] = b.total;
     fl_free(b.key);
     fl_free(b.step);
     fl_free(b.value);
@@ -233,6 +255,8 @@ static fleet_status put_rule(const fl_save *s, const fl_rows *r,
     if (rule->n_row > 0)
         FL_TRY(put_names(entry, "row_states", rule->state + rule->n_state,
                          rule->n_row));
+    if (fl_rows_has_accessor(r))
+        FL_TRY(fl_json_put(entry, "accessor", fl_json_bool(true)));
     FL_TRY(fl_json_put(entry, "rule", fl_json_string(rule->name)));
     return r->optimizer && fl_optimizer_has_moments(o)
                ? fl_json_put(entry, "row_steps",
@@ -253,6 +277,7 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(fl_json_put(entry, "modulo", fl_json_int(r->modulo)));
     FL_TRY(fl_json_put(entry, "rows",
                        fl_json_int(s->elsewhere ? s->elsewhere->rows[item]
+                                   : s->written ? s->written[item]
                                                 : r->methods->count(r))));
     FL_TRY(fl_json_put(entry, "initializer", fl_json_int(f->kind)));
     FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));

@@ -57,6 +57,12 @@ typedef struct fl_save {
     size_t extra_size;
     fl_save_elsewhere *elsewhere; /* NULL: this process writes all */
     const fl_bucket_set *own; /* the part of it that is written; NULL: all */
+    fleet_save_mode mode;     /* of tables with an accessor */
+    const float *least_shows; /* by table: rows that were shown less often are
+                                 left out; NULL: none */
+    int64_t *written; /* by table: rows; NULL: they are not counted. Another
+                         process's are `elsewhere` */
+    int64_t total;    /* of these, once it is written */
 } fl_save;
 
 fleet_status fl_save_write(const fl_save *s, const char *path);

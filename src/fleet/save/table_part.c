@@ -2,9 +2,11 @@
  * says. */
 #include "fleet/save/table_part.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
 #include "runtime/store/table.h"
@@ -88,25 +90,40 @@ done:
     return print(json, status, text);
 }
 
-static fleet_status table_text(const char *op, const char *table, char **text)
+/* With a number of that name, unless it is NULL. */
+static fleet_status table_text(const char *op, const char *table,
+                               const char *name, int64_t number, char **text)
 {
     fl_json *json = fl_json_object();
     fleet_status status;
 
     FL_GOTO(done, fl_json_put(json, "op", fl_json_string(op)));
-    status = fl_json_put(json, "table", fl_json_string(table));
+    FL_GOTO(done, fl_json_put(json, "table", fl_json_string(table)));
+    if (name)
+        status = fl_json_put(json, name, fl_json_int(number));
 done:
     return print(json, status, text);
 }
 
 fleet_status fl_table_stat_text(const char *table, char **text)
 {
-    return table_text("stat", table, text);
+    return table_text("stat", table, NULL, 0, text);
 }
 
 fleet_status fl_table_shrink_text(const char *table, char **text)
 {
-    return table_text("shrink", table, text);
+    return table_text("shrink", table, NULL, 0, text);
+}
+
+fleet_status fl_table_shows_text(const char *table, int64_t n, char **text)
+{
+    return table_text("shows", table, "n", n, text);
+}
+
+fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
+                                 char **text)
+{
+    return table_text("saved", table, "mode", mode, text);
 }
 
 fleet_status fl_table_param_text(const char *name, int64_t first,
@@ -208,7 +225,8 @@ static fleet_status read_rows_request(rows_request *r, const fl_at *root,
 static void first_row(const rows_request *r, uint64_t key, float *out)
 {
     fl_rows_first(r->rows, key, out);
-    fl_rows_first_floats(r->rows, out + r->rows->dim, r->width - r->rows->dim);
+    if (r->states)
+        fl_rows_first_states(r->rows, out + r->rows->dim);
 }
 
 /* Keys first .. end-1, which are in memory. */
@@ -325,6 +343,83 @@ done:
     return status;
 }
 
+static int falling(const void *a, const void *b)
+{
+    const float *x = a, *y = b;
+
+    return *x > *y ? -1 : *x < *y;
+}
+
+typedef struct row_shows {
+    const fl_rows *rows;
+    float *show;
+    size_t n, capacity;
+} row_shows;
+
+static fleet_status add_show(void *arg, int bucket, uint64_t key,
+                             const float *row)
+{
+    row_shows *s = arg;
+
+    (void)bucket;
+    (void)key;
+    FL_TRY(fl_grow(&s->show, &s->capacity, s->n + 1, sizeof *s->show));
+    s->show[s->n++] = fl_rows_shown(s->rows, row)[FL_AT_SHOW];
+    return FLEET_OK;
+}
+
+static fleet_status find_shown(const fl_store *store, const fl_at *root,
+                               fl_rows **rows)
+{
+    FL_TRY(find_table(store, root, rows));
+    return fl_rows_has_accessor(*rows)
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL, "table \"%s\" has no accessor",
+                         (*rows)->name);
+}
+
+/* How often the n rows were shown that were shown most. */
+static fleet_status do_shows(const fl_store *store, const fl_at *root,
+                             char **answer)
+{
+    fl_at n_at = fl_at_key(root, "n");
+    fl_json *json = NULL;
+    row_shows s = {0};
+    int64_t n = 0;
+    fl_rows *rows;
+    fleet_status status;
+
+    FL_TRY(find_shown(store, root, &rows));
+    FL_TRY(fl_at_int(&n_at, 0, (int64_t)1 << 53, &n));
+    s.rows = rows;
+    FL_GOTO(done, rows->methods->each(rows, add_show, &s));
+    if (s.n > 1)
+        qsort(s.show, s.n, sizeof *s.show, falling);
+    n = n < (int64_t)s.n ? n : (int64_t)s.n;
+    json = fl_json_object();
+    FL_GOTO(done,
+            fl_json_put(json, "shows", fl_hex_json(s.show, n, sizeof *s.show)));
+    status = print(json, FLEET_OK, answer);
+    json = NULL;
+done:
+    fl_json_free(json);
+    fl_free(s.show);
+    return status;
+}
+
+/* A save of that mode is in its place. */
+static fleet_status do_saved(const fl_store *store, const fl_at *root)
+{
+    fl_at mode_at = fl_at_key(root, "mode");
+    int64_t mode = FLEET_SAVE_ALL;
+    fl_rows *rows;
+
+    FL_TRY(find_shown(store, root, &rows));
+    FL_TRY(fl_at_int(&mode_at, 0, FLEET_SAVE_DAY_END, &mode));
+    fl_life_saved(rows, (fleet_save_mode)mode);
+    return FLEET_OK;
+}
+
 static fleet_status do_shrink(const fl_store *store, const fl_at *root)
 {
     fl_rows *rows = NULL;
@@ -379,8 +474,8 @@ static fleet_status do_param(const fl_store *store, const fl_at *root)
 static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                              bool write, const fl_at *root, char **answer)
 {
-    static const char *const names[] = {"rows", "stat", "param", "shrink",
-                                        NULL};
+    static const char *const names[] = {"rows",  "stat",  "param", "shrink",
+                                        "shows", "saved", NULL};
     fl_at op = fl_at_key(root, "op");
     int which = -1;
 
@@ -393,6 +488,10 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
         return do_param(store, root);
     if (which == 3 && write)
         return do_shrink(store, root);
+    if (which == 4 && !write)
+        return do_shows(store, root, answer);
+    if (which == 5 && write)
+        return do_saved(store, root);
     return fl_fail(FLEET_EFORMAT, "a request without what is asked for");
 }
 

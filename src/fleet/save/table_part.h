@@ -27,6 +27,12 @@ fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
  * {"op": "shrink", "table": NAME}: a WRITE, after which rows that have lived
  * too long are gone.
  *
+ * {"op": "shows", "table": NAME, "n": N}. Answer of a READ: {"shows": HEX}, how
+ * often rows were shown, of the N that were shown most, falling.
+ *
+ * {"op": "saved", "table": NAME, "mode": MODE}: a WRITE, once a save of that
+ * fleet_save_mode is in its place.
+ *
  * {"op": "param", "name": NAME, "first": I, "values": HEX}: a WRITE of weights
  * from I on. */
 fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
@@ -34,6 +40,9 @@ fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
                                 int64_t width, char **text);
 fleet_status fl_table_stat_text(const char *table, char **text);
 fleet_status fl_table_shrink_text(const char *table, char **text);
+fleet_status fl_table_shows_text(const char *table, int64_t n, char **text);
+fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
+                                 char **text);
 fleet_status fl_table_param_text(const char *name, int64_t first,
                                  const float *values, int64_t n, char **text);
 

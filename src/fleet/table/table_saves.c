@@ -11,6 +11,13 @@
 #include "fleet/table/table_text.h"
 #include "runtime/store/table.h"
 
+static fleet_status save_table(fleet *f, fl_rows *rows, const char *path)
+{
+    fl_save s = {.table = &rows, .n_table = 1, .states = true, .what = "table"};
+
+    return fl_checkpoint_save_tables(f, &s, path);
+}
+
 fleet_status fleet_save_one_table(fleet *f, const char *table, const char *path)
 {
     fl_rows *rows;
@@ -18,7 +25,7 @@ fleet_status fleet_save_one_table(fleet *f, const char *table, const char *path)
     FL_TRY(fl_call_table(f, "fleet_save_one_table", table, &rows));
     if (!fl_checkpoint_is_mine(f, "fleet_save_one_table"))
         return FLEET_OK;
-    return fl_checkpoint_save_table(f, rows, path);
+    return save_table(f, rows, path);
 }
 
 /* --- load ----------------------------------------------------------------- */
@@ -130,7 +137,7 @@ static fleet_status put_in_place(const table_export *e)
 
 static fleet_status export_rows(fleet *f, fl_rows *rows, table_export *e)
 {
-    fleet_status status = fl_checkpoint_save_table(f, rows, e->folder);
+    fleet_status status = save_table(f, rows, e->folder);
 
     FL_TRY(status);
     status = fl_saved_use(e->folder, "table", write_text, e);

@@ -14,7 +14,7 @@ typedef struct shrink_call {
 
 static bool shrinks(const fl_rows *r)
 {
-    return r->life && r->life->o.ttl_updates > 0;
+    return r->life && (r->life->o.ttl_updates > 0 || fl_rows_has_accessor(r));
 }
 
 static fleet_status shrink_table(const shrink_call *c, const fl_rows *r)
@@ -51,8 +51,8 @@ static fleet_status find_only(fleet *f, const char *table, fl_rows **only)
     return shrinks(*only)
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
-                         "%s: table \"%s\" has no life.ttl_updates, and "
-                         "nothing that is too old",
+                         "%s: table \"%s\" has no life.ttl_updates and no "
+                         "life.accessor: nothing in it is too old",
                          call_name, table);
 }
 

@@ -54,7 +54,8 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
         put_numbers(&w->line, row, dim);
         if (w->states) {
             fl_text_add(&w->line, " %u", (unsigned)step);
-            put_numbers(&w->line, row + dim, width - dim);
+            put_numbers(&w->line, row + dim,
+                        dim * r->item->n_state + r->item->n_row);
         }
         FL_TRY(put_line(w));
     }

@@ -204,21 +204,31 @@ static fleet_status check_rows(const fl_aggregate *u, const fl_section *s,
 {
     /* the only lane of the job: no key is another's */
     bool owns_all = fl_bucket_set_count(&u->own) == FL_N_BUCKET;
-    int64_t dim;
+    const fl_rows *rows;
+    int64_t width; /* of a row, or of its gradient */
+    size_t bytes;  /* of one */
 
     if (s->table >= (uint32_t)u->layout->n_table)
         return fl_fail(FLEET_EINVAL, "there is no table %u",
                        (unsigned)s->table);
-    dim = u->layout->table[s->table]->dim;
+    rows = u->layout->table[s->table];
+    width = step ? fl_rows_pushed(rows) : rows->dim;
+    bytes = fl_codec_bytes((fl_codec)s->codec, rows->dim);
+    if (width > rows->dim && s->codec != FL_CODEC_F32)
+        return fl_fail(FLEET_EINVAL,
+                       "gradients of table \"%s\", which has an accessor, in "
+                       "fewer bytes than float32",
+                       rows->name);
+    if (width > rows->dim)
+        bytes = (size_t)width * sizeof(float);
     for (uint32_t i = 0; !owns_all && i < s->n_key; i++)
         if (!fl_bucket_set_has(&u->own, fl_bucket_of(fl_mix(fl_key_at(
                                             &column[FL_AT_KEYS], i)))))
             return fl_fail(FLEET_EINVAL,
                            "a row of table \"%s\" is another lane's",
-                           u->layout->table[s->table]->name);
-    return check_values(&column[FL_AT_VALUES], s->n_key * (uint64_t)dim,
-                        s->n_key * fl_codec_bytes((fl_codec)s->codec, dim),
-                        step);
+                           rows->name);
+    return check_values(&column[FL_AT_VALUES], s->n_key * (uint64_t)width,
+                        s->n_key * bytes, step);
 }
 
 static fleet_status check_newer(const fl_aggregate *u, const fl_section *s,
@@ -307,7 +317,7 @@ static fleet_status add_dense(fl_aggregate *u, const fl_section *s,
 
 /* The only contribution: rows are used where they lie. */
 static void list_rows(fl_aggregate_rows *t, const fl_section *s,
-                      const fl_frame *column, int64_t dim,
+                      const fl_frame *column, int64_t width,
                       const fl_row_cache *cache)
 {
     const float *grad = column[FL_AT_VALUES].data;
@@ -317,7 +327,7 @@ static void list_rows(fl_aggregate_rows *t, const fl_section *s,
         memcpy(t->key + t->n, column[FL_AT_KEYS].data,
                s->n_key * sizeof *t->key);
     for (uint32_t i = 0; i < s->n_key; i++, t->n++) {
-        t->grad[t->n] = grad + (int64_t)i * dim;
+        t->grad[t->n] = grad + (int64_t)i * width;
         t->target[t->n] = row ? row[i] : NULL;
     }
 }
@@ -325,23 +335,26 @@ static void list_rows(fl_aggregate_rows *t, const fl_section *s,
 /* Add to row `at` what came for it again: from then on it has a sum of its
  * own. */
 static void add_again(fl_aggregate_rows *t, uint32_t at, const float *grad,
-                      int64_t dim)
+                      const fl_rows *rows)
 {
+    int64_t width = fl_rows_pushed(rows);
     const float *first = t->grad[at];
     float *sum;
 
     if (t->sum_of[at]) /* it may have moved */
-        first = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
+        first = t->sum + (int64_t)(t->sum_of[at] - 1) * width;
     else
         t->sum_of[at] = (uint32_t)++t->n_sum;
-    sum = t->sum + (int64_t)(t->sum_of[at] - 1) * dim;
-    fl_simd_best()->add(sum, first, grad, dim);
+    sum = t->sum + (int64_t)(t->sum_of[at] - 1) * width;
+    fl_simd_best()->add(sum, first, grad, rows->dim);
+    fl_add_pushed(rows, sum, first, grad);
 }
 
 static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
-                             const fl_frame *column, int64_t dim,
+                             const fl_frame *column, const fl_rows *rows,
                              const fl_row_cache *cache)
 {
+    int64_t width = fl_rows_pushed(rows);
     const float *grad = column[FL_AT_VALUES].data;
     const fl_frame *keys = &column[FL_AT_KEYS];
     float *const *row = cached_rows(cache, keys, t->epoch);
@@ -350,8 +363,8 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
     FL_TRY(fl_grow(&t->sum_of, &t->sum_of_capacity, (size_t)(t->n + s->n_key),
                    sizeof *t->sum_of));
     FL_TRY(fl_grow(&t->sum, &t->sum_capacity,
-                   (size_t)((t->n_sum + s->n_key) * dim), sizeof *t->sum));
-    for (uint32_t i = 0; i < s->n_key; i++, grad += dim) {
+                   (size_t)((t->n_sum + s->n_key) * width), sizeof *t->sum));
+    for (uint32_t i = 0; i < s->n_key; i++, grad += width) {
         uint64_t key = fl_key_at(keys, i);
         bool is_new;
         uint32_t at;
@@ -360,7 +373,7 @@ static fleet_status sum_rows(fl_aggregate_rows *t, const fl_section *s,
             fl_key_set_prefetch(&t->set, fl_key_at(keys, i + PREFETCH));
         at = fl_key_set_add(&t->set, key, &is_new);
         if (!is_new) {
-            add_again(t, at, grad, dim);
+            add_again(t, at, grad, rows);
             continue;
         }
         t->key[t->n] = key;
@@ -380,7 +393,7 @@ static fleet_status add_section(fl_aggregate *u, const fl_section *s,
     if (s->op == FL_SECTION_DENSE)
         return add_dense(u, s, column);
     fl_aggregate_rows *t = &u->table[s->table];
-    int64_t dim = u->layout->table[s->table]->dim;
+    const fl_rows *rows = u->layout->table[s->table];
     size_t n = (size_t)(t->n + s->n_key);
 
     if (cache)
@@ -389,8 +402,8 @@ static fleet_status add_section(fl_aggregate *u, const fl_section *s,
     FL_TRY(fl_grow(&t->grad, &t->grad_capacity, n, sizeof *t->grad));
     FL_TRY(fl_grow(&t->target, &t->target_capacity, n, sizeof *t->target));
     if (many)
-        return sum_rows(t, s, column, dim, cache);
-    list_rows(t, s, column, dim, cache);
+        return sum_rows(t, s, column, rows, cache);
+    list_rows(t, s, column, fl_rows_pushed(rows), cache);
     return FLEET_OK;
 }
 
@@ -403,11 +416,11 @@ fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
                                cache));
     for (int i = 0; i < u->layout->n_table; i++) {
         fl_aggregate_rows *t = &u->table[i];
-        int64_t dim = u->layout->table[i]->dim;
+        int64_t width = fl_rows_pushed(u->layout->table[i]);
 
         for (int64_t j = 0; t->n_sum > 0 && j < t->n; j++)
             if (t->sum_of[j]) /* sums may have moved while they were made */
-                t->grad[j] = t->sum + (int64_t)(t->sum_of[j] - 1) * dim;
+                t->grad[j] = t->sum + (int64_t)(t->sum_of[j] - 1) * width;
     }
     return FLEET_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "ps/codec.h"
+#include "runtime/life/accessor.h"
 #include "runtime/life/life.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/snapshot.h"
@@ -204,6 +205,8 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
                                t->target + j));
             change_rows(l->store, rows, &one, t->key + j, t->target + j,
                         t->grad + j, n);
+            if (fl_rows_has_accessor(rows))
+                fl_accessor_update(rows, t->target + j, t->grad + j, n);
             if (u->changes)
                 FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
                                          one.version));

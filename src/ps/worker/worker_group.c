@@ -48,8 +48,7 @@ static fleet_status make_room(fl_worker *w, const fl_push *p)
         for (int j = 0; j < FL_N_PART; j++)
             n += p->table[i].part[j].n;
         if (at < w->layout.n_table)
-            FL_TRY(
-                fl_row_sums_room(&g->table[at].sums, n, p->table[i].rows->dim));
+            FL_TRY(fl_row_sums_room(&g->table[at].sums, n, p->table[i].rows));
     }
     return FLEET_OK;
 }
@@ -82,7 +81,7 @@ static void add_rows(fl_row_sums *to, const fl_push_rows *p, float factor)
             if (i + PREFETCH < part->n)
                 fl_key_set_prefetch(&to->keys, key_at(part, i + PREFETCH));
             fl_row_sums_add(to, key_at(part, i), part->grad[i], factor,
-                            p->rows->dim);
+                            p->rows);
         }
     }
 }
@@ -118,12 +117,13 @@ static fleet_status list_tables(fl_worker *w)
 
     for (int t = 0; t < w->layout.n_table; t++) {
         fl_table_sum *from = &g->table[t];
-        int64_t n = from->sums.keys.n, dim = w->layout.table[t]->dim;
+        int64_t n = from->sums.keys.n;
+        int64_t width = fl_rows_pushed(w->layout.table[t]);
 
         FL_TRY(fl_grow(&from->grad, &from->grad_capacity, (size_t)n,
                        sizeof *from->grad));
         for (int64_t i = 0; i < n; i++)
-            from->grad[i] = from->sums.sum + i * dim;
+            from->grad[i] = from->sums.sum + i * width;
         g->rows[t] = (fl_push_rows){.rows = w->layout.table[t]};
         g->rows[t].part[0] =
             (fl_push_part){n, from->sums.keys.key, NULL, from->grad};

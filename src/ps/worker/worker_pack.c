@@ -92,14 +92,13 @@ static fleet_status begin_section(packing *a, fl_section_op op, int table,
     return a->writer.status;
 }
 
-/* Servers know no scale of this worker's loss. What travels in fewer bytes has
- * its clip, too, which changes from push to push: residuals have been
- * clipped. */
-static void scale_values(const packing *a, fl_codec codec, float *values,
-                         int64_t n)
+/* Servers know no scale of this worker's loss. A push that travels in fewer
+ * bytes has its clip, too, which changes from push to push: residuals have been
+ * clipped. So have rows of it that travel as they are. */
+static void scale_values(const packing *a, float *values, int64_t n)
 {
     float factor = fl_push_factor(a->push) *
-                   (codec == FL_CODEC_F32 ? 1.0f : a->push->clip);
+                   (a->w->wire.push == FL_CODEC_F32 ? 1.0f : a->push->clip);
 
     if (factor != 1.0f)
         fl_simd_best()->scale(values, values, factor, 0.0f, n);
@@ -131,11 +130,20 @@ static fleet_status write_block(packing *a, uint64_t key, int64_t n, void *to)
     return FLEET_OK;
 }
 
+/* Shows and clicks are counted exactly. */
+static fl_codec codec_of(const fl_worker *w, const fl_rows *rows)
+{
+    return fl_rows_has_accessor(rows)
+               ? FL_CODEC_F32
+               : fl_codec_of_rows(w->wire.push, rows->dim);
+}
+
 static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                               const float *const *grad, int64_t n)
 {
-    int64_t dim = a->w->layout.table[table]->dim;
-    fl_codec codec = fl_codec_of_rows(a->w->wire.push, dim);
+    const fl_rows *rows = a->w->layout.table[table];
+    int64_t dim = fl_rows_pushed(rows);
+    fl_codec codec = codec_of(a->w, rows);
     size_t bytes = (size_t)n * fl_codec_bytes(codec, dim);
     float *values;
     void *to;
@@ -152,7 +160,10 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                                              .n = n,
                                              .n_feature = 1,
                                              .dim = dim});
-    scale_values(a, codec, values, n * dim);
+    if (dim == rows->dim)
+        scale_values(a, values, n * dim);
+    for (int64_t i = 0; dim > rows->dim && i < n; i++)
+        scale_values(a, values + i * dim, rows->dim);
     return codec == FL_CODEC_F32 ? FLEET_OK
                                  : write_rows(a, table, key, n, codec, to);
 }
@@ -160,8 +171,9 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
 static fleet_status pack_table(packing *a, int table)
 {
     const fl_lane_keys *k = &a->w->push_keys[a->lane];
-    int64_t dim = a->w->layout.table[table]->dim;
-    fl_codec codec = fl_codec_of_rows(a->w->wire.push, dim);
+    const fl_rows *rows = a->w->layout.table[table];
+    int64_t dim = fl_rows_pushed(rows);
+    fl_codec codec = codec_of(a->w, rows);
     int64_t most = (int64_t)(a->w->piece_bytes / fl_codec_bytes(codec, dim));
     int64_t end = k->first[table + 1];
 
@@ -205,7 +217,7 @@ static fleet_status pack_block(packing *a, int number, char *to)
     float *values = as_is ? (float *)(void *)to : a->values;
 
     memcpy(values, w->push_grad[number], (size_t)n * sizeof *values);
-    scale_values(a, w->wire.push, values, n);
+    scale_values(a, values, n);
     return as_is ? FLEET_OK : write_block(a, key, n, to);
 }
 

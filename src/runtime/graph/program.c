@@ -362,6 +362,8 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
     if (!fl_program_ok(p) || !attr_is_possible(p, name, attr))
         return NULL;
     status = fl_table_ids_check(name, shape, ids);
+    if (status == FLEET_OK)
+        status = fl_accessor_keep(&p->arena, &like.ids.life.accessor);
     return status == FLEET_OK ? named_or_shared(p, &like, name, true, fallback)
                               : fl_program_failed(p, status);
 }

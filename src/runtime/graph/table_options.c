@@ -3,6 +3,7 @@
 #include "runtime/graph/table_options.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,8 @@ static const char bloom[] = "bloom_filter_entry:";
 bool fl_table_has_life(const fleet_table_options *o)
 {
     return o->entry.kind != FLEET_ENTRY_ALL || o->unknown_zeros ||
-           o->ttl_updates != 0 || o->most_rows != 0;
+           o->accessor.kind != FLEET_NO_ACCESSOR || o->ttl_updates != 0 ||
+           o->most_rows != 0;
 }
 
 static fleet_status check_bloom(const char *name, const fleet_entry *e)
@@ -74,10 +76,129 @@ static fleet_status check_entry(const char *name, const fleet_entry *e)
     }
 }
 
+/* --- the accessor's numbers ----------------------------------------------- */
+
+typedef struct accessor_number {
+    const char *name;
+    size_t at;
+    float otherwise, low, high; /* otherwise: of 0 */
+} accessor_number;
+
+#define NUMBER(member, otherwise, low, high)                                   \
+    {                                                                          \
+#member, offsetof(fleet_accessor, member), otherwise, low, high        \
+    }
+static const accessor_number numbers[] = {
+    NUMBER(nonclk_coeff, 0.1f, 0, 1e6f),
+    NUMBER(click_coeff, 1, 0, 1e6f),
+    NUMBER(show_click_decay_rate, 0.98f, 0, 1),
+    NUMBER(delete_threshold, 0.8f, -1e30f, 1e30f),
+    NUMBER(delete_after_unseen_days, 30, 0, 4000),
+    NUMBER(base_threshold, 1.5f, -1e30f, 1e30f),
+    NUMBER(delta_threshold, 0.25f, -1e30f, 1e30f),
+    NUMBER(delta_keep_days, 16, 0, 4000),
+};
+
+enum { N_NUMBER = sizeof numbers / sizeof *numbers };
+
+static float *number_at(const accessor_number *n, fleet_accessor *a)
+{
+    return (float *)(void *)((char *)a + n->at);
+}
+
+static float number_of(const accessor_number *n, const fleet_accessor *a)
+{
+    float x = *(const float *)(const void *)((const char *)a + n->at);
+
+    return x == 0 ? n->otherwise : x;
+}
+
+void fl_accessor_fill(fleet_accessor *a)
+{
+    for (int i = 0; i < N_NUMBER; i++)
+        *number_at(&numbers[i], a) = number_of(&numbers[i], a);
+}
+
+fleet_status fl_accessor_keep(fl_arena *arena, fleet_accessor *a)
+{
+    fl_accessor_fill(a);
+    if (a->show && !(a->show = fl_arena_strdup(arena, a->show)))
+        return FLEET_ENOMEM;
+    if (a->click && !(a->click = fl_arena_strdup(arena, a->click)))
+        return FLEET_ENOMEM;
+    return FLEET_OK;
+}
+
+/* What Fleet has and this has not. */
+static fleet_status check_tier(const char *name, const fleet_accessor *a)
+{
+    return a->ssd_unseenday_threshold == 0
+               ? FLEET_OK
+               : fl_fail(FLEET_EUNSUPPORTED,
+                         "%s: ssd_unseenday_threshold %g: rows of a table with "
+                         "an accessor are all in memory (memory_cap_bytes is "
+                         "for tables without)",
+                         name, (double)a->ssd_unseenday_threshold);
+}
+
+static fleet_status check_accessor(const char *name, const fleet_accessor *a)
+{
+    if (a->kind == FLEET_NO_ACCESSOR)
+        return FLEET_OK;
+    if (a->kind != FLEET_CTR_ACCESSOR)
+        return fl_fail(FLEET_EINVAL, "%s: accessor %d does not exist", name,
+                       (int)a->kind);
+    FL_TRY(check_tier(name, a));
+    for (int i = 0; i < N_NUMBER; i++) {
+        const accessor_number *n = &numbers[i];
+        float x = number_of(n, a);
+
+        if (!(x >= n->low && x <= n->high))
+            return fl_fail(FLEET_EINVAL, "%s: %s %g: expected %g to %g", name,
+                           n->name, (double)x, (double)n->low, (double)n->high);
+    }
+    return FLEET_OK;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static const char *differing_number(const fleet_accessor *has,
+                                    const fleet_accessor *want)
+{
+    if (want->kind == FLEET_NO_ACCESSOR)
+        return NULL;
+    if (has->kind != want->kind)
+        return "accessor";
+    for (int i = 0; i < N_NUMBER; i++)
+        if (number_of(&numbers[i], has) != number_of(&numbers[i], want))
+            return numbers[i].name;
+    if (!same_text(has->show, want->show))
+        return "show";
+    return same_text(has->click, want->click) ? NULL : "click";
+}
+
+static void print_accessor(const fleet_accessor *a, const char *between,
+                           fl_text *out)
+{
+    fl_text_add(out, "accessor ctr%sshow %s%sclick %s", between,
+                a->show ? a->show : "once", between,
+                a->click ? a->click : "never");
+    for (int i = 0; i < N_NUMBER; i++) {
+        fl_text_add(out, "%s%s ", between, numbers[i].name);
+        fl_text_float(out, number_of(&numbers[i], a));
+    }
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
 fleet_status fl_table_options_check(const char *name,
                                     const fleet_table_options *o)
 {
     FL_TRY(check_entry(name, &o->entry));
+    FL_TRY(check_accessor(name, &o->accessor));
     if (o->ttl_updates < 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: ttl_updates %" PRId64 ": expected 0 or more", name,
@@ -115,6 +236,8 @@ const char *fl_table_options_differ(const fleet_table_options *has,
         return "entry";
     if (want->unknown_zeros && !has->unknown_zeros)
         return "unknown_zeros";
+    if (differing_number(&has->accessor, &want->accessor))
+        return differing_number(&has->accessor, &want->accessor);
     if (want->ttl_updates != 0 && want->ttl_updates != has->ttl_updates)
         return "ttl_updates";
     return want->most_rows != 0 && want->most_rows != has->most_rows
@@ -144,6 +267,11 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
     }
     if (o->unknown_zeros) {
         fl_text_add(out, "%sunknown_zeros yes", before);
+        before = between;
+    }
+    if (o->accessor.kind != FLEET_NO_ACCESSOR) {
+        fl_text_add(out, "%s", before);
+        print_accessor(&o->accessor, between, out);
         before = between;
     }
     if (o->ttl_updates != 0) {
@@ -188,4 +316,12 @@ bool fl_entry_read(const char *text, fleet_entry *entry)
     *entry = (fleet_entry){.kind = FLEET_PROBABILITY_ENTRY,
                            .probability = strtod(text + m, &end)};
     return end != text + m && *end == 0;
+}
+
+const char *fl_accessor_number(int i, fleet_accessor *a, float **number)
+{
+    if (i >= N_NUMBER)
+        return NULL;
+    *number = number_at(&numbers[i], a);
+    return numbers[i].name;
 }

@@ -4,6 +4,7 @@
 
 #include <fleet/nn.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 /* Is anything stated? */
@@ -27,3 +28,13 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
  * likewise "bloom_filter_entry:COUNT:MOST_KEYS:RATE". False: it is none; its
  * numbers are checked as above. */
 bool fl_entry_read(const char *text, fleet_entry *entry);
+
+/* Fleet's defaults in place of an accessor's zeros. */
+void fl_accessor_fill(fleet_accessor *a);
+
+/* The same, and its names are the arena's from now on. */
+fleet_status fl_accessor_keep(fl_arena *arena, fleet_accessor *a);
+
+/* The name of an accessor's i-th number, and where it is; NULL: it has no more
+ * of them. */
+const char *fl_accessor_number(int i, fleet_accessor *a, float **number);

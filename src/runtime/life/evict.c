@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "runtime/life/accessor.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/store/table.h"
 
@@ -106,6 +107,39 @@ static void empty_filter(fl_life *life, uint64_t updates)
     life->emptied_at = updates;
 }
 
+/* All rows of a bucket decay; n of them, in s->old, go. */
+static fleet_status decay(const fl_rows *r, int bucket, fl_life_scratch *s,
+                          int64_t *n)
+{
+    const fl_table_bucket b = fl_table_bucket_of(r, bucket);
+    const fl_page_layout layout = fl_table_layout(r);
+
+    *n = 0;
+    FL_TRY(fl_grow(&s->old, &s->old_capacity, (size_t)b.n, sizeof *s->old));
+    for (int64_t i = 0; i < b.n; i++) {
+        fl_row_head *head = fl_place_at(&layout, b.page, i);
+        float *row = (float *)(void *)(head + 1);
+
+        if (!head->erased &&
+            fl_accessor_shrink(&r->life->o.accessor, fl_accessor_of(r, row)))
+            s->old[(*n)++] = (fl_row_age){0, *fl_place_key(&layout, b.page, i)};
+    }
+    return FLEET_OK;
+}
+
+static fleet_status shrink_by_score(fl_rows *r)
+{
+    fl_life_scratch *s = &r->life->scratch[0];
+
+    for (int i = 0; i < FL_N_BUCKET; i++) {
+        int64_t n;
+
+        FL_TRY(decay(r, i, s, &n));
+        FL_TRY(let_go(NULL, r, s->old, n));
+    }
+    return FLEET_OK;
+}
+
 /* The last ttl updates are those after updates - ttl. */
 fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
 {
@@ -113,10 +147,30 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
     uint64_t ttl = life ? (uint64_t)life->o.ttl_updates : 0;
     uint64_t since = updates > ttl ? updates - ttl + 1 : 0;
 
+    if (fl_rows_has_accessor(rows))
+        FL_TRY(shrink_by_score(rows));
     if (ttl > 0)
         empty_filter(life, updates);
     if (ttl == 0 || since <= life->loaded_at)
         return FLEET_OK;
     FL_TRY(shrink_rows(life, rows, since));
     return life->waiting ? shrink_rows(life, life->waiting, since) : FLEET_OK;
+}
+
+void fl_life_saved(fl_rows *rows, fleet_save_mode mode)
+{
+    const fl_page_layout layout = fl_table_layout(rows);
+
+    for (int i = 0; i < FL_N_BUCKET; i++) {
+        const fl_table_bucket b = fl_table_bucket_of(rows, i);
+
+        for (int64_t k = 0; k < b.n; k++) {
+            fl_row_head *head = fl_place_at(&layout, b.page, k);
+            float *row = (float *)(void *)(head + 1);
+
+            if (!head->erased)
+                fl_accessor_saved(&rows->life->o.accessor, mode,
+                                  fl_accessor_of(rows, row));
+        }
+    }
 }

@@ -16,6 +16,10 @@ static inline int64_t fl_life_bucket_rows(const fl_life *life)
 fleet_status fl_life_make_room(const fl_life_update *u, fl_rows *r, int bucket,
                                int64_t wanted, int64_t *fit);
 
-/* What ttl_updates says is too old goes, after that number of updates; keys
- * that wait, too. Alone. */
+/* An accessor's numbers decay, and rows go by them; what ttl_updates says is
+ * too old goes, after that number of updates; keys that wait, too. Alone. */
 fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates);
+
+/* A save of that mode is in its place: what that changes of an accessor's
+ * numbers. Alone. */
+void fl_life_saved(fl_rows *rows, fleet_save_mode mode);

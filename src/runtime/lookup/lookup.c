@@ -55,14 +55,22 @@ void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
     }
 }
 
+/* Operands of what an accessor counts; 0: none. */
+typedef struct shown_operands {
+    int show, click;
+} shown_operands;
+
 static const fl_lookup_config *make_config(fl_lowering *l,
                                            const fleet_var *table,
                                            const fl_lookup_slot *slot,
-                                           int n_slot)
+                                           int n_slot, shown_operands shown)
 {
     const fl_lookup_places at = {FIRST_IDS, FIRST_OUT, FIRST_IDS + n_slot};
-    fl_lookup_config c = {
-        .table = table, .slot = slot, .predicts = l->program->predicts};
+    fl_lookup_config c = {.table = table,
+                          .slot = slot,
+                          .predicts = l->program->predicts,
+                          .show = shown.show,
+                          .click = shown.click};
     fl_feature *feature;
 
     for (int i = 0; i < n_slot; i++)
@@ -130,7 +138,8 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
                         const fleet_var *table, const fl_lookup_slot *slot,
                         int n_slot)
 {
-    const fl_lookup_config *c = make_config(l, table, slot, n_slot);
+    const fl_lookup_config *c =
+        make_config(l, table, slot, n_slot, (shown_operands){0});
     int lookup = (l->plan->store->remote ? fl_object_per_slot : fl_object)(
         l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
@@ -156,20 +165,57 @@ int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
     return -1;
 }
 
+/* A number of each sample. */
+static fleet_status check_named(const fleet_var *table, const char *name,
+                                const fleet_var *v)
+{
+    if (v && v->kind == FL_VAR_DATA && !v->ragged && v->shape.n_dim == 2 &&
+        v->shape.dim[0] == -1 && v->shape.dim[1] == 1)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "table \"%s\": its accessor counts \"%s\": expected data "
+                   "of [-1,1], %s",
+                   table->name, name,
+                   v ? "which it is not" : "and the program has none");
+}
+
+/* The slot that an accessor names becomes operand n; returns that, or 0. */
+static int put_named(fl_lowering *l, const fleet_var *table, const char *name,
+                     fl_operand *o, int *n)
+{
+    const fleet_var *v = name ? fleet_program_var(l->program, name) : NULL;
+    fleet_status status = name ? check_named(table, name, v) : FLEET_OK;
+
+    if (status != FLEET_OK && l->status == FLEET_OK)
+        l->status = status;
+    if (!v || l->status != FLEET_OK)
+        return 0;
+    o[*n] = (fl_operand)FL_R(fl_value_of(l, v));
+    return (*n)++;
+}
+
 /* The steps, and in *s the values that they write. */
 static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
                       const fl_lookup_slot *slot, int n_slot)
 {
-    const fl_lookup_config *c = make_config(l, s->table, slot, n_slot);
-    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot);
+    const fleet_accessor *a = &s->table->ids.life.accessor;
+    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot + 2);
+    int n_operand = FIRST_OUT + n_slot;
+    const fl_lookup_config *c;
+    shown_operands shown;
 
-    if (!c || !o)
+    if (!o)
+        return;
+    shown.show = put_named(l, s->table, a->show, o, &n_operand);
+    shown.click = put_named(l, s->table, a->click, o, &n_operand);
+    c = make_config(l, s->table, slot, n_slot, shown);
+    if (!c || l->status != FLEET_OK)
         return;
     o[THE_LOOKUP] = (fl_operand)FL_RW(s->lookup);
     o[THE_TABLE] = (fl_operand){-1, FL_READ};
     for (int i = 0; i < n_slot; i++)
         o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
-    fl_emit(l, &fl_kernel_rows_sum, n, c, o, FIRST_OUT + n_slot);
+    fl_emit(l, &fl_kernel_rows_sum, n, c, o, n_operand);
     s->config = c;
     s->gradient = o + FIRST_OUT;
     s->n_gradient = n_slot;

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
+#include "runtime/life/accessor.h"
 #include "runtime/life/life.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/table.h"
@@ -15,7 +16,8 @@ enum {
     THE_UPDATE,
     THE_TABLE,
     THE_NORMS = 2,
-    THE_SUMS = 2 /* absent: in the lookup */
+    THE_SUMS = 2, /* absent: in the lookup */
+    FIRST_OUT = 2
 };
 
 /* --- rows.sum ------------------------------------------------------------ */
@@ -107,16 +109,68 @@ static fleet_status grad_room(fl_lookup_part *p, int64_t n)
     return FLEET_OK;
 }
 
+/* A sample's number of a slot that the accessor names. */
+static float number_of(const fl_instance *in, int operand, uint32_t sample,
+                       float without)
+{
+    const fl_arg *a = &in->arg[operand];
+
+    if (operand == 0)
+        return without;
+    if (a->dtype == FLEET_INT64)
+        return (float)((const int64_t *)fl_ptr(in, operand))[sample * a->ld];
+    return ((const float *)fl_ptr(in, operand))[sample * a->ld];
+}
+
+/* What an accessor hears of a key: of each position that has a gradient. */
+static void count_shown(const fl_instance *in, const fl_lookup *k, uint32_t at,
+                        float *pushed)
+{
+    const fl_lookup_config *c = in->step->config;
+
+    pushed[FL_AT_SHOW] = pushed[FL_AT_CLICK] = 0;
+    pushed[FL_AT_SLOT] = FL_MOST_SLOT;
+    for (; at; at = k->next[at - 1]) {
+        uint32_t cell = c->ragged ? k->cell[at - 1] : at - 1;
+        uint32_t sample = cell / (uint32_t)c->n_feature;
+        int out = c->feature[cell - sample * (uint32_t)c->n_feature].out;
+        float slot = (float)(out - FIRST_OUT);
+
+        if (!in->arg[out].base)
+            continue;
+        pushed[FL_AT_SHOW] += number_of(in, c->show, sample, 1.0f);
+        pushed[FL_AT_CLICK] += number_of(in, c->click, sample, 0.0f);
+        if (slot < pushed[FL_AT_SLOT])
+            pushed[FL_AT_SLOT] = slot;
+    }
+}
+
+/* With an accessor each gradient is a sum of its own, which has room for what
+ * that counts. */
+static const float *sum_shown(const fl_instance *in, const fl_lookup *k,
+                              uint32_t at, float *sum)
+{
+    const float *g = sum_chain(in, k, at, sum);
+
+    if (!g || !fl_rows_has_accessor(k->rows))
+        return g;
+    if (g != sum)
+        memcpy(sum, g, (size_t)k->rows->dim * sizeof *sum);
+    count_shown(in, k, at, sum + k->rows->dim);
+    return sum;
+}
+
 static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
     enum { DISTANCE = 8 }; /* of the prefetch, in keys */
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
+    int64_t width = fl_rows_pushed(k->rows);
     float *sum;
 
     FL_TRY(grad_room(p, p->keys.n));
-    FL_TRY(fl_grow(&p->sum, &p->sum_capacity,
-                   (size_t)(p->keys.n * k->rows->dim), sizeof *p->sum));
+    FL_TRY(fl_grow(&p->sum, &p->sum_capacity, (size_t)(p->keys.n * width),
+                   sizeof *p->sum));
     sum = p->sum;
     p->n_grad = 0;
     for (int64_t u = 0; u < p->keys.n; u++) {
@@ -124,13 +178,13 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 
         if (u + DISTANCE < p->keys.n)
             __builtin_prefetch(&k->next[p->head[u + DISTANCE]]);
-        g = sum_chain(in, k, p->head[u] + 1, sum);
+        g = sum_shown(in, k, p->head[u] + 1, sum);
         if (!g)
             continue;
         p->which[p->n_grad] = (uint32_t)u;
         p->grad[p->n_grad++] = g;
         if (g == sum)
-            sum += k->rows->dim;
+            sum += width;
     }
     return FLEET_OK;
 }
@@ -169,13 +223,13 @@ static fleet_status merge_run(const fl_instance *in, const fl_range *r)
     fl_lookup *k = fl_lookup_of(in);
     const fl_lookup_part *p = &k->part[r->begin];
     fl_row_sums *to = &sums_of(in)->part[r->begin].merged;
-    int64_t dim = k->rows->dim;
 
     if (now->micro == 0)
         fl_row_sums_clear(to);
-    FL_TRY(fl_row_sums_room(to, p->n_grad, dim));
+    FL_TRY(fl_row_sums_room(to, p->n_grad, k->rows));
     for (int64_t i = 0; i < p->n_grad; i++)
-        fl_row_sums_add(to, p->keys.key[p->which[i]], p->grad[i], 1.0f, dim);
+        fl_row_sums_add(to, p->keys.key[p->which[i]], p->grad[i], 1.0f,
+                        k->rows);
     return FLEET_OK;
 }
 
@@ -198,11 +252,12 @@ static int64_t count_changed(const fl_lookup_config *c, const fl_lookup_part *p)
 
 /* The i-th key that is about to be changed, and its gradient. */
 static fl_norm_row changed_row(const fl_lookup_config *c,
-                               const fl_lookup_part *p, int64_t dim, int64_t i)
+                               const fl_lookup_part *p, const fl_rows *rows,
+                               int64_t i)
 {
-    return c->merged
-               ? fl_norm_row_of(p->merged.keys.key[i], p->merged.sum + i * dim)
-               : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
+    return c->merged ? fl_norm_row_of(p->merged.keys.key[i],
+                                      p->merged.sum + i * fl_rows_pushed(rows))
+                     : fl_norm_row_of(p->keys.key[p->which[i]], p->grad[i]);
 }
 
 /* --- rows.check: is a sum not finite? ------------------------------------ */
@@ -218,7 +273,7 @@ static fleet_status check_run(const fl_instance *in, const fl_range *r)
     bool finite = true;
 
     for (int64_t i = 0; i < n && finite; i++) {
-        fl_norm_row row = changed_row(c, p, k->rows->dim, i);
+        fl_norm_row row = changed_row(c, p, k->rows, i);
 
         finite = fl_all_finite(row.grad, k->rows->dim);
     }
@@ -250,7 +305,7 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
     FL_TRY(
         fl_grow(&p->sorted, &p->sorted_capacity, (size_t)n, sizeof *p->sorted));
     for (int64_t i = 0; i < n; i++)
-        p->sorted[i] = changed_row(c, p, dim, i);
+        p->sorted[i] = changed_row(c, p, k->rows, i);
     fl_norm_sort(p->sorted, n);
     for (int64_t i = 0; i < n; i++)
         norm[p->sorted[i].bucket] +=
@@ -341,7 +396,7 @@ fleet_status fl_lookup_point_to_sums(const fl_lookup *k, fl_lookup_part *p)
 {
     FL_TRY(grad_room(p, p->merged.keys.n));
     for (int64_t i = 0; i < p->merged.keys.n; i++)
-        p->grad[i] = p->merged.sum + i * k->rows->dim;
+        p->grad[i] = p->merged.sum + i * fl_rows_pushed(k->rows);
     return FLEET_OK;
 }
 
@@ -385,6 +440,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
                      : rows_to_change(k, p, &life, &n));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
     fl_rows_change(k->rows, now->optimizer, &u, key, p->target, p->grad, n);
+    if (fl_rows_has_accessor(k->rows))
+        fl_accessor_update(k->rows, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }

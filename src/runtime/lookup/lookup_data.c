@@ -76,20 +76,27 @@ void fl_row_sums_clear(fl_row_sums *s)
     s->keys.n = 0;
 }
 
-fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, int64_t dim)
+fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, const fl_rows *rows)
 {
     FL_TRY(fl_key_set_room(&s->keys, n));
-    return fl_grow(&s->sum, &s->capacity, (size_t)((s->keys.n + n) * dim),
+    return fl_grow(&s->sum, &s->capacity,
+                   (size_t)((s->keys.n + n) * fl_rows_pushed(rows)),
                    sizeof *s->sum);
 }
 
 void fl_row_sums_add(fl_row_sums *s, uint64_t key, const float *grad,
-                     float factor, int64_t dim)
+                     float factor, const fl_rows *rows)
 {
     const fl_simd *simd = fl_simd_best();
+    int64_t dim = rows->dim, width = fl_rows_pushed(rows);
     bool is_new;
-    float *sum = s->sum + (int64_t)fl_key_set_add(&s->keys, key, &is_new) * dim;
+    float *sum =
+        s->sum + (int64_t)fl_key_set_add(&s->keys, key, &is_new) * width;
 
+    if (!is_new)
+        fl_add_pushed(rows, sum, sum, grad);
+    else if (width > dim)
+        memcpy(sum + dim, grad + dim, (size_t)(width - dim) * sizeof *sum);
     if (is_new && factor == 1.0f)
         memcpy(sum, grad, (size_t)dim * sizeof *sum);
     else if (is_new)

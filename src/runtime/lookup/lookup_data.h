@@ -19,7 +19,7 @@ typedef struct fl_key_set {
 /* Gradients of rows, added up by key: of several batches. */
 typedef struct fl_row_sums {
     fl_key_set keys;
-    float *sum; /* of the i-th key: sum + i * dim */
+    float *sum; /* of the i-th key: sum + i * fl_rows_pushed() */
     size_t capacity;
 } fl_row_sums;
 
@@ -57,11 +57,13 @@ typedef struct fl_lookup_config {
     const struct fl_lookup_slot *slot;
     const fl_feature *feature;
     int n_feature;
-    int n_max;     /* features of FLEET_MAX */
-    bool ragged;   /* any feature is */
-    bool weighted; /* any feature is */
-    bool merged;   /* updates read the sums of merge groups */
-    bool predicts; /* rows that are missing read as the table says */
+    int n_max;       /* features of FLEET_MAX */
+    bool ragged;     /* any feature is */
+    bool weighted;   /* any feature is */
+    bool merged;     /* updates read the sums of merge groups */
+    bool predicts;   /* rows that are missing read as the table says */
+    int show, click; /* of rows.sum: operands that an accessor counts; 0:
+                        none */
 } fl_lookup_config;
 
 typedef struct fl_lookup {
@@ -105,11 +107,12 @@ void fl_key_set_done(fl_key_set *s);
 void fl_row_sums_clear(fl_row_sums *s);
 
 /* Room for n more gradients: adding them cannot fail then. */
-fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, int64_t dim);
+fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, const fl_rows *rows);
 
-/* A key's first gradient is copied, later ones are added; times the factor. */
+/* A key's first gradient is copied, later ones are added; times the factor,
+ * but for what an accessor counts. */
 void fl_row_sums_add(fl_row_sums *s, uint64_t key, const float *grad,
-                     float factor, int64_t dim);
+                     float factor, const fl_rows *rows);
 void fl_row_sums_done(fl_row_sums *s);
 
 /* That of a step: operand 0. */

@@ -271,6 +271,7 @@ static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
     if (!life)
         return FLEET_ENOMEM;
     *life = (fl_life){.o = *o};
+    FL_TRY(fl_accessor_keep(&s->arena, &life->o.accessor));
     if (o->entry.kind == FLEET_COUNT_FILTER_ENTRY && o->entry.count > 1)
         FL_TRY(add_counts(s, v, "waiting", 1, &life->waiting));
     if (o->entry.kind == FLEET_BLOOM_FILTER_ENTRY) {
@@ -285,28 +286,13 @@ static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
 static fleet_status check_rows_can_go(const fl_rows *r)
 {
     if (!r->life || r->remote || fl_is_table(r) ||
-        (r->life->o.most_rows == 0 && r->life->o.ttl_updates == 0))
+        (r->life->o.most_rows == 0 && r->life->o.ttl_updates == 0 &&
+         !fl_rows_has_accessor(r)))
         return FLEET_OK;
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "table \"%s\" has rows out of memory: most_rows and "
-                   "ttl_updates are for tables that have none",
+                   "table \"%s\" has rows out of memory: most_rows, "
+                   "ttl_updates and an accessor are for tables that have none",
                    r->name);
-}
-
-/* Rows carry the states of the rule that updates them. */
-static fleet_status set_row_states(const fl_store *s, fl_rows *r)
-{
-    const fleet_optimizer *o;
-    const fl_rule *rule;
-
-    if (r->counts)
-        return FLEET_OK;
-    r->optimizer = fl_optimizer_own(s->optimizer, r->name);
-    rule = fl_store_row_rule(s, r);
-    o = fl_rows_optimizer(s->optimizer, r);
-    return r->methods->set_state(r, rule ? rule->n_state : 0,
-                                 rule ? rule->n_row : 0,
-                                 o->number[FL_FIRST_STATE]);
 }
 
 static fleet_status add_table(fl_store *s, const fleet_var *v)
@@ -329,7 +315,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     FL_TRY(check_rows_can_go(r));
     if (v->ids.storage != FLEET_ROW_FLOAT32)
         FL_TRY(r->methods->set_storage(r, v->ids.storage));
-    return s->optimizer ? set_row_states(s, r) : FLEET_OK;
+    return fl_store_set_row_states(s, r);
 }
 
 static fleet_status add_state(fl_store *s, const fleet_var *v)
@@ -584,7 +570,7 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
     for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));
     for (size_t i = 0; i < s->tables.n; i++)
-        FL_TRY(set_row_states(s, s->tables.entry[i].value));
+        FL_TRY(fl_store_set_row_states(s, s->tables.entry[i].value));
     return FLEET_OK;
 }
 

@@ -24,6 +24,8 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
                             const float *row)
 {
     row_sum *s = arg;
+    const float *shown =
+        fl_rows_has_accessor(s->rows) ? fl_rows_shown(s->rows, row) : NULL;
     float w[FL_MOST_NARROW_DIM];
     fl_hasher h;
 
@@ -35,6 +37,8 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
         row = w;
     }
     fl_hasher_add(&h, row, (size_t)s->rows->dim * sizeof *row);
+    if (shown)
+        fl_hasher_add(&h, shown, FL_N_ACCESSOR * sizeof *shown);
     s->sum += fl_hasher_end(&h);
     return FLEET_OK;
 }

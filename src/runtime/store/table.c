@@ -208,7 +208,7 @@ static void fill_row(const fl_rows *r, uint64_t key, float *row)
         fl_filler_row(&r->filler, key, w, r->dim);
         fl_rows_write(r, row, w);
     }
-    fl_rows_first_floats(r, fl_rows_states(r, row), fl_rows_floats(r));
+    fl_rows_first_states(r, fl_rows_states(r, row));
 }
 
 static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)

@@ -146,6 +146,13 @@ typedef struct fl_life_scratch {
     size_t fresh_capacity, strange_capacity, old_capacity, block_capacity;
 } fl_life_scratch;
 
+/* What an accessor keeps of a row, behind its states; of it the last one is
+ * FL_SEEN_DAYS times the slot, and the unseen days. And what travels of it with
+ * a gradient. */
+enum { FL_AT_SHOW, FL_AT_CLICK, FL_AT_DELTA_SCORE, FL_AT_SEEN, FL_N_ACCESSOR };
+enum { FL_AT_SLOT = 2, FL_N_PUSHED };
+enum { FL_SEEN_DAYS = 4096, FL_MOST_SLOT = 2047 };
+
 /* Which keys become rows, and which rows go (runtime/life/life.h has the
  * functions). */
 typedef struct fl_life {
@@ -238,11 +245,27 @@ static inline void fl_rows_read_all(const fl_rows *r, float *out,
                (size_t)fl_rows_floats(r) * sizeof *out);
 }
 
-/* n of them as a new row has them. */
+/* n of the rule's as a new row has them. */
 static inline void fl_rows_first_floats(const fl_rows *r, float *to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = r->initial_state;
+}
+
+static inline bool fl_rows_has_accessor(const fl_rows *r)
+{
+    return r->life && r->life->o.accessor.kind == FLEET_CTR_ACCESSOR;
+}
+
+/* All that is behind a new row's weights: an accessor has counted nothing. */
+static inline void fl_rows_first_states(const fl_rows *r, float *to)
+{
+    int64_t n = fl_rows_floats(r);
+    int64_t shown = fl_rows_has_accessor(r) ? FL_N_ACCESSOR : 0;
+
+    fl_rows_first_floats(r, to, n - shown);
+    for (int64_t i = n - shown; i < n; i++)
+        to[i] = 0;
 }
 
 /* What set_state changes of the common part. */
@@ -290,6 +313,39 @@ static inline void fl_rows_next_epoch(fl_rows *r)
 {
     atomic_fetch_add_explicit(&r->epoch, 1, memory_order_relaxed);
 }
+
+/* --- accessors ------------------------------------------------------------ */
+
+/* Numbers that a gradient of a row is made of, as it is summed and pushed: dim,
+ * and what the accessor counts. */
+static inline int64_t fl_rows_pushed(const fl_rows *r)
+{
+    return r->dim + (fl_rows_has_accessor(r) ? FL_N_PUSHED : 0);
+}
+
+/* The accessor's numbers of a row: the last ones of its record. */
+static inline const float *fl_rows_shown(const fl_rows *r, const float *row)
+{
+    return row + fl_rows_record(r) - FL_N_ACCESSOR;
+}
+
+/* What came of an accessor with two gradients, of one: shows and clicks add up,
+ * and the lower slot stays, whatever comes first. to may be a or b. */
+static inline void fl_add_pushed(const fl_rows *r, float *to, const float *a,
+                                 const float *b)
+{
+    if (!fl_rows_has_accessor(r))
+        return;
+    to += r->dim;
+    a += r->dim;
+    b += r->dim;
+    to[FL_AT_SHOW] = a[FL_AT_SHOW] + b[FL_AT_SHOW];
+    to[FL_AT_CLICK] = a[FL_AT_CLICK] + b[FL_AT_CLICK];
+    to[FL_AT_SLOT] =
+        a[FL_AT_SLOT] < b[FL_AT_SLOT] ? a[FL_AT_SLOT] : b[FL_AT_SLOT];
+}
+
+/* --- making them ---------------------------------------------------------- */
 
 /* Makes a table; name is not copied. */
 typedef fleet_status fl_rows_maker(const char *name, int64_t dim,

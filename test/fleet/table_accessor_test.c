@@ -1,0 +1,543 @@
+/* table_accessor_test.c - what rows were shown and clicked, in one process:
+ * from slots of the samples to a shrink, and through saves. */
+#define SUITE table_accessor
+#include <fleet/fleet.h>
+
+#include "test.h"
+#include "train_kit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/config/config.h"
+#include "runtime/life/accessor.h"
+
+enum { DIM = 2, SHOWN = 4 };
+
+/* Two layers on one table, and what samples were shown and clicked. */
+typedef struct shop {
+    fleet *f;
+    fleet_program *p;
+    fleet_executor *e;
+    fleet_status minimized;
+} shop;
+
+static const fleet_accessor counted = {
+    .kind = FLEET_CTR_ACCESSOR, .show = "shows", .click = "clicks"};
+
+static fleet_var *number(fleet_program *p, const char *name, fleet_dtype dtype)
+{
+    return fleet_data(p, name, dtype, (int64_t[]){-1, 1}, 2);
+}
+
+static char log_text[4000]; /* the last shop's last line */
+
+static void keep_line(void *user, fleet_log_level level, const char *line)
+{
+    (void)user;
+    if (level >= FLEET_LOG_WARNING)
+        snprintf(log_text, sizeof log_text, "%s", line);
+}
+
+static void build(shop *s, const fleet_accessor *a, const char *rule, int merge)
+{
+    const fleet_sparse_embedding_options o = {.life.accessor = *a};
+    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *left, *right;
+
+    *s = (shop){0};
+    log_text[0] = 0;
+    CHECK_OK(fleet_init(&s->f,
+                        &(fleet_options){.num_threads = 1, .log = keep_line}));
+    s->p = fleet_program_create(s->f);
+    number(s->p, "shows", FLEET_INT64);
+    number(s->p, "clicks", FLEET_FLOAT32);
+    left = fleet_sparse_embedding(s->p, number(s->p, "left", FLEET_INT64), DIM,
+                                  &o);
+    right = fleet_sparse_embedding(s->p, number(s->p, "right", FLEET_INT64),
+                                   DIM, &o);
+    strategy.gradient_merge = merge > 1;
+    strategy.gradient_merge_configs.k_steps = merge > 1 ? merge : 1;
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(s->f, kit_rule(s->f, rule, 0.1f),
+                                    &strategy),
+        fleet_add(s->p, fleet_mean(s->p, left), fleet_mean(s->p, right))));
+    s->e = fleet_executor_create(s->p, NULL);
+}
+
+static void close_shop(shop *s)
+{
+    fleet_executor_destroy(s->e);
+    fleet_destroy(s->f);
+}
+
+enum { SAMPLES = 3 };
+
+static fleet_status sell(shop *s)
+{
+    static const int64_t left[] = {1, 1, 2}, right[] = {3, 2, 3};
+    static const int64_t shows[] = {2, 3, 1}, dims[] = {SAMPLES, 1};
+    static const float clicks[] = {1, 0, 0.5f};
+    const fleet_feed feed[] = {
+        {"left", FLEET_INT64, left, dims, 2, NULL},
+        {"right", FLEET_INT64, right, dims, 2, NULL},
+        {"shows", FLEET_INT64, shows, dims, 2, NULL},
+        {"clicks", FLEET_FLOAT32, clicks, dims, 2, NULL},
+    };
+
+    return fleet_executor_run(s->e, feed, 4, NULL, 0);
+}
+
+/* The accessor's numbers of a row, behind the optimizer's; false: no row. */
+static bool shown(const shop *s, uint64_t key, float x[SHOWN])
+{
+    float row[DIM], states[2 * DIM + SHOWN];
+    fleet_table_statistics stat;
+    int found;
+
+    CHECK_OK(fleet_table_stat(s->f, "embedding", &stat));
+    CHECK_OK(
+        fleet_table_get(s->f, "embedding", &key, 1, DIM, row, states, &found));
+    memcpy(x, states + stat.n_state * DIM + stat.n_row_state - SHOWN,
+           SHOWN * sizeof *x);
+    return found;
+}
+
+static void check_shown(const shop *s, uint64_t key, float show, float click,
+                        float delta, float seen)
+{
+    float x[SHOWN];
+
+    CHECK(shown(s, key, x));
+    CHECK_CLOSE(x, ((float[]){show, click, delta, seen}), SHOWN, 1e-6);
+}
+
+TEST(shows_and_clicks_of_samples_add_up_by_key)
+{
+    shop s;
+
+    build(&s, &counted, "adam", 0);
+    CHECK_OK(sell(&s));
+    check_shown(&s, 1, 5, 1, 1.4f, 0);
+    check_shown(&s, 2, 4, 0.5f, 0.85f, 0); /* of both layers: the first one's */
+    check_shown(&s, 3, 3, 1.5f, 1.65f, FL_SEEN_DAYS);
+    CHECK_OK(sell(&s));
+    check_shown(&s, 1, 10, 2, 2.8f, 0);
+    close_shop(&s);
+}
+
+TEST(a_sample_without_slots_was_shown_once_and_not_clicked)
+{
+    const fleet_accessor plain = {.kind = FLEET_CTR_ACCESSOR,
+                                  .nonclk_coeff = 0.5f};
+    shop s;
+
+    build(&s, &plain, "sgd", 0);
+    CHECK_OK(sell(&s));
+    check_shown(&s, 1, 2, 0, 1, 0);
+    check_shown(&s, 3, 2, 0, 1, FL_SEEN_DAYS);
+    close_shop(&s);
+}
+
+TEST(merged_batches_add_up)
+{
+    shop s;
+
+    build(&s, &counted, "adagrad", 2);
+    CHECK_OK(sell(&s));
+    CHECK_OK(sell(&s));
+    check_shown(&s, 1, 10, 2, 2.8f, 0);
+    check_shown(&s, 3, 6, 3, 3.3f, FL_SEEN_DAYS);
+    close_shop(&s);
+}
+
+/* Weights are as without it. */
+TEST(an_accessor_changes_no_weight)
+{
+    const fleet_accessor none = {0};
+    float with[DIM], without[DIM];
+    const uint64_t key = 2;
+    shop a, b;
+
+    build(&a, &counted, "adam", 0);
+    build(&b, &none, "adam", 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(sell(&a));
+        CHECK_OK(sell(&b));
+    }
+    CHECK_OK(fleet_table_get(a.f, "embedding", &key, 1, DIM, with, NULL, NULL));
+    CHECK_OK(
+        fleet_table_get(b.f, "embedding", &key, 1, DIM, without, NULL, NULL));
+    CHECK(memcmp(with, without, sizeof with) == 0);
+    close_shop(&a);
+    close_shop(&b);
+}
+
+/* 16 bytes a row, where it is asked for. */
+TEST(an_accessor_takes_16_bytes_a_row)
+{
+    const fleet_accessor none = {0};
+    fleet_table_statistics with, without;
+    shop a, b;
+
+    build(&a, &counted, "adam", 0);
+    build(&b, &none, "adam", 0);
+    CHECK_OK(sell(&a));
+    CHECK_OK(sell(&b));
+    CHECK_OK(fleet_table_stat(a.f, "embedding", &with));
+    CHECK_OK(fleet_table_stat(b.f, "embedding", &without));
+    CHECK_INT(with.row_bytes - without.row_bytes, 16 * with.rows);
+    CHECK_INT(with.n_row_state, SHOWN);
+    CHECK_INT(without.n_row_state, 0);
+    close_shop(&a);
+    close_shop(&b);
+}
+
+TEST(a_shrink_decays_and_lets_rows_go_whose_score_is_low)
+{
+    fleet_accessor a = counted;
+    float x[SHOWN];
+    shop s;
+
+    a.show_click_decay_rate = 0.5f;
+    a.delete_threshold = 0.5f;
+    build(&s, &a, "sgd", 0);
+    CHECK_OK(sell(&s));
+    CHECK_OK(fleet_shrink(s.f, "embedding"));
+    check_shown(&s, 1, 2.5f, 0.5f, 1.4f, 0); /* 0.7 */
+    CHECK(!shown(&s, 2, x));                 /* 0.425 */
+    CHECK(x[0] == 0 && x[1] == 0 && x[2] == 0 && x[3] == 0);
+    check_shown(&s, 3, 1.5f, 0.75f, 1.65f, FL_SEEN_DAYS);
+    CHECK_OK(sell(&s));
+    check_shown(&s, 2, 4, 0.5f, 0.85f, 0); /* a new row */
+    close_shop(&s);
+}
+
+TEST(saves_have_it_and_one_without_loads_with_zeros)
+{
+    const char *path = test_path("saved"), *plain = test_path("plain");
+    const fleet_accessor none = {0};
+    shop a, b;
+
+    build(&a, &counted, "adagrad", 0);
+    CHECK_OK(sell(&a));
+    CHECK_OK(fleet_save_persistables(a.f, path));
+    CHECK_OK(sell(&a));
+    CHECK_OK(fleet_load_model(a.f, path));
+    check_shown(&a, 3, 3, 1.5f, 1.65f, FL_SEEN_DAYS);
+    build(&b, &none, "adagrad", 0);
+    CHECK_OK(fleet_load_model(b.f, path));
+    CHECK_OK(sell(&b));
+    CHECK_OK(fleet_save_persistables(b.f, plain));
+    CHECK_TEXT(log_text, "");
+    CHECK_OK(fleet_load_model(a.f, plain));
+    check_shown(&a, 3, 0, 0, 0, 0);
+    CHECK_CONTAINS(log_text, "plain does not say how often the rows of table "
+                             "\"embedding\" were shown");
+    close_shop(&a);
+    close_shop(&b);
+}
+
+/* --- saves of some rows --------------------------------------------------- */
+
+/* Scores of keys 1, 2 and 3 after n rounds: 1.4 n, 0.85 n, 1.65 n. */
+static void open_and_sell(shop *s, const fleet_accessor *a, int n)
+{
+    build(s, a, "adagrad", 0);
+    for (int i = 0; i < n; i++)
+        CHECK_OK(sell(s));
+}
+
+static void save_as(const shop *s, const char *path, fleet_save_mode mode)
+{
+    CHECK_OK(fleet_save_persistables_with(s->f, path,
+                                          &(fleet_save_options){.mode = mode}));
+}
+
+/* The keys that a save has: bit k for key k. */
+static int keys_in(const char *path)
+{
+    int keys = 0;
+    shop s;
+
+    build(&s, &counted, "adagrad", 0);
+    CHECK_OK(fleet_load_model_with(s.f, path,
+                                   &(fleet_load_options){.keep_rows = 1}));
+    for (int k = 0; k < 4; k++) {
+        float x[SHOWN];
+
+        keys |= shown(&s, (uint64_t)k, x) << k;
+    }
+    close_shop(&s);
+    return keys;
+}
+
+static fleet_accessor of_two(void)
+{
+    fleet_accessor a = counted;
+
+    a.base_threshold = 2;
+    return a;
+}
+
+TEST(a_delta_has_the_rows_that_gained_since_the_last_one)
+{
+    const fleet_accessor a = of_two();
+    shop s;
+
+    open_and_sell(&s, &a, 2);
+    save_as(&s, test_path("first"), FLEET_SAVE_DELTA);
+    CHECK_INT(keys_in(test_path("first")), 1 << 1 | 1 << 3);
+    check_shown(&s, 1, 10, 2, 0, 0);
+    check_shown(&s, 2, 8, 1, 1.7f, 0); /* it was not in it */
+    check_shown(&s, 3, 6, 3, 0, FL_SEEN_DAYS);
+    save_as(&s, test_path("second"), FLEET_SAVE_DELTA);
+    CHECK_INT(keys_in(test_path("second")), 0);
+    CHECK_OK(sell(&s));
+    save_as(&s, test_path("third"), FLEET_SAVE_DELTA);
+    CHECK_INT(keys_in(test_path("third")), 1 << 1 | 1 << 2 | 1 << 3);
+    close_shop(&s);
+}
+
+TEST(a_base_has_them_whatever_they_gained)
+{
+    const fleet_accessor a = of_two();
+    shop s;
+
+    open_and_sell(&s, &a, 2);
+    save_as(&s, test_path("delta"), FLEET_SAVE_DELTA);
+    save_as(&s, test_path("base"), FLEET_SAVE_BASE);
+    CHECK_INT(keys_in(test_path("base")), 1 << 1 | 1 << 3);
+    CHECK_OK(sell(&s));
+    save_as(&s, test_path("base"), FLEET_SAVE_BASE);
+    check_shown(&s, 2, 12, 1.5f, 0, 0);
+    close_shop(&s);
+}
+
+TEST(a_days_end_has_all_rows_and_ages_them)
+{
+    fleet_accessor a = of_two();
+    float x[SHOWN];
+    shop s;
+
+    a.delta_keep_days = 1;
+    a.delete_after_unseen_days = 2;
+    a.delete_threshold = -1;
+    open_and_sell(&s, &a, 2);
+    for (int i = 0; i < 2; i++)
+        save_as(&s, test_path("day"), FLEET_SAVE_DAY_END);
+    CHECK_INT(keys_in(test_path("day")), 1 << 1 | 1 << 2 | 1 << 3);
+    check_shown(&s, 3, 6, 3, 3.3f, FL_SEEN_DAYS + 2);
+    save_as(&s, test_path("base"), FLEET_SAVE_BASE);
+    CHECK_INT(keys_in(test_path("base")), 0); /* too long unseen */
+    CHECK_OK(fleet_shrink(s.f, NULL));
+    CHECK(shown(&s, 3, x));
+    save_as(&s, test_path("day"), FLEET_SAVE_DAY_END);
+    CHECK_OK(fleet_shrink(s.f, NULL));
+    CHECK(!shown(&s, 1, x) && !shown(&s, 3, x));
+    close_shop(&s);
+}
+
+/* A save of all rows changes nothing. */
+TEST(a_save_of_all_rows_leaves_them_as_they_are)
+{
+    uint64_t before, after;
+    shop s;
+
+    open_and_sell(&s, &counted, 2);
+    CHECK_OK(fleet_params_hash(s.f, &before));
+    save_as(&s, test_path("all"), FLEET_SAVE_ALL);
+    CHECK_OK(fleet_save_persistables_with(s.f, test_path("too"), NULL));
+    CHECK_OK(fleet_params_hash(s.f, &after));
+    CHECK(before == after);
+    CHECK_OK(fleet_load_model(s.f, test_path("all")));
+    CHECK_OK(fleet_params_hash(s.f, &after));
+    CHECK(before == after);
+    close_shop(&s);
+}
+
+TEST(a_base_and_its_deltas_make_the_trained_weights)
+{
+    float got[3][DIM], want[3][DIM];
+    const uint64_t keys[] = {1, 2, 3};
+    const fleet_load_options more = {.keep_rows = 1};
+    shop s, t;
+
+    open_and_sell(&s, &counted, 2);
+    save_as(&s, test_path("base"), FLEET_SAVE_BASE);
+    CHECK_OK(sell(&s));
+    save_as(&s, test_path("delta"), FLEET_SAVE_DELTA);
+    build(&t, &counted, "adagrad", 0);
+    CHECK_OK(fleet_load_model(t.f, test_path("base")));
+    CHECK_FAILS(fleet_load_model(t.f, test_path("delta")), FLEET_EINVAL,
+                "delta");
+    CHECK_OK(fleet_load_model_with(t.f, test_path("delta"), &more));
+    CHECK_OK(
+        fleet_table_get(s.f, "embedding", keys, 3, DIM, want[0], NULL, NULL));
+    CHECK_OK(
+        fleet_table_get(t.f, "embedding", keys, 3, DIM, got[0], NULL, NULL));
+    CHECK(memcmp(got, want, sizeof got) == 0);
+    close_shop(&s);
+    close_shop(&t);
+}
+
+static int hot_keys(const shop *s, double rate)
+{
+    const char *path = test_path("hot");
+    fleet_table_statistics stat;
+    int64_t rows = -1;
+    shop t;
+
+    CHECK_OK(fleet_save_cache_model(s->f, path, rate, &rows));
+    build(&t, &counted, "adagrad", 0);
+    CHECK_OK(fleet_load_one_table(
+        t.f, "embedding", path,
+        &(fleet_load_table_options){.states = FLEET_STATES_INITIALIZE}));
+    CHECK_OK(fleet_table_stat(t.f, "embedding", &stat));
+    CHECK_INT(stat.rows, rows);
+    close_shop(&t);
+    return (int)rows;
+}
+
+/* Shown 5, 4 and 3 times. */
+TEST(a_cache_model_has_the_rows_that_were_shown_most)
+{
+    shop s;
+
+    open_and_sell(&s, &counted, 1);
+    CHECK_INT(hot_keys(&s, 0), 1);
+    CHECK_INT(hot_keys(&s, 0.34), 2);
+    CHECK_INT(hot_keys(&s, 0.67), 3);
+    CHECK_INT(hot_keys(&s, 1), 3);
+    CHECK_FAILS(fleet_save_cache_model(s.f, test_path("hot"), 1.5, NULL),
+                FLEET_EINVAL, "rate 1.5: expected 0 to 1");
+    CHECK_FAILS(fleet_save_persistables_with(
+                    s.f, test_path("x"),
+                    &(fleet_save_options){.mode = (fleet_save_mode)4}),
+                FLEET_EINVAL, "mode 4 does not exist");
+    close_shop(&s);
+}
+
+TEST(without_an_accessor_no_row_is_hot)
+{
+    const fleet_accessor none = {0};
+    int64_t rows = 7;
+    shop s;
+
+    build(&s, &none, "adagrad", 0);
+    CHECK_OK(sell(&s));
+    CHECK_FAILS(fleet_save_cache_model(s.f, test_path("hot"), 0, &rows),
+                FLEET_EINVAL, "no table has an accessor");
+    CHECK_INT(rows, 0);
+    save_as(&s, test_path("delta"), FLEET_SAVE_DELTA); /* all of its rows */
+    CHECK_INT(keys_in(test_path("delta")), 1 << 1 | 1 << 2 | 1 << 3);
+    close_shop(&s);
+}
+
+/* --- refused -------------------------------------------------------------- */
+
+TEST(a_slot_that_is_not_there_is_named)
+{
+    fleet_accessor a = counted;
+    shop s;
+
+    a.click = "buys";
+    build(&s, &a, "sgd", 0);
+    CHECK_FAILS(sell(&s), FLEET_EINVAL,
+                "table \"embedding\": its accessor counts \"buys\": expected "
+                "data of [-1,1], and the program has none");
+    close_shop(&s);
+}
+
+static void refused(fleet_accessor a, const char *words)
+{
+    const fleet_sparse_embedding_options o = {.life.accessor = a};
+    fleet_program *p;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    fleet_sparse_embedding(p, number(p, "id", FLEET_INT64), DIM, &o);
+    CHECK_FAILS(fleet_program_status(p), FLEET_EINVAL, words);
+    fleet_destroy(f);
+}
+
+TEST(numbers_that_cannot_be_are_named)
+{
+    refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR,
+                             .show_click_decay_rate = 1.5f},
+            "embedding: show_click_decay_rate 1.5: expected 0 to 1");
+    refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .nonclk_coeff = -1},
+            "embedding: nonclk_coeff -1: expected 0 to");
+    refused((fleet_accessor){.kind = (fleet_accessor_kind)7},
+            "accessor 7 does not exist");
+}
+
+static void refused_with(fleet_sparse_embedding_options o, const char *words)
+{
+    fleet_program *p;
+    fleet *f;
+
+    o.life.accessor.kind = FLEET_CTR_ACCESSOR;
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    fleet_sparse_embedding(p, number(p, "id", FLEET_INT64), DIM, &o);
+    CHECK_FAILS(fleet_program_status(p), FLEET_EUNSUPPORTED, words);
+    fleet_destroy(f);
+}
+
+TEST(what_does_not_go_with_an_accessor_is_refused_by_name)
+{
+    refused_with(
+        (fleet_sparse_embedding_options){
+            .life.accessor.ssd_unseenday_threshold = 1},
+        "embedding: ssd_unseenday_threshold 1: rows of a table with an "
+        "accessor are all in memory");
+    refused_with((fleet_sparse_embedding_options){.memory_cap_bytes = 1 << 20,
+                                                  .cold_folder = "/tmp"},
+                 "memory_cap_bytes and a life");
+}
+
+TEST(a_dump_and_a_configuration_have_each_number)
+{
+    static const char text[] =
+        "{\"model\": {\"type\": \"wide_deep\", \"hidden\": [8], "
+        "\"accessor\": {\"type\": \"ctr\", \"show\": \"s\", \"click\": "
+        "\"y\", \"click_coeff\": 3, \"delete_threshold\": -2}}, "
+        "\"dataset\": {\"format\": \"multislot\", \"train\": [\"part-0\"], "
+        "\"batch_size\": 4}, \"slots\": [{\"name\": \"y\", \"type\": "
+        "\"float\", \"role\": \"label\"}, {\"name\": \"u\", \"type\": "
+        "\"uint64\"}], \"save\": {\"path\": \"there\", \"mode\": \"base\"}, "
+        "\"load\": {\"path\": \"here\", \"keep_rows\": true}}";
+    static const char zero[] =
+        "{\"model\": {\"type\": \"ctr_dnn\", \"accessor\": "
+        "{\"delete_threshold\": 0}}}";
+    fl_config c;
+    char *dump;
+    shop s;
+
+    CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
+    CHECK_INT(c.life.accessor.kind, FLEET_CTR_ACCESSOR);
+    CHECK_TEXT(c.life.accessor.show, "s");
+    CHECK_TEXT(c.life.accessor.click, "y");
+    CHECK(c.life.accessor.click_coeff == 3);
+    CHECK(c.life.accessor.delete_threshold == -2);
+    CHECK(c.life.accessor.nonclk_coeff == 0);
+    CHECK_TEXT(c.save, "there");
+    CHECK_INT(c.save_mode, FLEET_SAVE_BASE);
+    CHECK(c.load_options.keep_rows);
+    fl_config_done(&c);
+    CHECK_FAILS(fl_config_read(&c, zero, strlen(zero), "f.json"), FLEET_ECONFIG,
+                "model.accessor.delete_threshold: expected a number that is "
+                "not 0, which stands for the default");
+    fl_config_done(&c);
+    build(&s, &counted, "sgd", 0);
+    dump = fleet_strategy_dump(s.f);
+    CHECK_CONTAINS(dump, "table embedding: accessor ctr, show shows, click "
+                         "clicks, nonclk_coeff 0.1, click_coeff 1, "
+                         "show_click_decay_rate 0.98, delete_threshold 0.8, "
+                         "delete_after_unseen_days 30");
+    fleet_free(dump);
+    close_shop(&s);
+}

@@ -58,6 +58,24 @@ typedef struct fleet_train_options {
      * training goes on; but the one after a stop is FLEET_EIO, and the pass is
      * stopped nevertheless. NULL: none. */
     const fleet_save_every *save_every;
+
+    /* Trainer threads, up to 64; 0, 1: the caller's alone. They train in
+     * rounds: of each n batches in turn every thread computes one, at the same
+     * time as the others, and then all meet; lines and on_batch, on the
+     * caller's thread, come where they meet, and a pass that on_batch ends has
+     * trained the whole round. Threads share out the handle's num_threads and
+     * add none. Fleet's `thread`, but 0 is not the dataset's thread_num, and
+     * hogwild is not the default (docs/trainer-threads.md). */
+    int thread;
+
+    /* 0: the n gradients are added in the order of their batches, and are one
+     * update: n batches train as one that is n times as large, with the bits
+     * of gradient_merge, whose k_steps count rounds then. Nonzero: each
+     * thread's gradient is an update of its own as soon as it is there, at
+     * weights that may lack up to n - 1 of the others' (F. Niu et al. 2011,
+     * arXiv:1106.5730): as many updates as with one thread, and other bits in
+     * each run. */
+    int hogwild;
 } fleet_train_options;
 
 /* Of a training pass with parameter servers or of ranks: batches, samples and
@@ -92,12 +110,16 @@ typedef struct fleet_train_result {
  *   FLEET_ECHILD   the pipe_command failed
  *   FLEET_ETIMEDOUT  it gave nothing for pipe_timeout_ms
  *   FLEET_ENUMERIC the loss is not finite
+ *   FLEET_EINVAL   thread is not 0 to 64
+ *   FLEET_EUNSUPPORTED  thread above 1 on a GPU, with servers, among ranks, in
+ *                  float16, with a table that has a memory cap; hogwild with
+ *                  gradient_merge, lars or lamb
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,
  *                  a server; in a job, before fleet_init_worker()
  *   FLEET_EPEER, FLEET_ETIMEDOUT  a server or another worker is gone, or has
  *                  kept the other workers waiting: it is named
  * What was trained before the failing batch stays; a merge group under way is
- * given up.
+ * given up, and so is a round without hogwild.
  */
 FLEET_API fleet_status fleet_train_from_dataset(
     fleet_executor *executor, fleet_dataset *dataset,

@@ -21,7 +21,7 @@
 #include "data/stream_internal.h"
 
 enum {
-    MOST_HELD = 4, /* buffers that the caller may have */
+    MOST_HELD = 4, /* buffers that the caller may have, unless it says more */
     SPARE = 2,     /* buffers that wait for it, at least */
     MOST_SPARE = 32,
     SPARE_ROWS = 4096, /* small batches: more buffers, up to this many rows */
@@ -231,9 +231,9 @@ static fleet_status make_buffers(fl_stream *s)
     const int64_t most =
         rows < SPARE_ROWS / MOST_SPARE ? MOST_SPARE : SPARE_ROWS / rows;
     const int spare = most > SPARE ? (int)most : SPARE;
-    const int n = s->spec.n_thread + MOST_HELD + spare;
+    const int n = s->spec.n_thread + s->spec.most_held + spare;
 
-    s->n_wake = (n - MOST_HELD) / 2;
+    s->n_wake = (n - s->spec.most_held) / 2;
     s->buffer = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
     s->ready = fl_alloc_array((size_t)n, sizeof(fl_batch_buffer *));
     s->thread = fl_alloc_array((size_t)s->spec.n_thread, sizeof(pthread_t));
@@ -302,6 +302,8 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->spec = *spec;
+    if (spec->most_held == 0)
+        s->spec.most_held = MOST_HELD;
     s->wakeup = -1;
     s->end = -1;
     s->last = &s->empty;
@@ -371,9 +373,9 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
         return fl_fail(FLEET_ESTATE, "a stream cannot be used after fork()");
     pthread_mutex_lock(&s->lock);
     status =
-        s->n_held < MOST_HELD
+        s->n_held < s->spec.most_held
             ? next_batch(s, batch)
-            : fl_fail(FLEET_ESTATE, "%d batches are held already", MOST_HELD);
+            : fl_fail(FLEET_ESTATE, "%d batches are held already", s->n_held);
     pthread_mutex_unlock(&s->lock);
     return status;
 }

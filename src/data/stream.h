@@ -17,7 +17,7 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec);
 
 /* The next batch, or FLEET_EEND after the last. An error ends the stream: it is
  * reported in its place in the order, after all batches before it, and then
- * again by every further call. At most four batches may be held. */
+ * again by every further call. At most the spec's most_held may be held. */
 fleet_status fl_stream_next(fl_stream *stream, fl_batch **batch);
 void fl_stream_release(fl_stream *stream, fl_batch *batch);
 

@@ -229,6 +229,10 @@ TEST(names_a_value_of_the_wrong_type)
     REFUSED("{" MODEL ", \"epochs\": \"3\"}",
             "epochs: expected an integer from 1 to 1000000, got \"3\"");
     REFUSED("{" MODEL ", \"epochs\": 2.5}", "got 2.5");
+    REFUSED("{" MODEL ", \"trainer\": {\"thread\": 65}}",
+            "trainer.thread: expected an integer from 1 to 64, got 65");
+    REFUSED("{" MODEL ", \"trainer\": {\"hogwild\": true}}",
+            "trainer.hogwild: expected false: it is for thread 2 or more");
     REFUSED("{" MODEL ", \"strategy\": {\"a_sync\": 1}}",
             "strategy.a_sync: expected true or false, got 1");
     REFUSED("{" MODEL ", \"dataset\": {\"format\": \"csv\", \"train\": \"x\"}}",

@@ -188,6 +188,17 @@ TEST_LIMIT(adult_ctr_dnn_and_deepfm, 120)
     at_least("deepfm AUC", adult("deepfm", "float", 0, 2).auc, 0.900);
 }
 
+TEST_LIMIT(adult_by_two_trainer_threads, 120)
+{
+    const char *in_order = "\"trainer\": {\"thread\": 2}, ";
+    const char *hogwild = "\"trainer\": {\"thread\": 2, \"hogwild\": true}, ";
+    result a = adult_with(in_order, "wide_deep", "float", 0, 2, 5);
+
+    at_least("AUC in order", a.auc, 0.898);
+    at_least("AUC of hogwild",
+             adult_with(hogwild, "wide_deep", "float", 0, 2, 5).auc, 0.898);
+}
+
 /* The model's name ends in front of a quote. */
 TEST_LIMIT(adult_of_rows_in_fewer_bits, 120)
 {

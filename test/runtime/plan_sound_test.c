@@ -133,17 +133,25 @@ static void check_regions(const fl_plan *plan)
     CHECK_INT(next, plan->n_step);
 }
 
-static void check_plan(const kit_model *m, int64_t batch, bool training)
+static void check_plan_for(const kit_model *m, const fl_crew_kind *crew,
+                           int64_t batch, bool training)
 {
     fl_plan *plan;
 
-    CHECK_OK(
-        fl_plan_build(m->p, m->f->store, batch, training, NULL, NULL, &plan));
+    CHECK_OK(fl_plan_build_for(crew, m->p, m->f->store, batch, training, NULL,
+                               NULL, &plan));
     check_lifetimes(plan);
     check_memory(plan);
     check_order(plan);
     check_regions(plan);
     fl_plan_destroy(plan);
+}
+
+static void check_plan(const kit_model *m, int64_t batch, bool training)
+{
+    static const fl_crew_kind none;
+
+    check_plan_for(m, &none, batch, training);
 }
 
 static void check_plans(kit_kind kind, const kit_options *o, bool bf16)
@@ -188,6 +196,23 @@ TEST(workers_plans_are_sound_too)
         check_plan(&m, batches[i], false);
         fake_worker_close(&w);
         fake_server_close(&s);
+        kit_close(&m);
+    }
+}
+
+/* Merges, and what counts, come behind all that members do side by side. */
+TEST(plans_of_a_crew_are_sound_too)
+{
+    for (int hogwild = 0; hogwild < 2; hogwild++) {
+        const fl_crew_kind crew = {3, hogwild};
+        kit_model m;
+
+        kit_build(&m, KIT_CTR, &(kit_options){.clip = 1});
+        fleet_auc(m.p, m.m.prediction, m.m.label, 0);
+        m.e = fleet_executor_create(m.p, NULL);
+        CHECK(m.e != NULL);
+        check_plan_for(&m, &crew, 1, true);
+        check_plan_for(&m, &crew, 100, true);
         kit_close(&m);
     }
 }

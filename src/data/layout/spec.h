@@ -14,6 +14,7 @@ typedef struct fl_stream_spec {
     const int64_t *ids_below; /* by slot: ids are, 0: any; NULL: any in all */
     int64_t batch_size;
     int n_thread;
+    int most_held;            /* batches that the caller may hold; 0: 4 */
     const char *pipe_command; /* NULL: none */
     int64_t pipe_timeout_ms;  /* of a command that brings nothing; 0: none */
     int64_t shuffle;

@@ -320,12 +320,27 @@ static fleet_status read_save_every(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+static fleet_status read_trainer(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"thread", "hogwild", NULL};
+    fl_at one;
+
+    FL_TRY(fl_at_keys(at, keys));
+    one = fl_at_key(at, "thread");
+    FL_TRY(fl_at_int(&one, 1, 64, &c->trainer_threads));
+    one = fl_at_key(at, "hogwild");
+    FL_TRY(fl_at_bool(&one, &c->hogwild));
+    if (c->hogwild && c->trainer_threads <= 1)
+        return fl_at_expected(&one, "false: it is for thread 2 or more");
+    return FLEET_OK;
+}
+
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
         "model", "optimizer", "strategy", "device", "epochs",
         "seed",  "dataset",   "slots",    "save",   "save_every",
-        "load",  "deadlines", NULL};
+        "load",  "deadlines", "trainer",  NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 
@@ -345,6 +360,8 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(fl_at_int(&at, 1, 1000000, &c->epochs));
     at = fl_at_key(&root, "seed");
     FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &c->seed));
+    at = fl_at_key(&root, "trainer");
+    FL_TRY(read_trainer(c, &at));
     at = fl_at_key(&root, "dataset");
     FL_TRY(fl_config_read_dataset(c, &at));
     at = fl_at_key(&root, "slots");

@@ -67,7 +67,8 @@ typedef struct fl_config {
     fleet_distributed_strategy strategy;
     fleet_place device;
     bool own_gpu; /* "gpu": each worker's; device is not used then */
-    int64_t epochs, seed;
+    int64_t epochs, seed, trainer_threads;
+    bool hogwild;
     fleet_dataset_options dataset;
     const char **train, **test;
     int n_train, n_test;

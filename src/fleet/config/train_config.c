@@ -256,7 +256,9 @@ static fleet_status train(training *t)
 {
     fleet_train_options o = {.on_batch = on_batch,
                              .user = t,
-                             .save_every = t->every.folder ? &t->every : NULL};
+                             .save_every = t->every.folder ? &t->every : NULL,
+                             .thread = (int)t->c->trainer_threads,
+                             .hogwild = t->c->hogwild};
     int64_t pass, batch;
 
     FL_TRY(fleet_dataset_position(t->train, &pass, &batch));

@@ -132,8 +132,8 @@ static fleet_status job_status(void *dataset)
 
     if (f->worker_io)
         FL_TRY(fl_worker_io_status(f->worker_io));
-    return d->trainer && d->trainer->micro == 0 && f->role.worker_num == 1 &&
-                   fl_stop_wanted(f)
+    return d->trainer && d->trainer->micro == 0 && d->in_round == 0 &&
+                   f->role.worker_num == 1 && fl_stop_wanted(f)
                ? FLEET_EEND
                : FLEET_OK;
 }
@@ -164,6 +164,7 @@ static fl_stream_spec spec_of(fleet_dataset *d)
         .n_slot = d->n_slot,
         .batch_size = o->batch_size,
         .n_thread = o->thread_num,
+        .most_held = d->most_held,
         .pipe_command = pipe && strcmp(pipe, "cat") != 0 ? pipe : NULL,
         .pipe_timeout_ms = pipe_timeout_of(d),
         .shuffle = o->shuffle,

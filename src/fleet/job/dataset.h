@@ -21,7 +21,9 @@ struct fleet_dataset {
     int begun; /* the how-manieth of the handle to train; 0: it has not yet */
     const fleet_executor *trainer; /* of the pass under way, whose loss is not
                                       in `at`; NULL: none */
-    double share;                  /* of this pass that was read, 0 to 1 */
+    int most_held; /* batches that a pass holds at once; 0: as streams do */
+    int in_round;  /* that it holds and has not begun to train */
+    double share;  /* of this pass that was read, 0 to 1 */
     fleet_dataset *next;
 };
 

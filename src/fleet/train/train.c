@@ -8,6 +8,7 @@
 #include "fleet/train/progress.h"
 #include "fleet/train/save_every.h"
 #include "fleet/train/train.h"
+#include "runtime/exec/crew.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/expected_rows.h"
 #include "runtime/exec/prefetch.h"
@@ -23,6 +24,7 @@ typedef struct pass {
     int *var;       /* of each slot: the variable it feeds, -1: none */
     int64_t *below; /* of each slot: its ids are, 0: any */
     fl_input *next; /* room for the batch that comes next; NULL: no remote */
+    fl_crew *crew;  /* trainer threads; NULL: this one trains */
     fl_progress lines;
     fleet_train_result r;
     int64_t started_ns;
@@ -159,16 +161,23 @@ static void count_batch(pass *p, int64_t rows)
     p->d->at.samples += rows;
 }
 
+/* Before the first batch: there is a plan. */
+static fleet_status begin_training(pass *p, const fl_plan *plan)
+{
+    FL_TRY(check_fed(p, plan));
+    if (!p->e->has_passed)
+        p->started_ns = fl_now_ns();
+    p->e->has_passed = p->begun = true;
+    return FLEET_OK;
+}
+
 static fleet_status step(pass *p, const fl_batch *b)
 {
     fl_compiled *c;
 
     if (!p->begun) {
         FL_TRY(fl_executor_plan(p->e, b->rows, &c));
-        FL_TRY(check_fed(p, c->plan));
-        if (!p->e->has_passed)
-            p->started_ns = fl_now_ns();
-        p->e->has_passed = p->begun = true;
+        FL_TRY(begin_training(p, c->plan));
     }
     bind_batch(p, b, p->e->input);
     FL_TRY(fl_executor_iterate(p->e, b->rows));
@@ -245,6 +254,88 @@ static fleet_status run_batches(pass *p)
     return FLEET_OK;
 }
 
+/* --- rounds of trainer threads ------------------------------------------- */
+
+static fleet_status train_round(pass *p, fl_batch *const *b, int n)
+{
+    int64_t rows[FL_MOST_MEMBERS];
+    const fl_plan *plan;
+
+    for (int i = 0; i < n; i++) {
+        rows[i] = b[i]->rows;
+        bind_batch(p, b[i], fl_crew_input(p->crew, i));
+    }
+    if (!p->begun) {
+        FL_TRY(fl_crew_plan(p->crew, rows[0], &plan));
+        FL_TRY(begin_training(p, plan));
+    }
+    FL_TRY(fl_crew_round(p->crew, rows, n));
+    for (int i = 0; i < n; i++)
+        count_batch(p, rows[i]);
+    return FLEET_OK;
+}
+
+/* What follows batch i of a round, which is over: all its batches count as
+ * trained, whatever the callback does. */
+static fleet_status report_batch(pass *p, fl_batch *const *b, int i, int n,
+                                 bool *stop)
+{
+    int64_t number = batch_number(p) - n + i + 1;
+
+    fl_crew_show(p->crew, i);
+    p->d->share = b[i]->share;
+    FL_TRY(fl_progress_batch(&p->lines, number));
+    if (p->o->on_batch && p->o->on_batch(p->o->user, number, b[i]->rows) != 0)
+        *stop = true;
+    if (i < n - 1 && p->o->save_every) /* counted; it is made behind the last */
+        (void)fl_save_every_due(p->o->save_every, p->d->fleet);
+    return FLEET_OK;
+}
+
+static fleet_status finish_round(pass *p, fl_batch *const *b, int n, bool *stop)
+{
+    fleet_status status = train_round(p, b, n);
+
+    for (int i = 0; i < n && status == FLEET_OK; i++)
+        status = report_batch(p, b, i, n, stop);
+    for (int i = 0; i < n; i++)
+        fl_stream_release(p->stream, b[i]);
+    FL_TRY(status);
+    return *stop ? FLEET_OK : save_if_due(p);
+}
+
+/* The batches of a round; *n of them. An error of the stream is said again when
+ * it is asked once more: after the batches before it. */
+static fleet_status gather_round(pass *p, fl_batch **b, int *n)
+{
+    fleet_status status = FLEET_OK;
+
+    for (*n = 0; *n < p->o->thread && status == FLEET_OK; *n += !status) {
+        p->d->in_round = *n;
+        status = fl_stream_next(p->stream, &b[*n]);
+    }
+    p->d->in_round = 0;
+    return *n > 0 ? FLEET_OK : status;
+}
+
+static fleet_status run_rounds(pass *p)
+{
+    fl_batch *b[FL_MOST_MEMBERS];
+    bool stop = takes_stop(p);
+    fleet_status status;
+    int n;
+
+    while (!stop) {
+        status = gather_round(p, b, &n);
+        if (status == FLEET_EEND) /* of the data, or of a wait for them */
+            return takes_stop(p), FLEET_OK;
+        FL_TRY(status);
+        FL_TRY(finish_round(p, b, n, &stop));
+        stop = stop || takes_stop(p);
+    }
+    return FLEET_OK;
+}
+
 /* A pass ends for all workers together. */
 static fleet_status end_pass(pass *p)
 {
@@ -270,6 +361,11 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
     if (!p->e->training && p->e->program->training.loss)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
+    if (p->o->thread > 1)
+        FL_TRY(fl_crew_of(p->e,
+                          &(fl_crew_kind){p->o->thread, p->o->hogwild != 0},
+                          "fleet_train_from_dataset", &p->crew));
+    p->d->most_held = p->crew && p->o->thread > 4 ? p->o->thread : 0;
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->below, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
@@ -327,12 +423,14 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     status = open_pass(p);
     if (status == FLEET_OK) {
         begin_position(p);
-        status = run_batches(p);
+        status = p->crew ? run_rounds(p) : run_batches(p);
         p->r.loss = p->e->loss_sum; /* so far */
         if (status == FLEET_OK)
             status = end_pass(p);
         fl_executor_forget(p->e); /* the batches go */
     }
+    if (p->crew)
+        fl_crew_rest(p->crew);
     if (p->r.batches > 0)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)
@@ -382,6 +480,10 @@ static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
                        call, o->n_fetch, (long long)o->print_period);
     if (o && o->save_every)
         FL_TRY(check_save_every(o->save_every));
+    if (o && o->thread < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: thread %d: expected 0 to %d trainer threads", call,
+                       o->thread, (int)FL_MOST_MEMBERS);
     return fl_context_check(e->context);
 }
 
@@ -407,6 +509,11 @@ static fleet_status infer(pass *p, fleet_train_result *result)
     if (p->e->training)
         return fl_fail(FLEET_ESTATE, "fleet_infer_from_dataset: the executor "
                                      "trains: make one with for_test");
+    if (p->o && p->o->thread > 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_infer_from_dataset: thread %d: trainer threads "
+                       "are for training",
+                       p->o->thread);
     return run_pass(p, result);
 }
 

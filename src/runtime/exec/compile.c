@@ -286,8 +286,8 @@ fleet_status fl_compile(fleet_executor *e, int64_t batch,
     c->backend = e->backend;
     c->trace = e->context->trace;
     c->n_scratch = fl_pool_size(e->context->pool);
-    status = fl_plan_build(e->program, e->store, batch, e->training, e->fetched,
-                           &e->place, &c->plan);
+    status = fl_plan_build_for(&e->kind, e->program, e->store, batch,
+                               e->training, e->fetched, &e->place, &c->plan);
     if (status == FLEET_OK)
         status = check_processor(c->plan);
     if (status == FLEET_OK)

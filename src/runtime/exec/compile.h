@@ -2,6 +2,7 @@
  * state, task lists. */
 #pragma once
 
+#include "base/pool.h"
 #include "runtime/exec/executor.h"
 
 /* A step and one of its parts: a task of a region by parts. */
@@ -29,6 +30,10 @@ struct fl_compiled {
     bool changes_store;
     fl_engine engine; /* of the region that ran last: where a failure is from */
     struct fl_trace *trace; /* the context's */
+    bool alone;             /* not on the handle's threads: on the caller's, and
+                               on the threads of `team` */
+    fl_pool *team;          /* NULL: on the caller's alone */
+    int first_thread;       /* for the trace */
     fl_compiled *next;
 };
 

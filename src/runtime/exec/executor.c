@@ -8,6 +8,7 @@
 #include "runtime/device/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
+#include "runtime/exec/crew.h"
 #include "runtime/exec/find_nonfinite.h"
 #include "runtime/exec/localsgd_schedule.h"
 #include "runtime/exec/plan_cache.h"
@@ -99,6 +100,7 @@ void fleet_executor_destroy(fleet_executor *e)
     if (!e)
         return;
     log_failure(e);
+    fl_crew_destroy(e->crew);
     leave_store(e);
     fl_executor_forget_plans(e);
     e->backend->destroy(e);
@@ -158,7 +160,7 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
 }
 
 /* Under the store's lock. */
-static void set_micro(fleet_executor *e, int micro)
+void fl_executor_set_micro(fleet_executor *e, int micro)
 {
     e->store->n_flat += (micro > 0) - (e->micro > 0);
     e->micro = micro;
@@ -169,7 +171,9 @@ fleet_status fl_executor_count(fleet_executor *e, int *batches)
     const fl_training *t = &e->program->training;
     fl_agreed agreed;
 
-    *batches = e->micro > 1 && !t->merge.average ? 1 : e->micro;
+    *batches = e->micro;
+    if (e->micro > 1 && t->merge.steps > 1 && !t->merge.average)
+        *batches = 1;
     if (!e->store->agree || fl_localsgd_is_next(e))
         return FLEET_OK;
     FL_TRY(fl_agree_on(e->store->agree,
@@ -225,8 +229,15 @@ static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
     FL_TRY(c->backend->begin_update(e, c));
     FL_TRY(fl_compiled_run(c, e->context, batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, next));
-    set_micro(e, 0);
+    fl_executor_set_micro(e, 0);
     return fl_localsgd_updated(e, c, alone);
+}
+
+fleet_status fl_executor_update(fleet_executor *e, fl_compiled *c,
+                                int64_t batch, fl_compiled *next)
+{
+    FL_TRY(agree_on_update(e, c));
+    return apply_update(e, c, batch, next);
 }
 
 void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
@@ -245,18 +256,15 @@ bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss)
     return known->n_run == n_run;
 }
 
-/* Before an executor trains where another one did: that one's iterations are
- * over, and so the number of updates is known. */
-static fleet_status take_over_training(fleet_executor *e)
+fleet_status fl_executor_take_over(fleet_executor *e)
 {
     fleet_executor *before = e->store->trainer;
 
     return before && before != e ? before->backend->drain(before) : FLEET_OK;
 }
 
-/* A part of an iteration; a failure says which batch's it is. */
-static fleet_status run_part(fleet_executor *e, fl_compiled *c, int64_t batch,
-                             fl_phase phase)
+fleet_status fl_executor_run_part(fleet_executor *e, fl_compiled *c,
+                                  int64_t batch, fl_phase phase)
 {
     fleet_status status = fl_compiled_run(c, e->context, batch, phase);
 
@@ -277,25 +285,25 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
     bool is_last;
 
     if (e->training)
-        FL_TRY(take_over_training(e));
+        FL_TRY(fl_executor_take_over(e));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
     FL_TRY(c->backend->begin(e, c, batch));
     if (c->plan->prefetches_rows) {
-        FL_TRY(run_part(e, c, batch, FL_PULL_WAIT));
+        FL_TRY(fl_executor_run_part(e, c, batch, FL_PULL_WAIT));
         FL_TRY(c->backend->copy_rows(e, c));
     }
-    FL_TRY(run_part(e, c, batch, FL_FORWARD));
+    FL_TRY(fl_executor_run_part(e, c, batch, FL_FORWARD));
     if (c->plan->prefetches_rows)
         FL_TRY(c->backend->prefetch_rows(e, c));
     FL_TRY(c->backend->check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
-    set_micro(e, e->micro + 1);
+    fl_executor_set_micro(e, e->micro + 1);
     is_last = e->micro == e->program->training.merge.steps;
     if (is_last)
         FL_TRY(agree_on_update(e, c));
-    FL_TRY(run_part(e, c, batch, FL_BACKWARD));
+    FL_TRY(fl_executor_run_part(e, c, batch, FL_BACKWARD));
     return is_last ? apply_update(e, c, batch, next) : FLEET_OK;
 }
 
@@ -328,7 +336,8 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
         e->backend->abandon(e);
     }
     if (status != FLEET_OK && e->micro > 0)
-        set_micro(e, 0); /* a merge group ends without an update: its sums may
+        fl_executor_set_micro(
+            e, 0); /* a merge group ends without an update: its sums may
                           * hold a part of the batch that failed */
     if (!e->remote)
         return status;
@@ -351,7 +360,7 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     else
         pthread_rwlock_rdlock(&e->store->lock);
     e->n_run++;
-    e->last = c;
+    e->last = e->merged = c;
     e->last_batch = batch;
     status = fl_compiled_map_store(c);
     e->backend->lock(e);
@@ -397,23 +406,23 @@ fleet_status fl_store_synchronize(fl_store *s)
 static fleet_status end_group(fleet_executor *e)
 {
     fleet_status status = fl_executor_check_store(e);
+    fl_compiled *c = e->merged;
 
     if (status == FLEET_OK)
-        status = fl_compiled_map_store(e->last);
+        status = fl_compiled_map_store(c);
     e->backend->lock(e);
     if (status == FLEET_OK)
-        status = take_over_training(e);
+        status = fl_executor_take_over(e);
     if (status == FLEET_OK)
-        status = agree_on_update(e, e->last);
+        status = agree_on_update(e, c);
     if (status == FLEET_OK)
-        status = fl_compiled_run(e->last, e->context, e->last_batch,
-                                 FL_REDUCE_BEGIN);
+        status = fl_compiled_run(c, e->context, e->last_batch, FL_REDUCE_BEGIN);
     if (status == FLEET_OK)
-        status = apply_update(e, e->last, e->last_batch, NULL);
+        status = apply_update(e, c, e->last_batch, NULL);
     if (status == FLEET_OK) /* it uses memory of the last iteration */
-        status = e->last->backend->finish_update(e, e->last);
+        status = c->backend->finish_update(e, c);
     if (status != FLEET_OK)
-        fl_executor_end_works(e, e->last);
+        fl_executor_end_works(e, c);
     e->backend->unlock(e);
     return status;
 }
@@ -434,7 +443,7 @@ fleet_status fleet_executor_flush(fleet_executor *e)
     pthread_rwlock_wrlock(&e->store->lock);
     if (status == FLEET_OK)
         status = end_group(e);
-    set_micro(e, 0);
+    fl_executor_set_micro(e, 0);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }

@@ -47,9 +47,12 @@ struct fleet_executor {
     bool *fetched;   /* by variable */
     fl_input *input; /* by variable */
     fl_compiled *compiled; /* the one used last first */
-    fl_compiled *last;     /* of the last iteration */
+    fl_compiled *last;     /* of the last iteration, for fetches */
     int64_t last_batch;
-    char *arena; /* of all plans: one runs at a time */
+    fl_compiled *merged;  /* has the sums of the merge group under way */
+    struct fl_crew *crew; /* its trainer threads; NULL: none yet */
+    fl_crew_kind kind;    /* of the crew that it is a member of */
+    char *arena;          /* of all plans: one runs at a time */
     size_t arena_bytes;
     int micro;                /* batches in the merge group so far */
     int64_t n_run;            /* iterations, for messages */
@@ -85,7 +88,23 @@ fleet_status fl_store_synchronize(fl_store *s);
 /* With ranks: this thread's failure ends their training, too. */
 void fl_executor_give_up(const fleet_executor *e);
 
+/* A part of an iteration; a failure says which batch's it is. */
+fleet_status fl_executor_run_part(fleet_executor *e, fl_compiled *c,
+                                  int64_t batch, fl_phase phase);
+
 /* --- an update, under the store's lock ------------------------------------ */
+
+/* Before an executor trains where another one did: that one's iterations are
+ * over, and so the number of updates is known. */
+fleet_status fl_executor_take_over(fleet_executor *e);
+
+/* How many batches the merge group has now. */
+void fl_executor_set_micro(fleet_executor *e, int micro);
+
+/* The update of a merge group whose sums c has, after a batch of that many
+ * rows. */
+fleet_status fl_executor_update(fleet_executor *e, fl_compiled *c,
+                                int64_t batch, fl_compiled *next);
 
 /* How many batches the gradients' sum is divided by; 0: no rank has any. */
 fleet_status fl_executor_count(fleet_executor *e, int *batches);

@@ -18,7 +18,7 @@ void fl_executor_forget_plans(fleet_executor *e)
         fl_compiled_destroy(e, e->compiled);
         e->compiled = next;
     }
-    e->last = NULL;
+    e->last = e->merged = NULL;
 }
 
 /* One arena serves this plan and all other ones. */
@@ -116,7 +116,7 @@ fleet_status fl_executor_check_store(const fleet_executor *e)
                    e->micro > 0 ? "a merge group" : "an iteration");
 }
 
-static fleet_status follow_store(fleet_executor *e)
+fleet_status fl_executor_follow_store(fleet_executor *e)
 {
     if (e->micro > 0)
         return fl_executor_check_store(e);
@@ -136,16 +136,20 @@ fleet_status fl_executor_plan(fleet_executor *e, int64_t batch, fl_compiled **c)
         return fl_fail(FLEET_EINVAL,
                        "a batch of %" PRId64 ": expected at most %" PRId64,
                        batch, FL_MOST_BATCH);
-    FL_TRY(follow_store(e));
+    FL_TRY(fl_executor_follow_store(e));
     if (e->micro == 0)
         return find_plan(e, batch, c);
-    *c = e->last;
-    if (batch <= e->last->plan->batch)
+    if (e->merged->plan->crew.n > 1)
+        return fl_fail(FLEET_ESTATE,
+                       "a batch inside a merge group of trainer threads, whose "
+                       "pass has not ended");
+    *c = e->merged;
+    if (batch <= e->merged->plan->batch)
         return FLEET_OK;
     return fl_fail(FLEET_ESTATE,
                    "a batch of %" PRId64 " in a merge group that began with "
                    "%" PRId64 ": set max_batch of the executor's options",
-                   batch, e->last->plan->batch);
+                   batch, e->merged->plan->batch);
 }
 
 fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *c)

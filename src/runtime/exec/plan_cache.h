@@ -13,6 +13,10 @@ fl_compiled *fl_executor_prefetch_plan(fleet_executor *e, fl_compiled *c);
 
 void fl_executor_forget_plans(fleet_executor *e);
 
+/* If the store has another remote or other ranks now, plans are made anew;
+ * inside a merge group that fails. */
+fleet_status fl_executor_follow_store(fleet_executor *e);
+
 /* Plans are for a store with its remote and its ranks: FLEET_ESTATE if the
  * store has another remote or other ranks now. */
 fleet_status fl_executor_check_store(const fleet_executor *e);

@@ -30,7 +30,8 @@ static fleet_status run_step(const fl_compiled *c, int step,
     fleet_status status = k->run(in, range);
 
     if (c->trace)
-        fl_trace_step(c->trace, k->name, range->thread, began, fl_now_ns());
+        fl_trace_step(c->trace, k->name, c->first_thread + range->thread, began,
+                      fl_now_ns());
     return status;
 }
 
@@ -137,7 +138,8 @@ static bool is_due(const fl_region *region, fl_phase phase)
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase)
 {
-    fl_pool *pool = fl_pool_acquire(context->pool) ? context->pool : NULL;
+    fl_pool *threads = c->alone ? c->team : context->pool;
+    fl_pool *pool = fl_pool_acquire(threads) ? threads : NULL;
     fleet_status status = FLEET_OK;
 
     for (size_t r = 0; r < c->plan->n_region && status == FLEET_OK; r++)

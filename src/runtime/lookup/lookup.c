@@ -84,7 +84,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
     c.weighted = fl_lookup_count_weighted(slot, n_slot) > 0;
     for (int i = 0; i < n_slot; i++)
         c.ragged = c.ragged || slot[i].ids->ragged;
-    c.merged = l->program->training.merge.steps > 1;
+    c.merged = l->plan->group > 1;
     return fl_config(l, &c, sizeof c);
 }
 
@@ -260,15 +260,19 @@ static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
     fl_emit(l, kernel, NULL, s->config, o, 3 + s->n_gradient);
 }
 
-/* Lookups that take turns have their merged sums beside them. */
+/* Lookups that take turns, and lookups of a crew, have their merged sums beside
+ * them. */
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s)
 {
     if (s->gpu) {
         fl_lookup_gpu_merge(l, s->gpu);
         return;
     }
-    if (l->plan->store->remote)
+    if (l->plan->store->remote || l->plan->crew.n > 1) {
         s->sums = fl_object(l, "sums", sizeof(fl_lookup));
+        if (s->sums >= 0)
+            l->plan->value[s->sums].merged = true;
+    }
     emit_on_sums(l, &fl_kernel_rows_merge, s, s->lookup,
                  (fl_operand){s->sums, FL_READ_WRITE});
 }
@@ -310,6 +314,6 @@ void fl_lookup_update(fl_lowering *l, const fl_sparse *s)
     if (s->gpu)
         fl_lookup_gpu_update(l, s->gpu);
     else
-        emit_on_sums(l, &fl_kernel_rows_update, s, s->lookup,
+        emit_on_sums(l, &fl_kernel_rows_update, s, fl_lookup_sums(s),
                      (fl_operand)FL_RW(s->rows));
 }

@@ -421,7 +421,7 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
     return FLEET_OK;
 }
 
-static fleet_status update_run(const fl_instance *in, const fl_range *r)
+static fleet_status change_rows(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
@@ -432,8 +432,6 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     fl_update u;
     int64_t n;
 
-    if (now->skip)
-        return FLEET_OK;
     FL_TRY(list_changed(c, k, p));
     key = p->changed;
     FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
@@ -444,6 +442,20 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
         fl_accessor_update(k->rows, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
+}
+
+static fleet_status update_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_update_now *now = fl_ptr(in, THE_UPDATE);
+    const fl_lookup *k = fl_lookup_of(in);
+    fleet_status status;
+
+    if (now->skip)
+        return FLEET_OK;
+    fl_lookup_lock(k, (int)r->begin);
+    status = change_rows(in, r);
+    fl_lookup_unlock(k, (int)r->begin);
+    return status;
 }
 
 const fl_kernel fl_kernel_rows_update = {

@@ -3,6 +3,8 @@
  * the batches have shown how large they are. */
 #pragma once
 
+#include <pthread.h>
+
 #include "runtime/plan/kernel.h"
 #include "runtime/store/lookup_kernels.h"
 #include "runtime/lookup/wanted_rows.h"
@@ -68,6 +70,9 @@ typedef struct fl_lookup_config {
 
 typedef struct fl_lookup {
     fl_rows *rows;
+    pthread_mutex_t *lock;   /* by part, where other threads update the table at
+                              the same time (plan/hogwild.h): values are copies
+                              then. NULL: none does */
     const int64_t **offsets; /* of ragged features in this batch, by feature */
     int64_t n;               /* positions */
     uint64_t *key;           /* by position */
@@ -114,6 +119,19 @@ fleet_status fl_row_sums_room(fl_row_sums *s, int64_t n, const fl_rows *rows);
 void fl_row_sums_add(fl_row_sums *s, uint64_t key, const float *grad,
                      float factor, const fl_rows *rows);
 void fl_row_sums_done(fl_row_sums *s);
+
+/* Around the use of the table's rows of a part. */
+static inline void fl_lookup_lock(const fl_lookup *k, int part)
+{
+    if (k->lock)
+        pthread_mutex_lock(&k->lock[part]);
+}
+
+static inline void fl_lookup_unlock(const fl_lookup *k, int part)
+{
+    if (k->lock)
+        pthread_mutex_unlock(&k->lock[part]);
+}
 
 /* That of a step: operand 0. */
 static inline fl_lookup *fl_lookup_of(const fl_instance *in)

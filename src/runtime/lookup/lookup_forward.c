@@ -302,17 +302,17 @@ static fleet_status fill_unknown(const fl_lookup_config *c, fl_lookup *k,
                                  fl_lookup_part *p)
 {
     int64_t dim = k->rows->dim;
-    bool floats = fl_rows_are_floats(k->rows);
+    bool in_place = fl_rows_are_floats(k->rows) && !k->lock;
     size_t n = 0;
 
     for (int64_t u = 0; u < p->keys.n; u++)
-        n += !floats || p->row[u] == NULL;
+        n += !in_place || p->row[u] == NULL;
     FL_TRY(fl_grow(&p->fresh, &p->fresh_capacity, n * (size_t)dim,
                    sizeof *p->fresh));
     n = 0;
     for (int64_t u = 0; u < p->keys.n; u++) {
         p->value[u] = p->row[u];
-        if (floats && p->row[u])
+        if (in_place && p->row[u])
             continue;
         float *fresh = p->fresh + (int64_t)n++ * dim;
         if (p->row[u])
@@ -363,16 +363,27 @@ const fl_kernel fl_kernel_rows_unique = {
     .run = unique_run,
 };
 
+/* The rows of a part, and what is read of them. */
+static fleet_status find_values(const fl_lookup_config *c, fl_lookup *k,
+                                fl_lookup_part *p)
+{
+    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->keys.key, p->keys.n));
+    FL_TRY(fl_lookup_find(k, p));
+    return fill_unknown(c, k, p);
+}
+
 static fleet_status find_run(const fl_instance *in, const fl_range *r)
 {
     fl_lookup *k = fl_lookup_of(in);
     fl_lookup_part *p = &k->part[r->begin];
+    fleet_status status;
 
     fl_wanted_rows_done(&p->wanted);
     FL_TRY(unique_run(in, r));
-    FL_TRY(fl_rows_bring(&p->wanted, k->rows, p->keys.key, p->keys.n));
-    FL_TRY(fl_lookup_find(k, p));
-    FL_TRY(fill_unknown(in->step->config, k, p));
+    fl_lookup_lock(k, (int)r->begin);
+    status = find_values(in->step->config, k, p);
+    fl_lookup_unlock(k, (int)r->begin);
+    FL_TRY(status);
     point_positions(k, p);
     return FLEET_OK;
 }

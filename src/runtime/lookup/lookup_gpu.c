@@ -179,7 +179,7 @@ static fl_numbered *number_merged(fl_lowering *l, const fleet_var *table,
         return NULL;
     *feature = (fl_feature){.ids = FIRST_FEATURE, .out = FIRST_FEATURE + 1};
     k->of = of;
-    k->times = l->program->training.merge.steps;
+    k->times = l->plan->group;
     k->config.capacity = k->times * of->config.capacity;
     make_values(l, k);
     return k;

@@ -77,7 +77,7 @@ static void reduce_group(fl_lowering *l, fl_dense *d)
 {
     const fl_training *t = &l->program->training;
 
-    if (t->merge.steps > 1 && d->flat->gradient && !t->all_reduce.fp16 &&
+    if (l->plan->group > 1 && d->flat->gradient && !t->all_reduce.fp16 &&
         !t->dgc.on && t->localsgd.steps == 0) {
         d->one = d->gradient;
         d->gradient = fl_flat_gradient(l, d->flat, "gradients", true);

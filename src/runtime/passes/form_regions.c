@@ -51,9 +51,11 @@ static dependence dependence_of(const fl_plan *plan, const fl_step *a,
 
 /* The runs of a plan: each phase before forward, and each from the reductions
  * on, is one, and all phases between are another. Reductions may also run
- * among the steps of that one. */
-static fl_phase run_of(fl_phase phase)
+ * among the steps of that one. The members of a crew meet before they merge. */
+static fl_phase run_of(const fl_plan *plan, fl_phase phase)
 {
+    if (phase == FL_MERGE && plan->crew.n > 1)
+        return phase;
     return phase < FL_FORWARD || phase >= FL_REDUCE_BEGIN ? phase : FL_FORWARD;
 }
 
@@ -104,7 +106,7 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
     if (s->done[j] || !s->wanted[j] ||
         (!queued && plan->step[j]->kernel->split != split) ||
         plan->step[j]->engine != region->engine ||
-        run_of(plan->step[j]->phase) != region->phase)
+        run_of(plan, plan->step[j]->phase) != region->phase)
         return false;
     for (size_t i = 0; i < j; i++) {
         dependence d;
@@ -170,8 +172,8 @@ static size_t steps_of_run(const fl_plan *plan, fl_phase phase, fl_phase other)
     size_t n = 0;
 
     for (size_t i = 0; i < plan->n_step; i++)
-        n += run_of(plan->step[i]->phase) == phase ||
-             run_of(plan->step[i]->phase) == other;
+        n += run_of(plan, plan->step[i]->phase) == phase ||
+             run_of(plan, plan->step[i]->phase) == other;
     return n;
 }
 
@@ -215,12 +217,66 @@ static fleet_status schedule_all(scheduler *s)
     FL_TRY(schedule_run(s, FL_PULL_WAIT, FL_PULL_WAIT));
     FL_TRY(schedule_run(s, FL_PREFETCH, FL_PREFETCH));
     FL_TRY(schedule_run(s, FL_FORWARD, FL_REDUCE_BEGIN));
+    FL_TRY(schedule_run(s, FL_MERGE, FL_MERGE));
     FL_TRY(schedule_run(s, FL_UPDATE, FL_UPDATE));
     FL_TRY(schedule_run(s, FL_AVERAGE, FL_AVERAGE));
     if (s->n > 0)
         memcpy(s->plan->step, s->order, s->n * sizeof *s->order);
     return FLEET_OK;
 }
+
+/* --- a crew's plan -------------------------------------------------------- */
+
+static int root_of(const fl_plan *plan, const fl_operand *o)
+{
+    return o->value < 0 ? -1 : fl_plan_root(plan, o->value);
+}
+
+static bool counts(const fl_plan *plan, const fl_step *s)
+{
+    for (int i = 0; i < s->n_operand; i++) {
+        int root = root_of(plan, &s->operand[i]);
+
+        if (root >= 0 && s->operand[i].mode != FL_READ &&
+            plan->value[root].kind == FL_VALUE_STATE)
+            return true;
+    }
+    return false;
+}
+
+/* Does a step use what the earlier one makes? */
+static bool follows(const fl_plan *plan, const fl_step *earlier,
+                    const fl_step *s)
+{
+    for (int i = 0; i < earlier->n_operand; i++) {
+        int root = root_of(plan, &earlier->operand[i]);
+
+        for (int j = 0; root >= 0 && j < s->n_operand; j++)
+            if (earlier->operand[i].mode != FL_READ &&
+                root_of(plan, &s->operand[j]) == root)
+                return true;
+    }
+    return false;
+}
+
+/* Steps that count in a state of the store, and steps that read what these make
+ * of it, wait until the members of the crew meet: they then run one member
+ * after the other, in the order of the batches. */
+static void let_states_wait(const fl_plan *plan)
+{
+    for (size_t j = 0; plan->crew.n > 1 && j < plan->n_step; j++) {
+        fl_step *s = plan->step[j];
+        bool waits = counts(plan, s);
+
+        for (size_t i = 0; !waits && i < j; i++)
+            waits = plan->step[i]->phase == FL_MERGE && plan->step[i]->node &&
+                    follows(plan, plan->step[i], s);
+        if (waits && s->phase < FL_MERGE)
+            s->phase = FL_MERGE;
+    }
+}
+
+/* --- the pass ------------------------------------------------------------- */
 
 fleet_status fl_pass_form_regions(fl_lowering *l, bool *applied)
 {
@@ -229,6 +285,7 @@ fleet_status fl_pass_form_regions(fl_lowering *l, bool *applied)
     fleet_status status = FLEET_ENOMEM;
 
     *applied = true;
+    let_states_wait(plan);
     s.order = fl_alloc_array(plan->n_step, sizeof *s.order);
     s.done = fl_alloc(plan->n_step);
     s.joined = fl_alloc(plan->n_step);

@@ -47,7 +47,7 @@ static void emit_merge(fl_lowering *l, const fl_dense *d, int64_t offset,
 
 fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
 {
-    if (!l->plan->training || l->program->training.merge.steps == 1)
+    if (!l->plan->training || l->plan->group == 1)
         return FLEET_OK;
     *applied = true;
     l->phase = FL_MERGE;
@@ -59,6 +59,8 @@ fleet_status fl_pass_gradient_merge(fl_lowering *l, bool *applied)
             continue;
         d->one = d->gradient;
         d->gradient = fl_flat_gradient(l, d->flat, "merged gradients", false);
+        if (d->gradient >= 0)
+            l->plan->value[d->gradient].merged = true;
         if (l->plan->store->agree) {
             fl_each_bucket(l, d, emit_merge);
             fl_each_pushed(l, d, emit_merge);

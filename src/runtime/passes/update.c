@@ -5,6 +5,7 @@
 #include "runtime/optim/update_ranges.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/plan/gradients.h"
+#include "runtime/plan/hogwild.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
@@ -19,13 +20,43 @@ static fleet_status update_prepare(fl_instance *in)
     return FLEET_OK;
 }
 
+/* Floats [at, end) of the group. */
+static void change_floats(const fl_instance *in, const fl_update *u, int64_t at,
+                          int64_t end)
+{
+    const fl_update_ranges *all = in->step->config;
+    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+    float *state[FL_MAX_STATE] = {NULL};
+
+    for (int i = 0; i < in->step->n_operand - STATE; i++)
+        state[i] = (float *)fl_ptr(in, STATE + i) + (at - all->first);
+    fl_optimizer_dense(now->optimizer)(u, (float *)fl_ptr(in, WEIGHT) + at,
+                                       (const float *)fl_ptr(in, GRADIENT) + at,
+                                       state, end - at);
+}
+
+/* The same while other threads do: block by block. */
+static void change_locked(const fl_instance *in, const fl_update *u, int64_t at,
+                          int64_t end)
+{
+    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+
+    for (int64_t next; at < end; at = next) {
+        pthread_mutex_t *lock = fl_hogwild_block(now->hogwild, at);
+
+        next = fl_hogwild_block_end(at, end);
+        pthread_mutex_lock(lock);
+        change_floats(in, u, at, next);
+        pthread_mutex_unlock(lock);
+    }
+}
+
 static fleet_status update_run(const fl_instance *in, const fl_range *r)
 {
     const fl_update_ranges *all = in->step->config;
     const fl_update_range *p = &all->block[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
     fl_update u = now->u;
-    float *state[FL_MAX_STATE] = {NULL};
 
     if (now->skip)
         return FLEET_OK;
@@ -35,11 +66,8 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
         FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
         FL_NUMBER_OF(&u, MOMENTUM, nesterov) = 0.0f;
     }
-    for (int i = 0; i < in->step->n_operand - STATE; i++)
-        state[i] = (float *)fl_ptr(in, STATE + i) + (p->offset - all->first);
-    fl_optimizer_dense(now->optimizer)(
-        &u, (float *)fl_ptr(in, WEIGHT) + p->offset,
-        (const float *)fl_ptr(in, GRADIENT) + p->offset, state, p->n);
+    (now->hogwild ? change_locked : change_floats)(in, &u, p->offset,
+                                                   p->offset + p->n);
     return FLEET_OK;
 }
 

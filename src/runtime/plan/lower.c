@@ -213,7 +213,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .period = 1};
 
     if (l->phase >= FL_REDUCE_BEGIN)
-        like.period = l->program->training.merge.steps;
+        like.period = l->plan->group;
     if (l->status == FLEET_OK)
         note_failure(l, fl_plan_step(l->plan, &like, operand, n));
     for (int i = 0; l->status == FLEET_OK && i < n; i++)
@@ -262,7 +262,7 @@ static int gradient_of_param(fl_lowering *l, const fleet_var *v)
     if (d && d->gradient < 0) {
         const fl_training *t = &l->program->training;
         int made = fl_flat_gradient(l, p->flat, "gradients",
-                                    t->merge.steps == 1 && !t->all_reduce.fp16);
+                                    l->plan->group == 1 && !t->all_reduce.fp16);
 
         d = dense_of(l, p->flat);
         d->gradient = made;
@@ -499,6 +499,18 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
                            const fl_place *placing, fl_plan **plan)
 {
+    static const fl_crew_kind none;
+
+    return fl_plan_build_for(&none, program, store, batch, training, fetched,
+                             placing, plan);
+}
+
+fleet_status fl_plan_build_for(const fl_crew_kind *crew,
+                               const fleet_program *program, fl_store *store,
+                               int64_t batch, bool training,
+                               const bool *fetched, const fl_place *placing,
+                               fl_plan **plan)
+{
     static const fl_place on_host;
 
     fl_lowering l = {.program = program};
@@ -509,6 +521,10 @@ fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
     (*plan)->store = store;
     (*plan)->place = placing ? placing : &on_host;
     (*plan)->training = training;
+    (*plan)->crew = *crew;
+    (*plan)->group = program->training.merge.steps;
+    if (crew->n > 1 && !crew->hogwild)
+        (*plan)->group *= crew->n;
     (*plan)->batch = batch;
     (*plan)->slice = fl_slice_rows(batch);
     (*plan)->loss = (*plan)->update = (*plan)->pull = (*plan)->works = -1;

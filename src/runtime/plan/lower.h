@@ -139,3 +139,10 @@ void fl_operands_add(fl_operands *all, int value, fl_mode mode);
 fleet_status fl_plan_build(const fleet_program *program, fl_store *store,
                            int64_t batch, bool training, const bool *fetched,
                            const fl_place *placing, fl_plan **plan);
+
+/* The same for each member of a crew, all on the host. */
+fleet_status fl_plan_build_for(const fl_crew_kind *crew,
+                               const fleet_program *program, fl_store *store,
+                               int64_t batch, bool training,
+                               const bool *fetched, const fl_place *placing,
+                               fl_plan **plan);

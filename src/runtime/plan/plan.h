@@ -29,6 +29,8 @@ typedef struct fl_value {
     void *pointer;        /* into the store, where var does not say it;
                              PERSISTENT: of all plans, NULL: the plan's own */
     float first;          /* PERSISTENT: every element at the start */
+    bool merged;          /* PERSISTENT: sums of a merge group, one for a whole
+                             crew */
     bool per_slot;        /* PERSISTENT: written by FL_PULL or FL_PREFETCH,
                              once per slot */
     bool fetched;         /* may be read after the iteration */
@@ -98,7 +100,7 @@ typedef struct fl_region {
     fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
                        first reduction, or with prefetched rows before the
                        CPU's first region behind forward; FL_BACKWARD from
-                       it on */
+                       it on. Of a crew's plan merge is a phase of its own */
     fl_engine engine;
 } fl_region;
 
@@ -122,11 +124,22 @@ typedef struct fl_dense {
     bool updated;         /* by a pass before update */
 } fl_dense;
 
+/* A crew: trainer threads of one process that train the same program, each on
+ * batches of its own (exec/crew.h). All zero: a plan of no crew. */
+typedef struct fl_crew_kind {
+    int n;        /* trainer threads, each with such a plan; 0, 1: no crew */
+    bool hogwild; /* each updates by itself; else the gradients of all of them
+                     are merged, for one update */
+} fl_crew_kind;
+
 typedef struct fl_plan {
     const fleet_program *program;
     fl_store *store;
     const fl_place *place; /* where its steps may run */
     bool training;
+    fl_crew_kind crew;
+    int group;     /* batches of an update: the strategy's, of each member of a
+                      crew that merges */
     int64_t batch; /* capacity */
     int64_t slice; /* rows of a slice */
     fl_arena arena;
@@ -172,6 +185,8 @@ typedef struct fl_update_now {
     bool skip;        /* nothing is updated: a gradient is not finite */
     float loss_scale; /* that gradients are still to be divided by; 0: none */
     double density;   /* of dgc: the part that is sent; 0: all is reduced */
+    struct fl_hogwild *hogwild; /* locks, where other threads update at the same
+                                   time; NULL: none do */
 } fl_update_now;
 
 /* The scalars of a pull: which of the remote's slots, and of which version. */

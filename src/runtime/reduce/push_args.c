@@ -124,7 +124,7 @@ fl_push_args fl_push_args_of(const fl_lowering *l)
                           .average = l->program->training.merge.average,
                           .sum = l->plan->store->agree &&
                                  l->program->training.sum_over_ranks,
-                          .merged = l->program->training.merge.steps > 1};
+                          .merged = l->plan->group > 1};
 }
 
 void fl_push_add_room(fl_lowering *l, fl_operands *all, const fl_push_args *c)

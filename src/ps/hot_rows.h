@@ -12,7 +12,7 @@
 typedef struct fl_hot_row {
     uint64_t key;
     uint64_t version; /* of its lane, that the values are of */
-    uint32_t life;    /* of its lane's rows then (ps/server/aggregate.h) */
+    uint32_t life;    /* of its lane's rows then (ps/aggregate/aggregate.h) */
     uint32_t batch;   /* of this worker, that asked for them */
     uint32_t asked;   /* the last one that did */
     uint8_t slots;    /* bits of the pull slots that point to it */

@@ -10,6 +10,7 @@
 #include "runtime/store/table.h"
 
 uint32_t lane_run = LANE_RUN;
+fl_journal_sink lane_journal;
 
 static int n_open; /* kits: they share models */
 
@@ -29,6 +30,8 @@ static fleet_status keep_command(void *arg, const fl_lane_command *command)
         return fl_fail(FLEET_ENOMEM, "no memory for a snapshot");
     k->n_command++;
     k->command = command->kind;
+    snprintf(k->command_text, sizeof k->command_text, "%s",
+             command->text ? command->text : "");
     k->beside_training = command->beside_training;
     for (int i = 0; command->done && i < LANE_MOST_CUT; i++)
         k->cut[i] = i < k->n_stream ? command->done[i] : 0;
@@ -103,6 +106,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                                        .run = server == 0 ? LANE_RUN : 0};
     o.identity = &k->identity;
     o.pool = k->pool;
+    o.journal = lane_journal;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
     o.log = &k->log;
     o.layout = &k->layout;

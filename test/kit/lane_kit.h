@@ -26,6 +26,7 @@ typedef struct lane_kit {
     int n_sent;
     int n_stream, n_command; /* begun */
     fl_job_command command;
+    char command_text[100];
     bool fails_commands, beside_training;
     uint64_t cut[LANE_MOST_CUT]; /* of a save beside training */
     uint64_t command_progress;
@@ -40,6 +41,9 @@ typedef struct lane_kit {
 
 /* The run of which lane_head() makes messages. */
 extern uint32_t lane_run;
+
+/* Where the lanes that are opened from now on write what they apply. */
+extern fl_journal_sink lane_journal;
 
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);

@@ -12,7 +12,7 @@
 #include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "net_kit.h"
-#include "ps/server/aggregate_internal.h"
+#include "ps/aggregate/aggregate_internal.h"
 
 enum { DIM = 3, N = 5 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/aggregate_internal.h"
+#include "ps/aggregate/aggregate_internal.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/table.h"
 

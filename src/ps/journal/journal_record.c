@@ -3,10 +3,28 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "net/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "fields go as they lie in memory");
+
+/* --- parts ---------------------------------------------------------------- */
+
+fleet_status fl_journal_add(fl_journal_parts *p, const void *data, size_t size)
+{
+    fl_journal_part *last = p->n > 0 ? &p->at[p->n - 1] : NULL;
+
+    if (size == 0)
+        return FLEET_OK;
+    if (last && (const char *)last->data + last->size == (const char *)data) {
+        last->size += size;
+        return FLEET_OK;
+    }
+    FL_TRY(fl_grow(&p->at, &p->capacity, p->n + 1, sizeof *p->at));
+    p->at[p->n++] = (fl_journal_part){data, size};
+    return FLEET_OK;
+}
 
 /* --- records -------------------------------------------------------------- */
 

@@ -31,6 +31,24 @@ typedef struct fl_journal_part {
     size_t size;
 } fl_journal_part;
 
+/* A list of them, which grows and is kept. */
+typedef struct fl_journal_parts {
+    fl_journal_part *at;
+    size_t n, capacity;
+} fl_journal_parts;
+
+/* One more; bytes right behind the last part's become bytes of that one. */
+fleet_status fl_journal_add(fl_journal_parts *p, const void *data, size_t size);
+
+/* Where an owner's records go: a journal's files, or whatever a test has in
+ * their place. put NULL: nowhere. */
+typedef struct fl_journal_sink {
+    void *arg;
+    fleet_status (*put)(void *arg, uint16_t kind, const fl_journal_part *part,
+                        size_t n);
+    fleet_status (*commit)(void *arg); /* what was put is durable then */
+} fl_journal_sink;
+
 typedef struct fl_journal_record {
     uint64_t lsn;
     uint16_t kind;

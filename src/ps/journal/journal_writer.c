@@ -254,3 +254,19 @@ fleet_status fl_journal_commit(fl_journal_writer *w)
     w->committed = w->next_lsn - 1;
     return FLEET_OK;
 }
+
+static fleet_status sink_put(void *arg, uint16_t kind,
+                             const fl_journal_part *part, size_t n)
+{
+    return fl_journal_put(arg, kind, part, n);
+}
+
+static fleet_status sink_commit(void *arg)
+{
+    return fl_journal_commit(arg);
+}
+
+fl_journal_sink fl_journal_writer_sink(fl_journal_writer *w)
+{
+    return (fl_journal_sink){w, sink_put, sink_commit};
+}

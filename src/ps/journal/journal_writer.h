@@ -52,5 +52,8 @@ fleet_status fl_journal_commit(fl_journal_writer *w);
 /* The last record that was committed; 0: none was, and none was before. */
 uint64_t fl_journal_committed(const fl_journal_writer *w);
 
+/* It, as what a lane writes into. */
+fl_journal_sink fl_journal_writer_sink(fl_journal_writer *w);
+
 /* "folder/journal-00000007", for fl_free(). */
 char *fl_journal_path(const char *folder, uint32_t file);

@@ -136,6 +136,8 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_free(l->reduced);
     fl_free(l->stream);
     fl_aggregate_done(&l->aggregate);
+    fl_record_parts_done(&l->record);
+    fl_free(l->replay_piece);
     fl_ledger_drop(l->ledger);
     fl_free(l);
 }
@@ -272,6 +274,11 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
     for (int i = 0; i < l->o.n_stream; i++)
         if (l->stream[i].known && !l->stream[i].left)
             send_abort(l, &l->stream[i].peer, (uint32_t)i);
+}
+
+void fl_lane_fail(fl_ps_lane *l)
+{
+    fl_lane_abort(l, fl_last_code(), fleet_last_error());
 }
 
 void fl_lane_aborted(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
@@ -417,6 +424,10 @@ static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
 {
     fl_stream_state *s = &l->stream[l->requester.head.stream];
 
+    if (fl_lane_record_command(l, status, text) != FLEET_OK) {
+        fl_lane_fail(l);
+        return;
+    }
     fl_free(s->command_text);
     s->command_text = text ? fl_strdup(text) : NULL;
     if (text && !s->command_text)
@@ -486,6 +497,10 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
     const uint64_t sums[2] = {sum, rows};
 
     l->now_ms = fl_awake_at(&l->awake, now_ms);
+    if (l->replaying) {
+        fl_lane_replay_command_done(l, status, text);
+        return;
+    }
     fl_lane_end_command(l, status, text, sums);
     fl_lane_advance(l);
     catch_up(l);

@@ -19,6 +19,7 @@
 
 #include "net/message.h"
 #include "net/socket.h"
+#include "ps/journal/journal_record.h"
 #include "ps/partition.h"
 #include "runtime/store/job_command.h"
 
@@ -87,6 +88,8 @@ typedef struct fl_lane_options {
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
     size_t most_open, most_parked;        /* 0: FL_MOST_OPEN, ... */
     size_t most_unread, most_small;
+    fl_journal_sink journal; /* gets what the lane is about to apply; put
+                                NULL: nothing does */
     fl_packet_pool *pool;
     fl_log *log;
 } fl_lane_options;
@@ -122,6 +125,29 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms);
  * and fl_lane_command_done() ends it. Until all lanes of the server have theirs
  * workers are answered COMING. */
 void fl_lane_begin_load(fl_ps_lane *l, int64_t now_ms);
+
+/* --- the lane made again from its journal --------------------------------- */
+
+/* A lane that was just made gets its state from records, in their order, before
+ * anything else. Until _end_replay() its workers hear that it lives and that
+ * their requests wait, and workers that come are answered COMING; nothing of
+ * what they send is kept: they send it again. */
+void fl_lane_begin_replay(fl_ps_lane *l, int64_t now_ms);
+
+/* Apply the record: as lane_record.h has it, and as it was applied once.
+ * FLEET_ECORRUPT names the record, and what of it is no record of this lane. */
+fleet_status fl_lane_replay(fl_ps_lane *l, const fl_journal_record *r,
+                            int64_t now_ms);
+
+/* The record was a load or a write, which the host does as any other command:
+ * the next record comes after fl_lane_command_done(), if the lane still runs.
+ */
+bool fl_lane_replay_waits(const fl_ps_lane *l);
+
+/* That was the last one; or the journal cannot be read on, and the lane fails
+ * with that. */
+void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
+                        int64_t now_ms);
 
 /* What the server begins with cannot be loaded. Lane 0 stays, and says so to
  * each worker that comes, until the connect deadline at most; other lanes, to

@@ -63,11 +63,15 @@ void fl_lane_enter_run(fl_ps_lane *l)
 {
     uint32_t run = atomic_load(&l->o.identity->run);
 
-    if (run == l->run)
+    if (run == l->run || l->replaying)
         return;
     if (fl_lane_is_used(l)) {
         fl_lane_abort(l, FLEET_EPEER,
                       "a worker of another run has trained with this server");
+        return;
+    }
+    if (fl_lane_record_run(l, run) != FLEET_OK) {
+        fl_lane_fail(l);
         return;
     }
     for (int i = 0; i < l->o.n_stream; i++) {
@@ -155,6 +159,10 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
         head->stream >= (uint32_t)l->o.n_stream ||
         !fl_lane_kinds[head->kind].handler || head->incarnation == 0) {
         fl_counter_add(&l->counters.strays, 1);
+        return false;
+    }
+    if (l->replaying) {
+        fl_lane_answer_replaying(l, from);
         return false;
     }
     return is_for_this_process(l, from) && is_current(l, from) &&

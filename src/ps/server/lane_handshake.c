@@ -164,11 +164,26 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
                 (double)(l->now_ms - s->heard_ms) / 1000);
         return FL_ANSWER_TAKEN;
     }
+    if (fl_lane_record_place(l, l->msg.head.stream, s->incarnation + 1, nonce,
+                             h->who) != FLEET_OK) {
+        fl_lane_fail(l);
+        return FL_ANSWER_REFUSED;
+    }
     s->nonce = nonce;
     snprintf(s->who, sizeof s->who, "%s", h->who);
     *incarnation = ++s->incarnation;
     warn_of_isa(l, h);
     return FL_ANSWER_OK;
+}
+
+/* A lane that is made again from its journal does not know yet whose place it
+ * is: the worker asks again. */
+static fl_msg_status admit_process(fl_ps_lane *l, const hello *h,
+                                   uint32_t *incarnation)
+{
+    fl_msg_status status = check_run(l);
+
+    return status == FL_ANSWER_OK ? grant_place(l, h, incarnation) : status;
 }
 
 void fl_lane_offer(fl_ps_lane *l, const char *const *address)
@@ -184,9 +199,9 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     fl_stream_state *s;
     fl_msg_writer w;
 
-    if (check_hello(l, h) == FLEET_OK && fl_lane_check_load(l) == FLEET_OK &&
-        (status = check_run(l)) == FL_ANSWER_OK)
-        status = grant_place(l, h, &incarnation);
+    if (check_hello(l, h) == FLEET_OK && fl_lane_check_load(l) == FLEET_OK)
+        status =
+            l->replaying ? FL_ANSWER_OK : admit_process(l, h, &incarnation);
     if (status != FL_ANSWER_OK) {
         snprintf(l->turned_away, sizeof l->turned_away, "%s",
                  fleet_last_error());

@@ -3,13 +3,14 @@
  * (progress, deadlines), lane_handshake.c, lane_push.c (contributions),
  * lane_update.c, lane_pull.c (reads, rows that may be out of memory),
  * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
- * workers), lane_load.c (what a server begins with), lane_budget.c (memory) and
+ * workers), lane_load.c (what a server begins with), lane_journal.c (what is
+ * written down), lane_replay.c (and done again), lane_budget.c (memory) and
  * lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
 #include "net/refusals.h"
-#include "ps/server/aggregate.h"
+#include "ps/aggregate/aggregate.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
 
@@ -150,6 +151,14 @@ struct fl_ps_lane {
     int n_reduced;
     uint32_t reduced_how, reduced_first; /* whose numbers were the first */
 
+    /* its journal */
+    fl_record_parts record;
+    bool replaying, replay_waits; /* waits: for a load or a write */
+    fleet_status replay_status;   /* that such a command came to, once */
+    uint64_t replayed;            /* records */
+    fl_piece *replay_piece;
+    size_t replay_capacity;
+
     fl_lane_state state;
     fl_error error;
     fl_lane_counters counters;
@@ -242,6 +251,9 @@ static inline uint64_t fl_lane_wanted(const fl_ps_lane *l)
                                                   : 0;
 }
 
+/* With this thread's last failure. */
+void fl_lane_fail(fl_ps_lane *l);
+
 /* Keep l->msg, which is in p. NULL: there is no room for it (lane_budget.h) and
  * its worker is told to wait; or there is no memory, and the lane has failed.
  */
@@ -306,6 +318,35 @@ fleet_status fl_lane_check_load(fl_ps_lane *l);
 
 /* Deadlines while it loads; true: it fails, and no other deadline counts. */
 bool fl_lane_tick_load(fl_ps_lane *l);
+
+/* --- the journal (lane_journal.c) ----------------------------------------- */
+
+/* What is about to be, put and committed; nothing without a journal. */
+fleet_status fl_lane_record_run(fl_ps_lane *l, uint32_t run);
+fleet_status fl_lane_record_place(fl_ps_lane *l, uint32_t stream,
+                                  uint32_t incarnation, uint64_t nonce,
+                                  const char *who);
+fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream);
+fleet_status fl_lane_record_pass(fl_ps_lane *l); /* of streams that have
+                                                    ended it */
+fleet_status fl_lane_record_reduced(fl_ps_lane *l);
+fleet_status fl_lane_record_command(fl_ps_lane *l, fleet_status status,
+                                    const char *answer);
+
+/* An update, put and not committed: of the aggregate, or of that stream's step
+ * alone; with a journal only. */
+fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
+                                   uint32_t n_batch, float clip,
+                                   const fl_update_settings *settings);
+fleet_status fl_lane_commit(fl_ps_lane *l);
+void fl_record_parts_done(fl_record_parts *p);
+
+/* --- replay (lane_replay.c) ----------------------------------------------- */
+
+/* l->msg, of a worker of the job, came meanwhile. */
+void fl_lane_answer_replaying(fl_ps_lane *l, const fl_peer *from);
+void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,
+                                 const char *text);
 
 /* --- what message.def names: l->msg is of that kind and of a known worker - */
 

@@ -9,6 +9,8 @@
 /* A worker that has not come is the connect deadline's affair. */
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
+    if (missing == FL_NOBODY && l->replaying)
+        return l->replayed;
     if (missing == FL_NOBODY && !l->busy && !l->saving)
         return atomic_load(&l->counters.pulls);
     if (missing == FL_NOBODY)

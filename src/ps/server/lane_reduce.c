@@ -136,8 +136,8 @@ void fl_lane_try_reduce(fl_ps_lane *l)
     if (l->streams[FL_STREAMS_REDUCING].n == 0 || l->state != FL_LANE_RUNS ||
         fl_lane_missing_reduce(l) != FL_NOBODY)
         return;
-    if (add_all(l) != FLEET_OK) {
-        fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    if (add_all(l) != FLEET_OK || fl_lane_record_reduced(l) != FLEET_OK) {
+        fl_lane_fail(l);
         return;
     }
     for (int i = 0; i < l->o.n_stream; i++) {

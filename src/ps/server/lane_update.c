@@ -95,11 +95,25 @@ static fleet_status compare_settings(const fl_ps_lane *l)
     return status;
 }
 
+/* In async the record was written before, with records of other steps. */
+static fleet_status record_together(fl_ps_lane *l, int only, float clip)
+{
+    if (!l->o.journal.put || only >= 0)
+        return FLEET_OK;
+    FL_TRY(fl_lane_record_update(l, l->version, -1, count_batches(l, -1), clip,
+                                 settings_of(l, -1)));
+    return fl_lane_commit(l);
+}
+
 /* Weights that are waited for travel while the rows change. */
 static void apply_update(fl_ps_lane *l, int only, float clip)
 {
     range r = range_of(l, only);
 
+    if (record_together(l, only, clip) != FLEET_OK) {
+        fl_lane_fail(l);
+        return;
+    }
     fl_aggregate_apply_dense(&l->aggregate, l->version, count_batches(l, only),
                              clip, settings_of(l, only));
     l->version++;
@@ -231,12 +245,33 @@ static bool update_together(fl_ps_lane *l)
     return false;
 }
 
+/* The steps that are about to be applied, one after the other, are committed
+ * together. */
+static fleet_status record_alone(fl_ps_lane *l, uint32_t first)
+{
+    int64_t version = l->version;
+
+    if (!l->o.journal.put)
+        return FLEET_OK;
+    for (uint32_t i = first; i != FL_NOBODY;) {
+        const fl_stream_state *s = &l->stream[i];
+
+        FL_TRY(fl_lane_record_update(l, version++, (int)i,
+                                     count_batches(l, (int)i), s->clip,
+                                     &s->settings));
+        i = next_stream(l, s->link[FL_STREAMS_CONTRIBUTING].after, true);
+    }
+    return fl_lane_commit(l);
+}
+
 static bool update_alone(fl_ps_lane *l)
 {
     const fl_stream_list *list = &l->streams[FL_STREAMS_CONTRIBUTING];
     uint32_t i = next_stream(l, list->first, true);
     bool any = i != FL_NOBODY;
 
+    if (any && record_alone(l, i) != FLEET_OK)
+        fl_lane_fail(l);
     while (i != FL_NOBODY && l->state == FL_LANE_RUNS) {
         uint32_t after = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
 
@@ -317,6 +352,10 @@ static bool take_ends(fl_ps_lane *l)
 
         next = s->link[FL_STREAMS_CONTROL].after;
         if (s->flags & FL_MSG_LEAVE) {
+            if (fl_lane_record_leave(l, i) != FLEET_OK) {
+                fl_lane_fail(l);
+                return false;
+            }
             s->left = any = true;
             fl_lane_forget_pulls(l, (int)i); /* no process waits for them */
             finish_step(l, s);
@@ -367,6 +406,10 @@ static bool close_pass(fl_ps_lane *l)
     if (l->streams[FL_STREAMS_ENDED].n + l->streams[FL_STREAMS_LEFT].n <
         l->o.n_stream)
         return false;
+    if (any && fl_lane_record_pass(l) != FLEET_OK) {
+        fl_lane_fail(l);
+        return false;
+    }
     if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream)
         l->state = FL_LANE_LEFT; /* else a tick says when */
     for (int i = 0; any && i < l->o.n_stream; i++) {
@@ -387,8 +430,9 @@ void fl_lane_advance(fl_ps_lane *l)
 
     while (more && !l->busy && l->state == FL_LANE_RUNS) {
         more = take_ends(l);
-        more = begin_command(l) || more;
-        if (l->busy)
+        if (l->state == FL_LANE_RUNS)
+            more = begin_command(l) || more;
+        if (l->busy || l->state != FL_LANE_RUNS)
             break;
         more = (l->o.sync ? update_together(l) : update_alone(l)) || more;
         if (l->state == FL_LANE_RUNS)

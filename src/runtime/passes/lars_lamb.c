@@ -1,6 +1,7 @@
 /* lars_lamb.c - what the passes lars and lamb share: dense parameters of this
  * process, each with a rate of its own (layer_rule.h), in steps by blocks.
- * Servers do it where they keep a parameter (ps/server/aggregate_layers.c). */
+ * Servers do it where they keep a parameter (ps/aggregate/aggregate_layers.c).
+ */
 #include "runtime/passes/lars_lamb.h"
 
 #include "runtime/plan/gradients.h"

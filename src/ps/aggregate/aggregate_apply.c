@@ -1,6 +1,6 @@
 /* aggregate_apply.c - an aggregate applied, its norms, and reads of what is
  * stored. */
-#include "ps/server/aggregate_internal.h"
+#include "ps/aggregate/aggregate_internal.h"
 
 #include <string.h>
 

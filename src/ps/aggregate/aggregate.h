@@ -10,6 +10,7 @@
 #include "ps/wanted_list.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/optim/update_settings.h"
+#include "ps/aggregate/lane_record.h"
 #include "runtime/store/layer_rule.h"
 
 /* Where the rows of a pull's section were found, while it waited or when it was
@@ -79,6 +80,9 @@ fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
                               float clip, const fl_update_settings *settings);
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u);
+
+/* The sections of a record of it, before it is applied. */
+fleet_status fl_aggregate_record(const fl_aggregate *u, fl_record_parts *to);
 
 /* --- rows that may be out of memory --------------------------------------- */
 

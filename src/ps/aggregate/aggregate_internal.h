@@ -3,7 +3,7 @@
  * and LAMB). */
 #pragma once
 
-#include "ps/server/aggregate.h"
+#include "ps/aggregate/aggregate.h"
 
 /* One table's part of an aggregate. */
 struct fl_aggregate_rows {

@@ -1,5 +1,5 @@
 /* aggregate.c - contributions checked and summed. */
-#include "ps/server/aggregate_internal.h"
+#include "ps/aggregate/aggregate_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -422,5 +422,80 @@ fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
             if (t->sum_of[j]) /* sums may have moved while they were made */
                 t->grad[j] = t->sum + (int64_t)(t->sum_of[j] - 1) * width;
     }
+    return FLEET_OK;
+}
+
+/* --- records -------------------------------------------------------------- */
+
+/* Of a section at most: no more than a message's may have. */
+enum { RECORD_FLOATS = 4 << 20, RECORD_BLOCKS = RECORD_FLOATS / FL_BLOCK };
+
+static int64_t rows_at_once(int64_t dim)
+{
+    return dim < RECORD_FLOATS ? RECORD_FLOATS / dim : 1;
+}
+
+static fleet_status make_record(const fl_aggregate *u, fl_record_parts *to)
+{
+    size_t n = (size_t)u->n_block / RECORD_BLOCKS + 1;
+
+    for (int i = 0; i < u->layout->n_table; i++)
+        n += (size_t)(u->table[i].n / rows_at_once(u->layout->table[i]->dim)) +
+             1;
+    FL_TRY(fl_grow(&to->key, &to->key_capacity, (size_t)u->n_block + 1,
+                   sizeof *to->key));
+    return fl_grow(&to->section, &to->section_capacity, n, sizeof *to->section);
+}
+
+/* Blocks from `first` on that have a gradient, RECORD_BLOCKS at most; returns
+ * the block after them. */
+static fleet_status record_blocks(const fl_aggregate *u, int *first,
+                                  fl_record_parts *to)
+{
+    uint64_t *key = to->key + *first;
+    size_t floats = 0;
+    uint32_t n = 0;
+    int end = *first;
+
+    for (; end < u->n_block && n < RECORD_BLOCKS; end++)
+        if (u->block[end].grad) {
+            key[n++] = fl_block_key(u->block[end].number, u->block[end].block);
+            floats += (size_t)u->block[end].n;
+        }
+    if (n > 0)
+        FL_TRY(fl_record_section(to, FL_SECTION_DENSE, 0, key, n, floats));
+    for (int i = *first; i < end; i++)
+        if (u->block[i].grad)
+            FL_TRY(fl_journal_add(&to->parts, u->block[i].grad,
+                                  (size_t)u->block[i].n * sizeof(float)));
+    *first = end;
+    return fl_record_pad(to, floats);
+}
+
+static fleet_status record_rows(const fl_aggregate *u, int table,
+                                fl_record_parts *to)
+{
+    const fl_aggregate_rows *t = &u->table[table];
+    int64_t dim = u->layout->table[table]->dim, most = rows_at_once(dim);
+
+    for (int64_t i = 0, n; i < t->n; i += n) {
+        n = t->n - i < most ? t->n - i : most;
+        FL_TRY(fl_record_section(to, FL_SECTION_ROWS, (uint32_t)table,
+                                 t->key + i, (uint32_t)n, (size_t)(n * dim)));
+        for (int64_t j = i; j < i + n; j++)
+            FL_TRY(fl_journal_add(&to->parts, t->grad[j],
+                                  (size_t)dim * sizeof(float)));
+        FL_TRY(fl_record_pad(to, (size_t)(n * dim)));
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_aggregate_record(const fl_aggregate *u, fl_record_parts *to)
+{
+    FL_TRY(make_record(u, to));
+    for (int i = 0; i < u->n_block;)
+        FL_TRY(record_blocks(u, &i, to));
+    for (int i = 0; i < u->layout->n_table; i++)
+        FL_TRY(record_rows(u, i, to));
     return FLEET_OK;
 }

@@ -1,7 +1,7 @@
 /* aggregate_layers.c - blocks updated by LARS or LAMB (layer_rule.h): the lane
  * that has a block of a parameter has all of them (fl_block_bucket()), so it
  * knows the norms without a word to other lanes. */
-#include "ps/server/aggregate_internal.h"
+#include "ps/aggregate/aggregate_internal.h"
 
 #include "base/memory.h"
 

@@ -1,0 +1,111 @@
+/* lane_record.h - what the records of a lane's journal hold: one for each unit
+ * that a lane applies at once, written before it is (lane_journal.c), and
+ * applied again by lane_replay.c. All numbers are little-endian, and begin at
+ * multiples of their size.
+ *
+ * What no record has is not a lane's to remember: steps that are not whole are
+ * sent again, as is the end of a pass until the pass closes. */
+#pragma once
+
+#include "net/message.h"
+#include "ps/journal/journal_record.h"
+#include "runtime/optim/update_settings.h"
+
+typedef enum fl_lane_record_kind {
+    FL_LANE_RECORD_RUN = 1, /* fl_run_record: the lane is of that run */
+    FL_LANE_RECORD_PLACE,   /* fl_place_record: a process has its place */
+    FL_LANE_RECORD_UPDATE,  /* fl_update_record, streams, sections */
+    FL_LANE_RECORD_LEAVE,   /* streams: that have left */
+    FL_LANE_RECORD_PASS,    /* streams: the pass has closed for them */
+    FL_LANE_RECORD_REDUCED, /* fl_reduced_record, streams, doubles */
+    FL_LANE_RECORD_COMMAND  /* fl_command_record, answer, request */
+} fl_lane_record_kind;
+
+typedef struct fl_run_record {
+    uint32_t run, zero;
+} fl_run_record;
+
+typedef struct fl_place_record {
+    uint32_t stream, incarnation;
+    uint64_t nonce; /* hash of the process's */
+    char who[96];
+} fl_place_record;
+
+/* A stream whose step, or number for a sum, this is. */
+typedef struct fl_stream_record {
+    uint32_t stream;
+    uint32_t n_batch; /* of a contribution */
+    uint64_t step;
+} fl_stream_record;
+
+/* An update: in sync the sum of its contributions, in async the step as it
+ * came. */
+typedef struct fl_update_record {
+    uint64_t version; /* of the lane, before it */
+    uint32_t n_stream, n_section;
+    uint32_t n_batch; /* that the sum is divided by */
+    float clip;
+    fl_update_settings settings;
+    uint32_t zero;
+} fl_update_record;
+
+/* Followed by n_key keys, n_float floats, and zeros to a multiple of 8. Values
+ * that have travelled in fewer bytes are floats. */
+typedef struct fl_section_record {
+    uint32_t table, op; /* DENSE or ROWS, as in messages */
+    uint32_t n_key, zero;
+    uint64_t n_float;
+} fl_section_record;
+
+typedef struct fl_reduced_record {
+    uint32_t how, first; /* whose numbers were the first */
+    uint32_t n, n_stream;
+} fl_reduced_record;
+
+/* A step that was a command. The request of a load or a write is what a replay
+ * does again; other commands have changed nothing. */
+typedef struct fl_command_record {
+    uint64_t step;
+    uint32_t stream, kind; /* fl_job_command */
+    uint32_t status, answer_size, request_size;
+    uint32_t has_answer;
+} fl_command_record;
+
+_Static_assert(sizeof(fl_place_record) == 112 &&
+                   sizeof(fl_update_record) == 40 &&
+                   sizeof(fl_section_record) == 24 &&
+                   sizeof(fl_command_record) == 32,
+               "records are written as they lie in memory");
+
+/* What a record is made of, and its memory. */
+typedef struct fl_record_parts {
+    fl_journal_parts parts;
+    fl_update_record update;
+    fl_stream_record *stream;
+    fl_section_record *section;
+    uint64_t *key; /* of blocks */
+    size_t n_section, stream_capacity, section_capacity, key_capacity;
+} fl_record_parts;
+
+/* One section more, with its keys, in memory that was made for it; its floats
+ * follow, and what fills them up. */
+static inline fleet_status fl_record_section(fl_record_parts *p,
+                                             fl_section_op op, uint32_t table,
+                                             const void *keys, uint32_t n_key,
+                                             size_t n_float)
+{
+    fl_section_record *s = &p->section[p->n_section++];
+
+    *s = (fl_section_record){
+        .table = table, .op = op, .n_key = n_key, .n_float = n_float};
+    FL_TRY(fl_journal_add(&p->parts, s, sizeof *s));
+    return fl_journal_add(&p->parts, keys, n_key * sizeof(uint64_t));
+}
+
+static inline fleet_status fl_record_pad(fl_record_parts *p, size_t n_float)
+{
+    static const float zero;
+
+    return n_float % 2 ? fl_journal_add(&p->parts, &zero, sizeof zero)
+                       : FLEET_OK;
+}

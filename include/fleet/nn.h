@@ -250,6 +250,11 @@ typedef struct fleet_table_options {
                             updates before it has changed; 0: it does not.
                             Updates are those of the job, in async pushes.
                             What was loaded counts as changed by the load */
+    int64_t ttl_seconds; /* fleet_shrink() lets rows go that no update has
+                            changed since another call of it, that many seconds
+                            before; 0: it does not. The time is that of
+                            fleet_shrink_at(), else the first worker's. Only
+                            calls that are a 32nd of the time apart are kept */
     int64_t most_rows;   /* 0: any number; else 1,024 or more. A table is 1,024
                             buckets by the keys' hashes, and each has at most
                             its share, most_rows / 1024. An update that brings
@@ -260,6 +265,15 @@ typedef struct fleet_table_options {
                             room then stay without a row, the highest ones. It
                             bounds the counts of a count filter likewise. A load
                             may bring more: updates bring it down */
+    int64_t most_bytes;  /* most_rows as bytes of all processes: as many rows
+                            as fit, with their states, heads and keys, in whole
+                            pages of 4 KB, the index of a bucket, and what a
+                            filter counts. fleet_table_stat() counts the same
+                            in row_bytes and index_bytes; its free_bytes come
+                            on top. Of both limits the lower one holds.
+                            FLEET_EINVAL, with the number that would do, when
+                            it is trained: there is not room for one row in
+                            each bucket */
 } fleet_table_options;
 /* How a row's weights are kept. All but FLEET_ROW_FLOAT32 take less memory, and
  * are rounded after each update at random, to one of the two numbers beside it

@@ -54,6 +54,8 @@ FLEET_API fleet_status fleet_parameter_list(fleet *fleet,
                                             fleet_parameter_info *list,
                                             int room, int *n);
 
+enum { FLEET_HOT_UPDATES = 1000 };
+
 /* What a table has now, added up over the processes that keep it. */
 typedef struct fleet_table_statistics {
     int64_t dim, n_state, n_row_state;
@@ -65,6 +67,9 @@ typedef struct fleet_table_statistics {
     int64_t most_rows;   /* of one of them */
     int64_t cold_rows;   /* rows that are in files, and not in memory */
     int64_t file_bytes;  /* of these files */
+    int64_t hot_rows;    /* rows that one of the job's last FLEET_HOT_UPDATES
+                            updates has changed, in async pushes; hot_rows /
+                            rows is how much of the table is in use */
 } fleet_table_statistics;
 
 /* fleet_table_stat - reads the head of every row: 10 ns each.
@@ -135,19 +140,33 @@ FLEET_API fleet_status fleet_table_set(fleet *fleet, const char *table,
                                        const float *states);
 
 /* fleet_shrink - rows go that live too long (fleet_table_options): with
- * life.ttl_updates those that none of so many updates has changed, and keys
- * that have waited for as long; with life.accessor those whose score, after
- * the decay, is too low, or that have not been seen for too many days. They are
- * unknown keys again. table NULL: of all such tables; of none is FLEET_OK.
+ * life.ttl_updates those that none of so many updates has changed, with
+ * life.ttl_seconds those that were not changed for as long, and keys that have
+ * waited for as long; with life.accessor those whose score, after the decay, is
+ * too low, or that have not been seen for too many days. They are unknown keys
+ * again. table NULL: of all such tables; of none is FLEET_OK.
  *
  * It is a write, see above: all workers call it, between two passes. Memory of
  * rows that have gone is kept for new ones of the table.
  *
  *   FLEET_ENOENT  there is no such table
- *   FLEET_EINVAL  the table has neither
+ *   FLEET_EINVAL  the table has none of these
  *   FLEET_ESTATE  see above
  */
 FLEET_API fleet_status fleet_shrink(fleet *fleet, const char *table);
+
+/* fleet_shrink_at - the same, called at that time: seconds since a day that is
+ * always the same, 0 to 2^53, for tables with life.ttl_seconds. fleet_shrink()
+ * takes those since 1970, by the clock of the first worker; a log that is
+ * trained again takes its own. Whichever, the first worker's time goes to all
+ * processes, so that the same rows go everywhere; one that is earlier than the
+ * call before counts as that one's.
+ *
+ *   FLEET_EINVAL  a time that is out of its range
+ *   and the codes of fleet_shrink()
+ */
+FLEET_API fleet_status fleet_shrink_at(fleet *fleet, const char *table,
+                                       int64_t seconds);
 
 /* --- dense parameters ----------------------------------------------------- */
 

@@ -374,6 +374,14 @@ TEST(entries_that_cannot_be_are_named)
             "embedding: ttl_updates -1: expected 0 or more");
     refused((fleet_table_options){.most_rows = 1023}, FLEET_EINVAL,
             "embedding: most_rows 1023: expected 0, or 1024 or more");
+    refused((fleet_table_options){.ttl_seconds = -1}, FLEET_EINVAL,
+            "embedding: ttl_seconds -1: expected 0 or more");
+    refused((fleet_table_options){.most_bytes = -1}, FLEET_EINVAL,
+            "embedding: most_bytes -1: expected 0 or more");
+    refused((fleet_table_options){.ttl_seconds = 5}, FLEET_EEXIST,
+            "there already with another ttl_seconds");
+    refused((fleet_table_options){.most_bytes = 5000}, FLEET_EEXIST,
+            "there already with another most_bytes");
     refused((fleet_table_options){.ttl_updates = 5}, FLEET_EEXIST,
             "there already with another ttl_updates");
     refused((fleet_table_options){.most_rows = 5000}, FLEET_EEXIST,
@@ -417,12 +425,15 @@ TEST(dumps_have_what_was_asked_for)
     life.unknown_zeros = 1;
     life.ttl_updates = 40;
     life.most_rows = 5000;
+    life.ttl_seconds = 86400;
+    life.most_bytes = 1 << 30;
     how = how_of(&life);
     grown_open(&g, &how);
     text = fleet_strategy_dump(g.f);
     CHECK_CONTAINS(text,
                    "table t: entry count_filter_entry:3, unknown_zeros yes, "
-                   "ttl_updates 40, most_rows 5000\n");
+                   "ttl_updates 40, ttl_seconds 86400, most_rows 5000, "
+                   "most_bytes 1073741824\n");
     fleet_free(text);
     text = fleet_program_dump(g.p, FLEET_DUMP_TEXT, 0);
     CHECK_CONTAINS(text, " entry count_filter_entry:3 unknown_zeros yes");
@@ -477,6 +488,8 @@ static void config_says(const char *text, const fleet_table_options *want)
     CHECK_INT(c.life.unknown_zeros, want->unknown_zeros);
     CHECK_INT(c.life.ttl_updates, want->ttl_updates);
     CHECK_INT(c.life.most_rows, want->most_rows);
+    CHECK_INT(c.life.ttl_seconds, want->ttl_seconds);
+    CHECK_INT(c.life.most_bytes, want->most_bytes);
     fl_config_done(&c);
 }
 
@@ -503,6 +516,9 @@ TEST(a_configuration_has_entries_as_fleet_writes_them)
                        .most_keys = 5000, .false_positive_rate = 0.25));
     config_says(CONFIG(", \"ttl_updates\": 9, \"most_rows\": 4096"),
                 &(fleet_table_options){.ttl_updates = 9, .most_rows = 4096});
+    config_says(
+        CONFIG(", \"ttl_seconds\": 60, \"most_bytes\": 4194304"),
+        &(fleet_table_options){.ttl_seconds = 60, .most_bytes = 4 << 20});
     config_refuses(CONFIG(", \"most_rows\": 99"),
                    "most_rows 99: expected 0, or 1024 or more");
     config_refuses(CONFIG(", \"entry\": \"count_filter_entry:3x\""),

@@ -133,7 +133,7 @@ TEST(a_shrink_of_what_does_not_shrink_says_so)
     CHECK_OK(fleet_shrink(g.f, NULL));
     CHECK_INT(rows_of(&g, "t"), 4);
     CHECK_FAILS(fleet_shrink(g.f, "t"), FLEET_EINVAL,
-                "fleet_shrink: table \"t\" has no life.ttl_updates");
+                "fleet_shrink: table \"t\" has no life.ttl_updates, no");
     CHECK_FAILS(fleet_shrink(g.f, "u"), FLEET_ENOENT,
                 "there is no table \"u\"");
     CHECK_FAILS(fleet_shrink(NULL, NULL), FLEET_EINVAL, "NULL");

@@ -380,6 +380,27 @@ TEST(what_a_cache_cannot_do_is_refused_by_name)
             s.a_sync_configs.cache_write_staleness = 4);
 }
 
+/* Workers that are ranks and have servers: whichever keeps the tables. */
+TEST(hybrid_jobs_refuse_a_cache)
+{
+    const fleet_role role = {
+        .worker_num = 2, .server_endpoints = "127.0.0.1:7000", .collective = 1};
+
+    for (int a_sync = 0; a_sync < 2; a_sync++) {
+        fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+        fleet *f;
+
+        CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
+        s.is_collective = 1;
+        s.a_sync = a_sync;
+        s.a_sync_configs.vocab_cache_size = LARGE;
+        kit_refused(f, fleet_sgd(f, 0.1f), &s, FLEET_EUNSUPPORTED,
+                    "strategy.a_sync_configs.vocab_cache_size: this version "
+                    "does not have 1.04858e+06 in mode hybrid");
+        fleet_destroy(f);
+    }
+}
+
 static fleet_status too_small(ps_node *n)
 {
     fleet_status status = ps_begin(n);

@@ -176,6 +176,65 @@ TEST(a_shrink_lets_the_same_rows_go_for_any_number_of_servers)
     }
 }
 
+/* --- seconds, and bytes --------------------------------------------------- */
+
+/* The second worker's clock is another one. */
+static fleet_status shrink_at(ps_node *n, int64_t seconds)
+{
+    return fleet_shrink_at(n->s.f, "t", n->index == 0 ? seconds : 9000000);
+}
+
+static fleet_status shrink_by_seconds(ps_node *n)
+{
+    static const int64_t at[] = {1000, 1099, 1100};
+    fleet_table_statistics s;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    for (int i = 0; i < 3; i++) {
+        TRY(shrink_at(n, at[i]));
+        TRY(fleet_table_stat(n->s.f, "t", &s));
+        n->number[i] = (double)s.rows;
+        TRY(fleet_barrier_worker(n->s.f));
+    }
+    TRY(ps_passes(n, 1));
+    TRY(shrink_at(n, 1200)); /* since 1100 all have changed */
+    TRY(fleet_table_stat(n->s.f, "t", &s));
+    n->number[3] = (double)s.rows;
+    return ps_end(n);
+}
+
+TEST(the_first_workers_seconds_decide_for_any_number_of_servers)
+{
+    grown_how how = {.optimizer = "adam", .life.ttl_seconds = 100};
+    uint64_t want = 0;
+
+    for (int i = 0; i < N_SHAPE; i++) {
+        ps_job j = job_of(&how, shape[i][0], shape[i][1]);
+        const double *rows = ps_worker(&j, 0)->number;
+        uint64_t hash;
+
+        j.work = shrink_by_seconds;
+        hash = ps_hash(&j);
+        want = i ? want : hash;
+        CHECK(hash == want);
+        CHECK(rows[0] > 0 && rows[1] == rows[0]);
+        CHECK(rows[2] == 0 && rows[3] == rows[0]);
+    }
+}
+
+/* One row to a page, and to a bucket. */
+TEST(bytes_bound_the_same_rows_for_any_number_of_servers)
+{
+    grown_how how = {
+        .optimizer = "adagrad", .dim = 512, .life.most_bytes = 1024 * 4400};
+    grown_how plain = {.optimizer = "adagrad", .dim = 512};
+    ps_job j = job_of(&how, 1, 1), all = job_of(&plain, 1, 1);
+
+    CHECK(ps_alone(&j, 2) != ps_alone(&all, 2));
+    check_all_shapes(&how);
+}
+
 static fleet_status shrink_wrongly(ps_node *n)
 {
     const char *table = n->index == 1 ? "u" : "t";

@@ -142,9 +142,9 @@ TEST_LIMIT(so_it_does_run_after_run, 900)
 }
 
 /* Another process has its port at once, and nothing of what it had. */
-static void check_replaced(int server, bool a_sync, const char *words)
+static void check_replaced_of(ps_job first, int server, const char *words)
 {
-    ps_job first = job_of(2, a_sync, scene_file("one.txt", 300, 1)), second;
+    ps_job second;
     int at = 3;
     char name[40];
 
@@ -168,6 +168,12 @@ static void check_replaced(int server, bool a_sync, const char *words)
     ps_wait(ps_server(&first, 1 - server));
 }
 
+static void check_replaced(int server, bool a_sync, const char *words)
+{
+    check_replaced_of(job_of(2, a_sync, scene_file("one.txt", 300, 1)), server,
+                      words);
+}
+
 TEST(a_replaced_first_server_is_noticed_at_once)
 {
     check_replaced(0, false,
@@ -185,4 +191,20 @@ TEST(so_are_both_in_async)
     check_replaced(0, true,
                    "has been replaced: this is a worker of another run");
     check_replaced(1, true, "has been replaced by another process");
+}
+
+/* Its worker could go on with rows that it has, and asks for none that come up
+ * again: the others, and its pushes, have to be noticed all the same. */
+TEST(so_is_one_whose_rows_a_worker_keeps)
+{
+    for (int server = 0; server < 2; server++) {
+        ps_job j = job_of(2, true, scene_file("one.txt", 300, 1));
+
+        j.how.cache_bytes = 1 << 20;
+        j.how.cache_staleness = 1000000;
+        check_replaced_of(j, server,
+                          server ? "has been replaced by another process"
+                                 : "has been replaced: this is a worker of "
+                                   "another run");
+    }
 }

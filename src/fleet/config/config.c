@@ -59,10 +59,19 @@ static fleet_status read_hidden(fl_config *c, const fl_at *at)
 /* An mlp has none of the keys that tables have. */
 static fleet_status no_tables(const fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "rows",          "check_ids",   "fresh",     "entry",
-        "unknown_zeros", "ttl_updates", "most_rows", "memory_cap_bytes",
-        "cold_folder",   "accessor",    NULL};
+    static const char *const keys[] = {"rows",
+                                       "check_ids",
+                                       "fresh",
+                                       "entry",
+                                       "unknown_zeros",
+                                       "ttl_updates",
+                                       "ttl_seconds",
+                                       "most_rows",
+                                       "most_bytes",
+                                       "memory_cap_bytes",
+                                       "cold_folder",
+                                       "accessor",
+                                       NULL};
 
     for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
@@ -112,6 +121,8 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
     fl_at zeros = fl_at_key(at, "unknown_zeros");
     fl_at accessor = fl_at_key(at, "accessor");
     fl_at ttl = fl_at_key(at, "ttl_updates"), most = fl_at_key(at, "most_rows");
+    fl_at seconds = fl_at_key(at, "ttl_seconds");
+    fl_at bytes = fl_at_key(at, "most_bytes");
     bool unknown_zeros = false;
     const char *text = NULL;
 
@@ -125,6 +136,8 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
     FL_TRY(read_accessor(&accessor, &c->life.accessor));
     FL_TRY(fl_at_int(&ttl, 1, (int64_t)1 << 53, &c->life.ttl_updates));
     FL_TRY(fl_at_int(&most, 1, (int64_t)1 << 53, &c->life.most_rows));
+    FL_TRY(fl_at_int(&seconds, 1, (int64_t)1 << 53, &c->life.ttl_seconds));
+    FL_TRY(fl_at_int(&bytes, 1, (int64_t)1 << 53, &c->life.most_bytes));
     return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
 }
 
@@ -175,7 +188,7 @@ static fleet_status read_model(fl_config *c, const fl_at *at)
         "default_id",  "entry",         "unknown_zeros",
         "ttl_updates", "most_rows",     "memory_cap_bytes",
         "cold_folder", "storage",       "accessor",
-        NULL};
+        "ttl_seconds", "most_bytes",    NULL};
     static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
                                         NULL};
     fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");

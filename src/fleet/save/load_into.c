@@ -449,6 +449,7 @@ static void begin_tables(const applying *a)
         if (item && r->life) {
             r->life->loaded_at = (uint64_t)updates_after(a);
             r->life->emptied_at = 0;
+            r->life->n_mark = 0;
         }
     }
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <fleet/table.h>
+
 #include "base/memory.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
@@ -110,9 +112,9 @@ fleet_status fl_table_stat_text(const char *table, char **text)
     return table_text("stat", table, NULL, 0, text);
 }
 
-fleet_status fl_table_shrink_text(const char *table, char **text)
+fleet_status fl_table_shrink_text(const char *table, int64_t now, char **text)
 {
-    return table_text("shrink", table, NULL, 0, text);
+    return table_text("shrink", table, "now", now, text);
 }
 
 fleet_status fl_table_shows_text(const char *table, int64_t n, char **text)
@@ -321,12 +323,20 @@ static fleet_status do_stat(const fl_store *store, const fl_at *root,
                             char **answer)
 {
     fl_json *json = fl_json_object();
+    uint64_t updates = (uint64_t)store->updates;
     fl_rows_stat stat = {0};
     fl_rows *rows = NULL;
+    int64_t hot = 0;
     fleet_status status;
 
     FL_GOTO(done, find_table(store, root, &rows));
     FL_GOTO(done, rows->methods->stat(rows, &stat));
+    FL_GOTO(done, fl_rows_count_changed(rows,
+                                        updates > FLEET_HOT_UPDATES
+                                            ? updates - FLEET_HOT_UPDATES
+                                            : 0,
+                                        &hot));
+    FL_GOTO(done, fl_json_put(json, "hot_rows", fl_json_int(hot)));
     FL_GOTO(done, fl_json_put(json, "rows", fl_json_int(stat.rows)));
     FL_GOTO(done, fl_json_put(json, "row_bytes",
                               fl_json_int((int64_t)stat.row_bytes)));
@@ -422,10 +432,13 @@ static fleet_status do_saved(const fl_store *store, const fl_at *root)
 
 static fleet_status do_shrink(const fl_store *store, const fl_at *root)
 {
+    fl_at at = fl_at_key(root, "now");
     fl_rows *rows = NULL;
+    int64_t now = 0;
 
     FL_TRY(find_table(store, root, &rows));
-    return fl_life_shrink(rows, (uint64_t)store->updates);
+    FL_TRY(fl_at_int(&at, 0, FL_MOST_SECONDS, &now));
+    return fl_life_shrink(rows, (uint64_t)store->updates, now);
 }
 
 /* A part of the weights, of which this store may keep some blocks. */

@@ -9,6 +9,8 @@
 #include "ps/partition.h"
 #include "runtime/store/job_command.h"
 
+#define FL_MOST_SECONDS ((int64_t)1 << 53)
+
 /* READ or WRITE of what the store has, of a table the rows in the buckets
  * `own`; NULL: all. *answer is for fl_free(). The store is the caller's alone,
  * and on the host. */
@@ -22,10 +24,11 @@ fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
  * are in own buckets their places among the keys (u32), 1 if there is a row
  * (u32), and its numbers, or its first ones.
  *
- * {"op": "stat", "table": NAME}. Answer: the numbers of an fl_rows_stat.
+ * {"op": "stat", "table": NAME}. Answer: the numbers of an fl_rows_stat,
+ * and how many rows are hot.
  *
- * {"op": "shrink", "table": NAME}: a WRITE, after which rows that have lived
- * too long are gone.
+ * {"op": "shrink", "table": NAME, "now": SECONDS}: a WRITE, after which rows
+ * that have lived too long are gone.
  *
  * {"op": "shows", "table": NAME, "n": N}. Answer of a READ: {"shows": HEX}, how
  * often rows were shown, of the N that were shown most, falling.
@@ -39,7 +42,7 @@ fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
                                 int64_t n, bool states, const float *values,
                                 int64_t width, char **text);
 fleet_status fl_table_stat_text(const char *table, char **text);
-fleet_status fl_table_shrink_text(const char *table, char **text);
+fleet_status fl_table_shrink_text(const char *table, int64_t now, char **text);
 fleet_status fl_table_shows_text(const char *table, int64_t n, char **text);
 fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
                                  char **text);

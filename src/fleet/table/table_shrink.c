@@ -1,5 +1,7 @@
 /* table_shrink.c - rows that have lived too long go, in all processes that have
  * some: fleet_shrink(). */
+#include <time.h>
+
 #include "base/memory.h"
 #include "fleet/save/table_part.h"
 #include "fleet/servers.h"
@@ -10,17 +12,19 @@ static const char call_name[] = "fleet_shrink";
 typedef struct shrink_call {
     fleet *f;
     const fl_rows *only; /* NULL: all tables */
+    int64_t now;         /* of the first worker */
 } shrink_call;
 
 static bool shrinks(const fl_rows *r)
 {
-    return r->life && (r->life->o.ttl_updates > 0 || fl_rows_has_accessor(r));
+    return r->life && (r->life->o.ttl_updates > 0 ||
+                       r->life->o.ttl_seconds > 0 || fl_rows_has_accessor(r));
 }
 
 static fleet_status shrink_table(const shrink_call *c, const fl_rows *r)
 {
     char *text = NULL;
-    fleet_status status = fl_table_shrink_text(r->name, &text);
+    fleet_status status = fl_table_shrink_text(r->name, c->now, &text);
 
     if (status == FLEET_OK)
         status = fl_call_write(c->f, r->remote, text);
@@ -51,8 +55,9 @@ static fleet_status find_only(fleet *f, const char *table, fl_rows **only)
     return shrinks(*only)
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
-                         "%s: table \"%s\" has no life.ttl_updates and no "
-                         "life.accessor: nothing in it is too old",
+                         "%s: table \"%s\" has no life.ttl_updates, no "
+                         "life.ttl_seconds, nor life.accessor: nothing in it "
+                         "is too old",
                          call_name, table);
 }
 
@@ -64,18 +69,33 @@ static bool any_shrinks(const fl_store *s)
     return false;
 }
 
+static fleet_status check_time(int64_t now)
+{
+    return now >= 0 && now <= FL_MOST_SECONDS
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL, "%s: %lld seconds: expected 0 to 2^53",
+                         call_name, (long long)now);
+}
+
 /* All workers have the same tables: where nothing is to be done, no worker
  * waits. */
-fleet_status fleet_shrink(fleet *f, const char *table)
+fleet_status fleet_shrink_at(fleet *f, const char *table, int64_t seconds)
 {
-    shrink_call c = {.f = f};
+    shrink_call c = {.f = f, .now = seconds};
     fl_rows *only = NULL;
     fleet_status status;
 
     FL_TRY(fl_handle_check_worker(f, call_name));
     status = find_only(f, table, &only);
     c.only = only;
+    if (status == FLEET_OK)
+        status = check_time(seconds);
     if (status == FLEET_OK && !any_shrinks(f->store))
         return FLEET_OK;
     return fl_call_together(f, call_name, status, shrink_all, &c);
+}
+
+fleet_status fleet_shrink(fleet *f, const char *table)
+{
+    return fleet_shrink_at(f, table, (int64_t)time(NULL));
 }

@@ -27,7 +27,7 @@ bool fl_table_has_life(const fleet_table_options *o)
 {
     return o->entry.kind != FLEET_ENTRY_ALL || o->unknown_zeros ||
            o->accessor.kind != FLEET_NO_ACCESSOR || o->ttl_updates != 0 ||
-           o->most_rows != 0;
+           o->ttl_seconds != 0 || o->most_rows != 0 || o->most_bytes != 0;
 }
 
 static fleet_status check_bloom(const char *name, const fleet_entry *e)
@@ -203,6 +203,14 @@ fleet_status fl_table_options_check(const char *name,
         return fl_fail(FLEET_EINVAL,
                        "%s: ttl_updates %" PRId64 ": expected 0 or more", name,
                        o->ttl_updates);
+    if (o->ttl_seconds < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: ttl_seconds %" PRId64 ": expected 0 or more", name,
+                       o->ttl_seconds);
+    if (o->most_bytes < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: most_bytes %" PRId64 ": expected 0 or more", name,
+                       o->most_bytes);
     if (o->most_rows < 0 || (o->most_rows > 0 && o->most_rows < LEAST_ROWS))
         return fl_fail(FLEET_EINVAL,
                        "%s: most_rows %" PRId64 ": expected 0, or %d or more: "
@@ -240,6 +248,10 @@ const char *fl_table_options_differ(const fleet_table_options *has,
         return differing_number(&has->accessor, &want->accessor);
     if (want->ttl_updates != 0 && want->ttl_updates != has->ttl_updates)
         return "ttl_updates";
+    if (want->ttl_seconds != 0 && want->ttl_seconds != has->ttl_seconds)
+        return "ttl_seconds";
+    if (want->most_bytes != 0 && want->most_bytes != has->most_bytes)
+        return "most_bytes";
     return want->most_rows != 0 && want->most_rows != has->most_rows
                ? "most_rows"
                : NULL;
@@ -254,6 +266,16 @@ static void print_entry(const fleet_entry *e, fl_text *out)
                     e->count, e->most_keys, e->false_positive_rate);
     else
         fl_text_add(out, "entry %s%.17g", probability, e->probability);
+}
+
+/* What is before the next one. */
+static const char *print_number(const char *name, int64_t x, const char *before,
+                                const char *between, fl_text *out)
+{
+    if (x == 0)
+        return before;
+    fl_text_add(out, "%s%s %" PRId64, before, name, x);
+    return between;
 }
 
 void fl_table_options_print(const fleet_table_options *o, const char *between,
@@ -274,12 +296,10 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
         print_accessor(&o->accessor, between, out);
         before = between;
     }
-    if (o->ttl_updates != 0) {
-        fl_text_add(out, "%sttl_updates %" PRId64, before, o->ttl_updates);
-        before = between;
-    }
-    if (o->most_rows != 0)
-        fl_text_add(out, "%smost_rows %" PRId64, before, o->most_rows);
+    before = print_number("ttl_updates", o->ttl_updates, before, between, out);
+    before = print_number("ttl_seconds", o->ttl_seconds, before, between, out);
+    before = print_number("most_rows", o->most_rows, before, between, out);
+    print_number("most_bytes", o->most_bytes, before, between, out);
 }
 
 static bool read_bloom(const char *text, fleet_entry *entry)

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "runtime/life/accessor.h"
+#include "runtime/life/age.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/store/table.h"
 
@@ -95,13 +96,10 @@ static fleet_status shrink_rows(fl_life *life, fl_rows *r, uint64_t version)
     return FLEET_OK;
 }
 
-/* Its keys have no ages. */
-static void empty_filter(fl_life *life, uint64_t updates)
+/* Its keys have no ages: it is as old as what it has counted first. */
+static void empty_filter(fl_life *life, uint64_t updates, uint64_t limit)
 {
-    uint64_t since =
-        life->emptied_at > life->loaded_at ? life->emptied_at : life->loaded_at;
-
-    if (!life->filter || updates < since + (uint64_t)life->o.ttl_updates)
+    if (!life->filter || limit <= life->emptied_at)
         return;
     life->filter->methods->clear(life->filter);
     life->emptied_at = updates;
@@ -140,21 +138,18 @@ static fleet_status shrink_by_score(fl_rows *r)
     return FLEET_OK;
 }
 
-/* The last ttl updates are those after updates - ttl. */
-fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates)
+fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
 {
     fl_life *life = rows->life;
-    uint64_t ttl = life ? (uint64_t)life->o.ttl_updates : 0;
-    uint64_t since = updates > ttl ? updates - ttl + 1 : 0;
+    uint64_t limit = life ? fl_age_limit(life, updates, now) : 0;
 
     if (fl_rows_has_accessor(rows))
         FL_TRY(shrink_by_score(rows));
-    if (ttl > 0)
-        empty_filter(life, updates);
-    if (ttl == 0 || since <= life->loaded_at)
+    if (limit == 0 || limit <= life->loaded_at)
         return FLEET_OK;
-    FL_TRY(shrink_rows(life, rows, since));
-    return life->waiting ? shrink_rows(life, life->waiting, since) : FLEET_OK;
+    empty_filter(life, updates, limit);
+    FL_TRY(shrink_rows(life, rows, limit));
+    return life->waiting ? shrink_rows(life, life->waiting, limit) : FLEET_OK;
 }
 
 void fl_life_saved(fl_rows *rows, fleet_save_mode mode)

@@ -7,7 +7,7 @@
 /* What each bucket of a table with that life may have; 0: any number. */
 static inline int64_t fl_life_bucket_rows(const fl_life *life)
 {
-    return life->o.most_rows / FL_N_BUCKET;
+    return life->bucket_rows;
 }
 
 /* So that `wanted` more keys fit into the bucket of r, which is the update's
@@ -16,9 +16,10 @@ static inline int64_t fl_life_bucket_rows(const fl_life *life)
 fleet_status fl_life_make_room(const fl_life_update *u, fl_rows *r, int bucket,
                                int64_t wanted, int64_t *fit);
 
-/* An accessor's numbers decay, and rows go by them; what ttl_updates says is
- * too old goes, after that number of updates; keys that wait, too. Alone. */
-fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates);
+/* An accessor's numbers decay, and rows go by them; what ttl_updates and
+ * ttl_seconds say is too old goes, after that number of updates and at that
+ * time; keys that wait, too. Alone. */
+fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now);
 
 /* A save of that mode is in its place: what that changes of an accessor's
  * numbers. Alone. */

@@ -23,7 +23,7 @@
 #pragma once
 
 #include "runtime/optim/update_settings.h"
-#include "runtime/store/norm_list.h"
+#include "runtime/plan/norm_list.h"
 
 /* Pull slots: for the pull of this iteration, and for that of the next. */
 enum { FL_N_SLOT = 2 };

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "runtime/plan/agree.h"
 #include "runtime/reduce/push_args.h"
-#include "runtime/store/norm_list.h"
+#include "runtime/plan/norm_list.h"
 
 typedef struct clip_config {
     fl_push_args push;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "runtime/graph/table_options.h"
+#include "runtime/store/store_check.h"
 #include "runtime/store/table.h"
 
 fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
@@ -135,76 +136,6 @@ fleet_status fl_store_check(const fl_store *s)
     return fl_store_whole(s);
 }
 
-static fleet_status check_same(const fleet_var *v, const fl_shape *has,
-                               fleet_ps keeper)
-{
-    if (v->attr.ps != FLEET_PS_BY_MODE && v->attr.ps != keeper)
-        return fl_fail(FLEET_EEXIST,
-                       "\"%s\" is there already with another ps, in another "
-                       "program of this handle or because it was loaded or "
-                       "saved before",
-                       v->name);
-    if (fl_shape_equal(&v->shape, has))
-        return FLEET_OK;
-    return fl_fail(FLEET_EEXIST,
-                   "\"%s\" has shape %s here, and %s in another program of "
-                   "this handle",
-                   v->name, fl_shape_print(&v->shape).chars,
-                   fl_shape_print(has).chars);
-}
-
-/* Of a program that states none the store's stays: evaluation, say. */
-static fleet_status check_life(const fleet_var *v, const fl_rows *rows)
-{
-    static const fleet_table_options none;
-    const char *other = fl_table_options_differ(
-        rows->life ? &rows->life->o : &none, &v->ids.life);
-
-    return other ? fl_fail(FLEET_EEXIST,
-                           "\"%s\" is there already with another %s, in "
-                           "another program of this handle or because it was "
-                           "loaded or saved before",
-                           v->name, other)
-                 : FLEET_OK;
-}
-
-static fleet_status check_cap(const fleet_var *v, const fl_rows *has)
-{
-    if (v->cap.bytes == 0 || v->cap.bytes == has->cap_bytes)
-        return FLEET_OK;
-    return fl_fail(FLEET_EEXIST,
-                   "table \"%s\" is there already with memory_cap_bytes %lld, "
-                   "and %lld in this program",
-                   v->name, (long long)has->cap_bytes, (long long)v->cap.bytes);
-}
-
-/* Before anything is made: what the store has is of the program's shapes. */
-static fleet_status check_var(const fl_store *s, const fleet_var *v)
-{
-    const fl_param *param = fl_store_param(s, v->name);
-    const fl_rows *rows = fl_store_rows(s, v->name);
-    const fl_state *state = fl_store_state(s, v->name);
-
-    if (v->kind == FL_VAR_PARAM && param)
-        return check_same(v, &param->shape, param->attr.ps);
-    if (v->kind == FL_VAR_STATE && state)
-        return check_same(v, &state->shape, v->attr.ps);
-    if (v->kind == FL_VAR_TABLE && rows) {
-        fl_shape has = fl_shape_2(rows->modulo, rows->dim);
-
-        FL_TRY(check_life(v, rows));
-        if (v->ids.storage != rows->storage)
-            return fl_fail(FLEET_EEXIST,
-                           "\"%s\" has storage %s here, and %s in another "
-                           "program of this handle",
-                           v->name, fl_storage_names[v->ids.storage],
-                           fl_storage_names[rows->storage]);
-        FL_TRY(check_same(v, &has, rows->attr.ps));
-        return check_cap(v, rows);
-    }
-    return FLEET_OK;
-}
-
 /* A table of that name, which is the store's, where v's is. */
 static fleet_status make_rows(fl_store *s, const fleet_var *v, const char *name,
                               int64_t dim, const fl_filler *filler, fl_rows **r)
@@ -286,12 +217,13 @@ static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
 static fleet_status check_rows_can_go(const fl_rows *r)
 {
     if (!r->life || r->remote || fl_is_table(r) ||
-        (r->life->o.most_rows == 0 && r->life->o.ttl_updates == 0 &&
+        (r->life->o.most_rows == 0 && r->life->o.most_bytes == 0 &&
+         r->life->o.ttl_updates == 0 && r->life->o.ttl_seconds == 0 &&
          !fl_rows_has_accessor(r)))
         return FLEET_OK;
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "table \"%s\" has rows out of memory: most_rows, "
-                   "ttl_updates and an accessor are for tables that have none",
+                   "table \"%s\" has rows out of memory: limits, times to live "
+                   "and an accessor are for tables that have none",
                    r->name);
 }
 
@@ -536,7 +468,7 @@ static fleet_status add_params(fl_store *s, const fleet_program *p)
 static fleet_status add_all(fl_store *s, const fleet_program *p)
 {
     for (size_t i = 0; i < p->n_var; i++)
-        FL_TRY(check_var(s, p->var[i]));
+        FL_TRY(fl_store_check_var(s, p->var[i]));
     for (size_t i = 0; i < p->n_var; i++) {
         if (p->var[i]->kind == FL_VAR_TABLE)
             FL_TRY(add_table(s, p->var[i]));
@@ -546,12 +478,22 @@ static fleet_status add_all(fl_store *s, const fleet_program *p)
     return add_params(s, p);
 }
 
+/* By what rows take, now that their states are known. */
+static fleet_status bound_tables(const fl_store *s)
+{
+    for (size_t i = 0; i < s->tables.n; i++)
+        FL_TRY(fl_rows_bound(s->tables.entry[i].value));
+    return FLEET_OK;
+}
+
 fleet_status fl_store_add(fl_store *s, const fleet_program *p)
 {
     fleet_status status;
 
     pthread_rwlock_wrlock(&s->lock);
     status = add_all(s, p);
+    if (status == FLEET_OK)
+        status = bound_tables(s);
     pthread_rwlock_unlock(&s->lock);
     return status;
 }
@@ -580,6 +522,8 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o)
 
     pthread_rwlock_wrlock(&s->lock);
     status = attach_optimizer(s, o);
+    if (status == FLEET_OK)
+        status = bound_tables(s);
     pthread_rwlock_unlock(&s->lock);
     return status;
 }

@@ -8,7 +8,6 @@
 #include "runtime/store/table_internal.h"
 #include "runtime/store/table_snapshot.h"
 
-enum { PAGE_BYTES = 4096, ROW_ALIGN = 16, LEAST_LINES = 2 };
 enum { LEAST_SLAB = 64 << 10, MOST_SLAB = 2 << 20 };
 
 static fl_table *table_of(fl_rows *r)
@@ -77,15 +76,6 @@ static int part_of(int index)
     return index >> (FL_BUCKET_BITS - FL_PART_BITS);
 }
 
-/* By a half and by a third in turn: half as much of it stays empty as if it
- * doubled. */
-static size_t more_lines(size_t n)
-{
-    if (n < 4)
-        return 2 * n;
-    return n & (n - 1) ? n / 3 * 4 : n + n / 2;
-}
-
 /* What keeps arrays of that many lines of a part. */
 static fl_buddy *memory_of(fl_table *t, int part, size_t n_line)
 {
@@ -96,12 +86,10 @@ static fl_buddy *memory_of(fl_table *t, int part, size_t n_line)
 static fleet_status widen_index(fl_table *t, int part, fl_row_bucket *b,
                                 int64_t n)
 {
-    size_t wanted = b->n_line ? b->n_line : LEAST_LINES;
+    size_t wanted = fl_table_lines(b->n_line, n);
     fl_table_line *old = b->line;
     size_t n_old = b->n_line;
 
-    while ((size_t)n * 3 > wanted * FL_KEYS_PER_LINE * 2)
-        wanted = more_lines(wanted);
     if (wanted == b->n_line)
         return FLEET_OK;
     b->line =
@@ -119,14 +107,6 @@ static fleet_status widen_index(fl_table *t, int part, fl_row_bucket *b,
 }
 
 /* --- rows ---------------------------------------------------------------- */
-
-/* Bytes of a row's weights and states, in whole words. */
-static size_t floats_of(const fl_table *t)
-{
-    size_t n = (size_t)fl_rows_record(&t->rows);
-
-    return (n * sizeof(float) + 7) / 8 * 8;
-}
 
 static fl_table_slab *new_slab(fl_table *t, int part, size_t least)
 {
@@ -150,7 +130,7 @@ static char *new_page(fl_table *t, int part)
     size_t size = fl_table_place(t) << t->layout.shift;
     fl_table_slab *s = t->slab[part];
 
-    size = (size + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+    size = (size + FL_ROW_ALIGN - 1) / FL_ROW_ALIGN * FL_ROW_ALIGN;
     if (!s || sizeof *s + s->used + size > s->size)
         s = new_slab(t, part, size);
     if (!s)
@@ -221,7 +201,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     FL_TRY(widen_index(t, part_of(index), b, b->n - b->holes + 1));
     number = take_place(t, b);
     w = fl_table_row(t, b, number);
-    fl_show(w, floats_of(t));
+    fl_show(w, fl_table_floats(&t->rows));
     *fl_row_of(w) = (fl_row_head){0};
     *fl_place_key(&t->layout, b->page, number) = key;
     fill_row(&t->rows, key, w);
@@ -291,7 +271,7 @@ static void drop_row(const fl_table *t, fl_row_bucket *b, int64_t number)
     *fl_place_key(&t->layout, b->page, number) = (uint64_t)b->hole;
     b->hole = number + 1;
     b->holes++;
-    fl_hide(w, floats_of(t));
+    fl_hide(w, fl_table_floats(&t->rows));
 }
 
 static bool erase_key(const fl_table *t, fl_row_bucket *b, uint64_t key)
@@ -424,20 +404,6 @@ static int64_t table_count(const fl_rows *r)
     return n;
 }
 
-static void lay_out(fl_table *t)
-{
-    fl_page_layout *l = &t->layout;
-    size_t used = sizeof(fl_row_head) + floats_of(t);
-
-    l->stride = (used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
-    l->key_step =
-        l->stride - used < sizeof(uint64_t) ? sizeof(uint64_t) : l->stride;
-    for (l->shift = 0; fl_table_place(t) << (l->shift + 1) <= PAGE_BYTES;)
-        l->shift++;
-    l->key_at = l->key_step < l->stride ? l->stride << l->shift
-                                        : l->stride - sizeof(uint64_t);
-}
-
 static void table_clear(fl_rows *r)
 {
     fl_table *t = table_of(r);
@@ -477,7 +443,7 @@ static fleet_status table_set_state(fl_rows *r, int n_state, int n_row,
                        r->name);
     table_clear(r); /* pages of rows that were erased are of the old length */
     fl_rows_note_state(r, n_state, n_row, initial);
-    lay_out(t);
+    t->layout = fl_table_lay_out(&t->rows);
     return FLEET_OK;
 }
 
@@ -491,7 +457,7 @@ static fleet_status table_set_storage(fl_rows *r, fleet_row_storage storage)
         return fl_fail(FLEET_ESTATE, "table \"%s\" has rows already", r->name);
     table_clear(r);
     r->storage = storage;
-    lay_out(t);
+    t->layout = fl_table_lay_out(&t->rows);
     return FLEET_OK;
 }
 
@@ -526,7 +492,7 @@ fleet_status fl_table_make(const char *name, int64_t dim, int64_t modulo,
     fl_secret_draw();
     for (int p = 0; p < FL_N_PART; p++)
         t->index[p][1].by_three = true;
-    lay_out(t);
+    t->layout = fl_table_lay_out(&t->rows);
     *rows = &t->rows;
     return FLEET_OK;
 }

@@ -26,6 +26,18 @@ void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
                     const fl_update *u, const uint64_t *key, float *const *w,
                     const float *const *g, int64_t n);
 
+/* What n rows of a bucket take in a process: pages, and the index. */
+int64_t fl_table_bucket_bytes(const fl_rows *r, int64_t n);
+
+/* From now on a table with a life has as many rows as its options say, given
+ * what a row takes with its states. FLEET_EINVAL: not even one in a bucket. */
+fleet_status fl_rows_bound(fl_rows *r);
+
+/* How many rows an update after version `since` has changed, or a write by
+ * hand. */
+fleet_status fl_rows_count_changed(const fl_rows *r, uint64_t since,
+                                   int64_t *n);
+
 /* --- for snapshots (table_snapshot.c) ------------------------------------- */
 
 /* How rows lie in a page: 1 << shift places of `stride` bytes, each of a head,

@@ -153,6 +153,14 @@ enum { FL_AT_SHOW, FL_AT_CLICK, FL_AT_DELTA_SCORE, FL_AT_SEEN, FL_N_ACCESSOR };
 enum { FL_AT_SLOT = 2, FL_N_PUSHED };
 enum { FL_SEEN_DAYS = 4096, FL_MOST_SLOT = 2047 };
 
+/* How many updates were done at a time: rows have versions, and no times. */
+typedef struct fl_life_mark {
+    uint64_t updates;
+    int64_t seconds;
+} fl_life_mark;
+
+enum { FL_LIFE_MARKS = 40 };
+
 /* Which keys become rows, and which rows go (runtime/life/life.h has the
  * functions). */
 typedef struct fl_life {
@@ -163,7 +171,10 @@ typedef struct fl_life {
                            none */
     fl_filter_shape shape;
     uint64_t emptied_at; /* updates when a shrink has emptied the filter */
-    uint64_t loaded_at;  /* updates when it was loaded: rows that have not
+    int64_t bucket_rows; /* what each bucket may have; 0: any number */
+    fl_life_mark mark[FL_LIFE_MARKS]; /* of ttl_seconds, the oldest first */
+    int n_mark;
+    uint64_t loaded_at; /* updates when it was loaded: rows that have not
                            changed since have the version 0 */
     fl_life_scratch scratch[FL_N_PART];
 } fl_life;

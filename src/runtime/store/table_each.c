@@ -115,3 +115,143 @@ fleet_status fl_table_stat(const fl_rows *r, fl_rows_stat *stat)
     stat->free_bytes += places * fl_table_place(t) - stat->row_bytes;
     return FLEET_OK;
 }
+
+/* --- what rows take ------------------------------------------------------- */
+
+enum { PAGE_BYTES = 4096, LEAST_LINES = 2 };
+
+fl_page_layout fl_table_lay_out(const fl_rows *r)
+{
+    size_t used = sizeof(fl_row_head) + fl_table_floats(r);
+    fl_page_layout l = {0};
+
+    l.stride = (used + FL_ROW_ALIGN - 1) / FL_ROW_ALIGN * FL_ROW_ALIGN;
+    l.key_step =
+        l.stride - used < sizeof(uint64_t) ? sizeof(uint64_t) : l.stride;
+    while (fl_page_place(&l) << (l.shift + 1) <= PAGE_BYTES)
+        l.shift++;
+    l.key_at = l.key_step < l.stride ? l.stride << l.shift
+                                     : l.stride - sizeof(uint64_t);
+    return l;
+}
+
+/* By a half and by a third in turn: half as much of it stays empty as if it
+ * doubled. */
+static size_t more_lines(size_t n)
+{
+    if (n < 4)
+        return 2 * n;
+    return n & (n - 1) ? n / 3 * 4 : n + n / 2;
+}
+
+size_t fl_table_lines(size_t n_line, int64_t n)
+{
+    size_t wanted = n_line ? n_line : LEAST_LINES;
+
+    while ((size_t)n * 3 > wanted * FL_KEYS_PER_LINE * 2)
+        wanted = more_lines(wanted);
+    return wanted;
+}
+
+/* As fl_grow() makes room for that many pages, one after the other. */
+static size_t page_pointers(size_t pages)
+{
+    size_t room = 8;
+
+    while (room < pages)
+        room += room / 2;
+    return room * sizeof(char *);
+}
+
+int64_t fl_table_bucket_bytes(const fl_rows *r, int64_t n)
+{
+    const fl_page_layout l = fl_table_lay_out(r);
+    size_t pages = (size_t)((n - 1) >> l.shift) + 1;
+
+    if (n <= 0)
+        return 0;
+    return (int64_t)((pages << l.shift) * fl_page_place(&l) +
+                     page_pointers(pages) +
+                     fl_table_lines(0, n) * sizeof(fl_table_line));
+}
+
+/* Of a bucket with n rows of the table, all that it takes. */
+static int64_t bytes_of_life(const fl_rows *r, int64_t n)
+{
+    const fl_life *life = r->life;
+    int64_t bytes = fl_table_bucket_bytes(r, n);
+
+    if (life->waiting)
+        bytes += fl_table_bucket_bytes(life->waiting, n);
+    if (life->filter)
+        bytes += fl_table_bucket_bytes(life->filter, life->shape.blocks);
+    return bytes;
+}
+
+/* The most rows that take no more than that. */
+static int64_t rows_within(const fl_rows *r, int64_t bytes)
+{
+    int64_t least = 0, most = bytes / (int64_t)sizeof(fl_row_head) + 1;
+
+    while (most - least > 1) {
+        int64_t n = least + (most - least) / 2;
+
+        if (bytes_of_life(r, n) <= bytes)
+            least = n;
+        else
+            most = n;
+    }
+    return least;
+}
+
+fleet_status fl_rows_bound(fl_rows *r)
+{
+    fl_life *life = r->life;
+    int64_t n;
+
+    if (!life)
+        return FLEET_OK;
+    life->bucket_rows = life->o.most_rows / FL_N_BUCKET;
+    if (life->o.most_bytes == 0)
+        return FLEET_OK;
+    n = rows_within(r, life->o.most_bytes / FL_N_BUCKET);
+    if (n == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "table \"%s\": most_bytes %lld: expected %lld or more, "
+                       "for a row in each of its %d buckets",
+                       r->name, (long long)life->o.most_bytes,
+                       (long long)bytes_of_life(r, 1) * FL_N_BUCKET,
+                       (int)FL_N_BUCKET);
+    if (life->bucket_rows == 0 || n < life->bucket_rows)
+        life->bucket_rows = n;
+    return FLEET_OK;
+}
+
+/* --- what has changed lately ---------------------------------------------- */
+
+static fleet_status count_row(void *arg, int bucket, uint64_t key,
+                              const float *row)
+{
+    (void)bucket;
+    (void)key;
+    (void)row;
+    ++*(int64_t *)arg;
+    return FLEET_OK;
+}
+
+fleet_status fl_rows_count_changed(const fl_rows *r, uint64_t since, int64_t *n)
+{
+    const fl_table *t = fl_table_of(r);
+
+    *n = 0;
+    if (!fl_is_table(r))
+        return r->methods->each_changed(r, since, count_row, n);
+    for (int i = 0; i < FL_N_BUCKET; i++)
+        for (int64_t k = 0; k < t->bucket[i].n; k++) {
+            const fl_row_head *head =
+                fl_place_at(&t->layout, t->bucket[i].page, k);
+
+            *n += !head->erased && head->changed_at > since;
+        }
+    return FLEET_OK;
+}

@@ -7,7 +7,7 @@
 #include "runtime/store/buddy.h"
 #include "runtime/store/table.h"
 
-enum { FL_KEYS_PER_LINE = 5 };
+enum { FL_KEYS_PER_LINE = 5, FL_ROW_ALIGN = 16 };
 
 /* A line of the index, one cache line. It has keys 0 .. n-1; a line that is
  * full hands on to the next one. */
@@ -56,14 +56,30 @@ static inline float *fl_table_row(const fl_table *t, const fl_row_bucket *b,
 }
 
 /* Bytes of a place, its key included. */
-static inline size_t fl_table_place(const fl_table *t)
+static inline size_t fl_page_place(const fl_page_layout *l)
 {
-    const fl_page_layout *l = &t->layout;
-
     return l->stride + (l->key_step < l->stride ? l->key_step : 0);
 }
 
+static inline size_t fl_table_place(const fl_table *t)
+{
+    return fl_page_place(&t->layout);
+}
+
+/* Bytes of a row's weights and states, in whole words. */
+static inline size_t fl_table_floats(const fl_rows *r)
+{
+    return ((size_t)fl_rows_record(r) * sizeof(float) + 7) / 8 * 8;
+}
+
 /* --- table_each.c --------------------------------------------------------- */
+
+/* How rows with these weights and states lie in pages. */
+fl_page_layout fl_table_lay_out(const fl_rows *r);
+
+/* How many lines an index of n_line of them needs for n rows: at two thirds of
+ * its capacity. */
+size_t fl_table_lines(size_t n_line, int64_t n);
 
 fleet_status fl_table_each(const fl_rows *r, fl_row_visitor *visit, void *arg);
 fleet_status fl_table_each_changed(const fl_rows *r, uint64_t since,

@@ -1,5 +1,5 @@
 /* norm_list.c - squares of the gradients of a whole update, in their order. */
-#include "runtime/store/norm_list.h"
+#include "runtime/plan/norm_list.h"
 
 #include "base/memory.h"
 

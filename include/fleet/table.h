@@ -9,11 +9,12 @@
  * In a job with servers or ranks, between fleet_init_worker() and
  * fleet_stop_worker():
  *
- *   reads   (fleet_table_stat, fleet_table_get, fleet_parameter_get) change
- *           nothing. With servers any worker calls them at any time, also while
- *           others train, and sees what it has pushed itself. Of a table that
- *           ranks share out one rank calls them; the others serve it when they
- *           wait, as they do for fleet_params_hash()
+ *   reads   (fleet_table_stat, fleet_table_slot_stat, fleet_table_get,
+ *           fleet_parameter_get) change nothing. With servers any worker calls
+ *           them at any time, also while others train, and sees what it has
+ *           pushed itself. Of a table that ranks share out one rank calls them;
+ *           the others serve it when they wait, as they do for
+ *           fleet_params_hash()
  *   writes  (fleet_table_set, fleet_parameter_set, and loads and imports of a
  *           table) are calls of all workers, as fleet_load_model() between two
  *           passes: what the first worker gives is written, once, between the
@@ -78,6 +79,26 @@ typedef struct fleet_table_statistics {
  */
 FLEET_API fleet_status fleet_table_stat(fleet *fleet, const char *table,
                                         fleet_table_statistics *stat);
+
+/* What the rows of a slot have, of a table with life.accessor. */
+typedef struct fleet_slot_statistics {
+    int slot; /* numbered from 0 by the layers on the table; a row is of the
+                     one that it was seen in last */
+    int64_t rows, hot_rows; /* as above */
+    double shows, clicks;   /* sums over the rows */
+} fleet_slot_statistics;
+
+/* fleet_table_slot_stat - of the slots that rows have, the first `room` ones
+ * into list[], growing, and into *n how many there are: call it with 0 and NULL
+ * first. It reads every row.
+ *
+ *   FLEET_ENOENT  there is no such table
+ *   FLEET_EINVAL  it has no accessor, so that its rows know no slot; nowhere to
+ *                 put them
+ */
+FLEET_API fleet_status fleet_table_slot_stat(fleet *fleet, const char *table,
+                                             fleet_slot_statistics *list,
+                                             int room, int *n);
 
 /* --- a worker's cache ----------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <fleet/table.h>
 
 #include "base/memory.h"
+#include "fleet/save/table_slots.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
@@ -110,6 +111,11 @@ done:
 fleet_status fl_table_stat_text(const char *table, char **text)
 {
     return table_text("stat", table, NULL, 0, text);
+}
+
+fleet_status fl_table_slots_text(const char *table, char **text)
+{
+    return table_text("slots", table, NULL, 0, text);
 }
 
 fleet_status fl_table_shrink_text(const char *table, int64_t now, char **text)
@@ -430,6 +436,15 @@ static fleet_status do_saved(const fl_store *store, const fl_at *root)
     return FLEET_OK;
 }
 
+static fleet_status do_slots(const fl_store *store, const fl_at *root,
+                             char **answer)
+{
+    fl_rows *rows = NULL;
+
+    FL_TRY(find_shown(store, root, &rows));
+    return fl_table_slots(store, rows, answer);
+}
+
 static fleet_status do_shrink(const fl_store *store, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "now");
@@ -488,7 +503,7 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                              bool write, const fl_at *root, char **answer)
 {
     static const char *const names[] = {"rows",  "stat",  "param", "shrink",
-                                        "shows", "saved", NULL};
+                                        "shows", "saved", "slots", NULL};
     fl_at op = fl_at_key(root, "op");
     int which = -1;
 
@@ -505,6 +520,8 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
         return do_shows(store, root, answer);
     if (which == 5 && write)
         return do_saved(store, root);
+    if (which == 6 && !write)
+        return do_slots(store, root, answer);
     return fl_fail(FLEET_EFORMAT, "a request without what is asked for");
 }
 

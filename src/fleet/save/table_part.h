@@ -27,6 +27,8 @@ fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
  * {"op": "stat", "table": NAME}. Answer: the numbers of an fl_rows_stat,
  * and how many rows are hot.
  *
+ * {"op": "slots", "table": NAME}. Answer of a READ: table_slots.h.
+ *
  * {"op": "shrink", "table": NAME, "now": SECONDS}: a WRITE, after which rows
  * that have lived too long are gone.
  *
@@ -42,6 +44,7 @@ fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
                                 int64_t n, bool states, const float *values,
                                 int64_t width, char **text);
 fleet_status fl_table_stat_text(const char *table, char **text);
+fleet_status fl_table_slots_text(const char *table, char **text);
 fleet_status fl_table_shrink_text(const char *table, int64_t now, char **text);
 fleet_status fl_table_shows_text(const char *table, int64_t n, char **text);
 fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,

@@ -143,7 +143,15 @@ typedef enum fleet_entry_kind {
      * false_positive_rate of the keys that come for the first time seem to have
      * come often enough; before that fewer do, and after it more. See
      * fleet_table_options */
-    FLEET_BLOOM_FILTER_ENTRY = 3
+    FLEET_BLOOM_FILTER_ENTRY = 3,
+
+    /* "show_click_entry:1.5": from the update on with which the score of the
+     * key's shows and clicks, of all updates, is at least 1.5 (fleet_accessor,
+     * which the table must have). The row begins with these shows and clicks.
+     * Keys that wait decay in fleet_shrink(), and go, by their score, as rows
+     * do. Fleet's ShowClickEntry names two slots and no score: they are the
+     * accessor's show and click */
+    FLEET_SHOW_CLICK_ENTRY = 4
 } fleet_entry_kind;
 
 typedef struct fleet_entry {
@@ -155,6 +163,8 @@ typedef struct fleet_entry {
     /* of a Bloom filter */
     int64_t most_keys;          /* different keys that it counts: 1 to 2^40 */
     double false_positive_rate; /* 1e-6 to 0.5 */
+
+    float score; /* of a show-click entry: above 0, up to 1e30 */
 } fleet_entry;
 
 typedef enum fleet_accessor_kind {
@@ -198,6 +208,17 @@ typedef struct fleet_accessor {
     float base_threshold;  /* 0: 1.5 */
     float delta_threshold; /* 0: 0.25 */
     float delta_keep_days; /* 0: 16 */
+
+    /* not 0: the last embedx_dim numbers of a row, which has more than these,
+     * are a vector that it gets late: they are 0, and stay so, up to the update
+     * with which its score is at least embedx_threshold. Then they get initial
+     * values, and train from the next update on, for good. The first numbers,
+     * Fleet's embed_w, train from the start. Gradients of a vector that is not
+     * there are dropped, after they have counted in the clip by global norm.
+     * Not with a storage, nor with a rule that keeps numbers of whole rows
+     * (FLEET_EUNSUPPORTED): they would hold what such gradients did */
+    int64_t embedx_dim;
+    float embedx_threshold; /* 0: 10 */
 
     float ssd_unseenday_threshold; /* FLEET_EUNSUPPORTED unless it is 0: such
                                       tables have no cold tier */

@@ -71,6 +71,8 @@ typedef struct fleet_table_statistics {
     int64_t hot_rows;    /* rows that one of the job's last FLEET_HOT_UPDATES
                             updates has changed, in async pushes; hot_rows /
                             rows is how much of the table is in use */
+    int64_t vector_rows; /* with life.accessor.embedx_dim: rows that have their
+                            vector; else 0 */
 } fleet_table_statistics;
 
 /* fleet_table_stat - reads the head of every row: 10 ns each.
@@ -132,7 +134,8 @@ FLEET_API fleet_status fleet_cache_stat(fleet *fleet,
  * found[i], unless that is NULL, whether there is such a row. One that is not
  * is not made: its values are those that it would begin with. A key may stand
  * more than once. The last four states of a table with an accessor are its
- * show, click, delta score, and 4096 slot + unseen days.
+ * show, click, delta score, and 4096 slot + unseen days, with 2^23 more if the
+ * row has its vector.
  *
  *   FLEET_ENOENT  there is no such table
  *   FLEET_ESHAPE  dim is not the table's

@@ -140,6 +140,15 @@ static const fleet_table_options third = {
     .ttl_updates = 2,
     .most_rows = 1024};
 
+/* Shown as often as the id says: 0 never becomes a row, 1 gets no vector. */
+static const fleet_table_options scored = {
+    .entry = {.kind = FLEET_SHOW_CLICK_ENTRY, .score = 1},
+    .unknown_zeros = 1,
+    .accessor = {.kind = FLEET_CTR_ACCESSOR,
+                 .show = "id",
+                 .embedx_dim = 1,
+                 .embedx_threshold = 3}};
+
 static fleet_status train_with_a_life(grown *g, int times)
 {
     for (int i = 0; i < 6 * times; i++) /* ids from 4 on come twice, early */
@@ -162,7 +171,8 @@ static fleet_status have_a_life(grown *g)
 }
 
 /* What TEST_TABLE_RANK says: "ranks" alone, or a hybrid job where "both" have
- * something, or "servers" the table; "life": ranks alone, another training. */
+ * something, or "servers" the table; "life", "scores": ranks alone, another
+ * training. */
 __attribute__((constructor)) static void be_a_rank(void)
 {
     const char *what = getenv("TEST_TABLE_RANK");
@@ -180,6 +190,10 @@ __attribute__((constructor)) static void be_a_rank(void)
         how.is_collective = true;
         how.life = third;
         how.storage = FLEET_ROW_INT8;
+    }
+    if (strcmp(what, "scores") == 0) {
+        how.is_collective = true;
+        how.life = scored;
     }
     status = fleet_init(&g.f, NULL);
     if (status == FLEET_OK)
@@ -248,5 +262,29 @@ TEST_LIMIT(ranks_let_the_same_keys_in_and_the_same_rows_go_as_one_process, 90)
              (unsigned long long)grown_hash(&g));
     grown_close(&g);
     run_job("life", "--nproc_per_node 2 --grace 50");
+    CHECK_CONTAINS(launch_log("workerlog.0"), want);
+}
+
+TEST_LIMIT(keys_and_vectors_of_ranks_wait_for_the_scores_of_one_process, 90)
+{
+    grown_how how = {.optimizer = "adam", .life = scored};
+    fleet_table_statistics s;
+    float row[GROWN_DIM];
+    char want[40];
+    grown g;
+
+    how.merge = 2;
+    grown_open(&g, &how);
+    CHECK_OK(train_with_a_life(&g, 2));
+    CHECK_OK(fleet_table_stat(g.f, "t", &s));
+    CHECK_INT(s.rows, 8);
+    grown_row(&g, 1, row);
+    CHECK(row[0] != 0 && row[1] == 0);
+    grown_row(&g, 3, row);
+    CHECK(row[1] != 0);
+    snprintf(want, sizeof want, "hash %016llx",
+             (unsigned long long)grown_hash(&g));
+    grown_close(&g);
+    run_job("scores", "--nproc_per_node 2 --grace 50");
     CHECK_CONTAINS(launch_log("workerlog.0"), want);
 }

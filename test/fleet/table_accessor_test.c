@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "fleet/config/config.h"
+#include "runtime/graph/table_options.h"
 #include "runtime/life/accessor.h"
 
 enum { DIM = 2, SHOWN = 4 };
@@ -20,7 +21,6 @@ typedef struct shop {
     fleet *f;
     fleet_program *p;
     fleet_executor *e;
-    fleet_status minimized;
 } shop;
 
 static const fleet_accessor counted = {
@@ -40,9 +40,10 @@ static void keep_line(void *user, fleet_log_level level, const char *line)
         snprintf(log_text, sizeof log_text, "%s", line);
 }
 
-static void build(shop *s, const fleet_accessor *a, const char *rule, int merge)
+static void build_with(shop *s, const fleet_table_options *life,
+                       const char *rule, int merge)
 {
-    const fleet_sparse_embedding_options o = {.life.accessor = *a};
+    const fleet_sparse_embedding_options o = {.life = *life};
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_var *left, *right;
 
@@ -64,6 +65,11 @@ static void build(shop *s, const fleet_accessor *a, const char *rule, int merge)
                                     &strategy),
         fleet_add(s->p, fleet_mean(s->p, left), fleet_mean(s->p, right))));
     s->e = fleet_executor_create(s->p, NULL);
+}
+
+static void build(shop *s, const fleet_accessor *a, const char *rule, int merge)
+{
+    build_with(s, &(fleet_table_options){.accessor = *a}, rule, merge);
 }
 
 static void close_shop(shop *s)
@@ -237,6 +243,166 @@ TEST(saves_have_it_and_one_without_loads_with_zeros)
                              "\"embedding\" were shown");
     close_shop(&a);
     close_shop(&b);
+}
+
+/* --- vectors that rows get late ------------------------------------------- */
+
+static fleet_accessor with_vector(void)
+{
+    fleet_accessor a = counted;
+
+    a.embedx_dim = 1;
+    a.embedx_threshold = 2;
+    return a;
+}
+
+/* A row's number, its vector of one, and Adam's states of both. */
+static void read_row(const shop *s, uint64_t key, float row[DIM],
+                     float state[2 * DIM])
+{
+    float states[2 * DIM + SHOWN];
+
+    CHECK_OK(
+        fleet_table_get(s->f, "embedding", &key, 1, DIM, row, states, NULL));
+    memcpy(state, states, 2 * DIM * sizeof *state);
+}
+
+TEST(a_row_gets_its_vector_with_the_score_and_trains_it_from_then_on)
+{
+    const fleet_accessor a = with_vector();
+    float row[DIM], state[2 * DIM], first[DIM], whole[DIM], same[2 * DIM];
+    fleet_table_statistics stat;
+    shop s, t;
+
+    build(&s, &a, "adam", 0);
+    build(&t, &counted, "adam", 0);
+    for (int i = 1; i <= 4; i++) {
+        CHECK_OK(sell(&s));
+        CHECK_OK(sell(&t));
+        read_row(&s, 1, row, state); /* its score is 1.4 i */
+        read_row(&t, 1, whole, same);
+        CHECK(row[0] == whole[0] && state[0] == same[0]);
+        CHECK((row[1] != 0) == (i >= 2));
+        CHECK((state[1] != 0) == (i >= 3));
+        CHECK((state[DIM + 1] != 0) == (i >= 3));
+        if (i == 2)
+            memcpy(first, row, sizeof first);
+        read_row(&s, 2, row, state); /* 0.85 i */
+        CHECK((row[1] != 0) == (i >= 3));
+    }
+    CHECK_OK(fleet_table_stat(s.f, "embedding", &stat));
+    CHECK_INT(stat.vector_rows, 3);
+    CHECK_OK(fleet_table_stat(t.f, "embedding", &stat));
+    CHECK_INT(stat.vector_rows, 0);
+    read_row(&s, 1, row, state);
+    CHECK(row[1] != first[1] && first[1] > -1 && first[1] < 1);
+    read_row(&s, 99, row, state);
+    CHECK(row[0] != 0 && row[1] == 0);
+    close_shop(&s);
+    close_shop(&t);
+}
+
+/* It decays to a score below the threshold. */
+TEST(a_vector_stays_where_the_score_falls)
+{
+    fleet_accessor a = with_vector();
+    float before[DIM], after[DIM], state[2 * DIM], x[SHOWN];
+    shop s;
+
+    a.show_click_decay_rate = 0.1f;
+    a.delete_threshold = -1;
+    build(&s, &a, "adam", 0);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(sell(&s));
+    read_row(&s, 1, before, state);
+    CHECK_OK(fleet_shrink(s.f, NULL));
+    CHECK_OK(sell(&s));
+    read_row(&s, 1, after, state);
+    CHECK(after[1] != 0 && after[1] != before[1]);
+    CHECK(shown(&s, 1, x));
+    CHECK_CLOSE(x, ((float[]){6, 1.2f, 4.2f, FL_SEEN_VECTOR}), SHOWN, 1e-6);
+    close_shop(&s);
+}
+
+/* What a predictor says of an id without a row. */
+static void predict(const char *path, int64_t id, float row[DIM])
+{
+    const int64_t dims[] = {1, 1};
+    const fleet_feed feed = {"left", FLEET_INT64, &id, dims, 2, NULL};
+    size_t size = DIM * sizeof *row;
+    fleet_predictor *p = fleet_load_inference_model(path);
+
+    CHECK(p != NULL);
+    CHECK_OK(fleet_predictor_run(p, &feed, 1, (void *[]){row}, &size, 1));
+    fleet_predictor_destroy(p);
+}
+
+TEST(vectors_are_in_saves_and_what_has_none_reads_as_0)
+{
+    const char *path = test_path("all"), *model = test_path("model");
+    const fleet_accessor a = with_vector();
+    float row[2][DIM], state[2 * DIM];
+    fleet_var *feed, *fetch;
+    const uint64_t key = 50;
+    shop s;
+
+    build(&s, &a, "adam", 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(sell(&s));
+    read_row(&s, 1, row[0], state);
+    CHECK_OK(fleet_save_persistables(s.f, path));
+    feed = fleet_program_var(s.p, "left");
+    fetch = fleet_program_var(s.p, "sparse_embedding_0.tmp");
+    CHECK_OK(fleet_save_inference_model(s.f, model, &feed, 1, &fetch, 1));
+    CHECK_OK(sell(&s));
+    CHECK_OK(fleet_load_model(s.f, path));
+    read_row(&s, 1, row[1], state);
+    CHECK(memcmp(row[0], row[1], sizeof row[0]) == 0);
+    predict(model, 1, row[1]);
+    CHECK(memcmp(row[0], row[1], sizeof row[0]) == 0);
+    predict(model, 77, row[1]);
+    CHECK(row[1][0] != 0 && row[1][1] == 0);
+    row[0][0] = row[0][1] = 0.25f; /* by hand, it has one */
+    CHECK_OK(fleet_table_set(s.f, "embedding", &key, 1, DIM, row[0], NULL));
+    CHECK(shown(&s, key, state));
+    CHECK(state[3] == FL_SEEN_VECTOR);
+    close_shop(&s);
+}
+
+/* --- keys that wait for a score ------------------------------------------- */
+
+TEST(a_key_becomes_a_row_with_its_score_and_all_that_it_was_shown)
+{
+    for (int merge = 0; merge <= 2; merge += 2) {
+        const fleet_entry entry = {.kind = FLEET_SHOW_CLICK_ENTRY,
+                                   .score = 1.6f};
+        fleet_accessor a = counted;
+        float x[SHOWN], waits[2];
+        const uint64_t key = 2;
+        shop s;
+
+        a.show_click_decay_rate = 0.5f;
+        a.delete_threshold = 0.5f;
+        build_with(&s, &(fleet_table_options){.entry = entry, .accessor = a},
+                   "sgd", merge);
+        CHECK_OK(sell(&s));
+        if (!merge) {
+            CHECK(!shown(&s, 1, x) && !shown(&s, 2, x)); /* 1.4, 0.85 */
+            check_shown(&s, 3, 3, 1.5f, 1.65f, FL_SEEN_DAYS);
+            CHECK_OK(fleet_table_get(s.f, "embedding.waiting", &key, 1, 2,
+                                     waits, NULL, NULL));
+            CHECK(waits[0] == 4 && waits[1] == 0.5f);
+            CHECK_OK(fleet_shrink(s.f, NULL)); /* 2 goes: 0.425; 1 waits */
+            CHECK_OK(sell(&s));
+            check_shown(&s, 1, 7.5f, 1.5f, 2.1f, 0);
+            CHECK(!shown(&s, 2, x));
+        }
+        CHECK_OK(sell(&s));
+        if (!merge)
+            check_shown(&s, 1, 12.5f, 2.5f, 3.5f, 0);
+        check_shown(&s, 2, 8, 1, 1.7f, 0);
+        close_shop(&s);
+    }
 }
 
 /* --- saves of some rows --------------------------------------------------- */
@@ -472,6 +638,11 @@ TEST(numbers_that_cannot_be_are_named)
             "embedding: nonclk_coeff -1: expected 0 to");
     refused((fleet_accessor){.kind = (fleet_accessor_kind)7},
             "accessor 7 does not exist");
+    refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .embedx_dim = DIM},
+            "embedding: embedx_dim 2 of rows of 2: expected 0 or more, and at "
+            "least one number before the vector");
+    refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .embedx_threshold = 1},
+            "embedding: embedx_threshold 1 without embedx_dim");
 }
 
 static void refused_with(fleet_sparse_embedding_options o, const char *words)
@@ -494,9 +665,42 @@ TEST(what_does_not_go_with_an_accessor_is_refused_by_name)
             .life.accessor.ssd_unseenday_threshold = 1},
         "embedding: ssd_unseenday_threshold 1: rows of a table with an "
         "accessor are all in memory");
+    refused_with(
+        (fleet_sparse_embedding_options){.storage = FLEET_ROW_FLOAT16,
+                                         .life.accessor.embedx_dim = 1},
+        "embedx_dim and a storage");
     refused_with((fleet_sparse_embedding_options){.memory_cap_bytes = 1 << 20,
                                                   .cold_folder = "/tmp"},
                  "memory_cap_bytes and a life");
+}
+
+TEST(a_rule_with_numbers_of_whole_rows_is_refused_where_vectors_come_late)
+{
+    const fleet_accessor a = with_vector();
+    shop s;
+
+    build(&s, &a, "rowwise_adagrad", 0);
+    CHECK(s.e == NULL);
+    CHECK_FAILS(fleet_last_status(), FLEET_EUNSUPPORTED,
+                "table \"embedding\": embedx_dim with rowwise_adagrad");
+    close_shop(&s);
+}
+
+TEST(a_show_click_entry_wants_a_score_and_an_accessor)
+{
+    fleet_table_options o = {
+        .entry = {.kind = FLEET_SHOW_CLICK_ENTRY, .score = 1}};
+
+    CHECK_FAILS(fl_table_options_check("t", &o), FLEET_EINVAL,
+                "t: a show-click entry goes by an accessor, and there is none");
+    o.accessor = counted;
+    CHECK_OK(fl_table_options_check("t", &o));
+    o.entry.score = 0;
+    CHECK_FAILS(fl_table_options_check("t", &o), FLEET_EINVAL,
+                "t: an entry of score 0: expected above 0");
+    CHECK(fl_entry_read("show_click_entry:2.5", &o.entry));
+    CHECK(o.entry.kind == FLEET_SHOW_CLICK_ENTRY && o.entry.score == 2.5f);
+    CHECK(!fl_entry_read("show_click_entry:show:click", &o.entry));
 }
 
 TEST(a_dump_and_a_configuration_have_each_number)
@@ -504,7 +708,8 @@ TEST(a_dump_and_a_configuration_have_each_number)
     static const char text[] =
         "{\"model\": {\"type\": \"wide_deep\", \"hidden\": [8], "
         "\"accessor\": {\"type\": \"ctr\", \"show\": \"s\", \"click\": "
-        "\"y\", \"click_coeff\": 3, \"delete_threshold\": -2}}, "
+        "\"y\", \"click_coeff\": 3, \"delete_threshold\": -2, "
+        "\"embedx_dim\": 8, \"embedx_threshold\": 5}}, "
         "\"dataset\": {\"format\": \"multislot\", \"train\": [\"part-0\"], "
         "\"batch_size\": 4}, \"slots\": [{\"name\": \"y\", \"type\": "
         "\"float\", \"role\": \"label\"}, {\"name\": \"u\", \"type\": "
@@ -524,6 +729,8 @@ TEST(a_dump_and_a_configuration_have_each_number)
     CHECK(c.life.accessor.click_coeff == 3);
     CHECK(c.life.accessor.delete_threshold == -2);
     CHECK(c.life.accessor.nonclk_coeff == 0);
+    CHECK_INT(c.life.accessor.embedx_dim, 8);
+    CHECK(c.life.accessor.embedx_threshold == 5);
     CHECK_TEXT(c.save, "there");
     CHECK_INT(c.save_mode, FLEET_SAVE_BASE);
     CHECK(c.load_options.keep_rows);

@@ -242,7 +242,7 @@ static void put_rows(random_job *j, fl_msg_writer *w, int table, uint64_t base)
     key = fl_msg_column(w, FL_COLUMN_KEYS, n * sizeof *key);
     for (uint32_t i = 0; i < n; i++)
         key[i] = base + 7 * i + draw(j, 7);
-    put_floats(j, w, n * j->k->layout.table[table]->dim);
+    put_floats(j, w, n * fl_rows_pushed(j->k->layout.table[table]));
 }
 
 static void put_block(random_job *j, fl_msg_writer *w)
@@ -396,6 +396,37 @@ TEST(a_lane_in_async_is_made_again_to_the_bit)
     live_and_replay(SIM_SGD, 1, false, 1000);
     live_and_replay(SIM_ADAGRAD, 3, false, 1000);
     live_and_replay(SIM_NO_DENSE, 2, false, 1000);
+}
+
+/* Its first table counts shows and clicks. */
+static void open_counting(lane_kit *k, fl_life *life)
+{
+    fl_rows *r;
+
+    lane_open(k, SIM_ADAM, 2, true);
+    r = k->layout.table[0];
+    *life = (fl_life){.o.accessor = {.kind = FLEET_CTR_ACCESSOR}};
+    r->life = life;
+    CHECK_OK(r->methods->set_state(r, r->n_state, r->n_row + FL_N_ACCESSOR,
+                                   r->initial_state));
+}
+
+TEST(a_lane_is_made_again_with_what_its_rows_were_shown)
+{
+    fl_life life[2];
+    lane_kit live, again;
+    random_job j = {.k = &live, .seed = 3, .sync = true, .n = 2};
+
+    open_journal();
+    open_counting(&live, &life[0]);
+    train(&j, 300);
+    lane_journal = (fl_journal_sink){0};
+    open_counting(&again, &life[1]);
+    replay_all(&again);
+    check_same(&live, &again);
+    lane_close(&live);
+    lane_close(&again);
+    close_journal();
 }
 
 /* What goes on after a replay goes on as it would have without. */

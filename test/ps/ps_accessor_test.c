@@ -176,6 +176,67 @@ TEST(saves_of_some_rows_are_those_of_one_process_for_any_number_of_servers)
     }
 }
 
+/* --- what waits for a score ----------------------------------------------- */
+
+static fleet_status shrink_between(ps_node *n)
+{
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_shrink(n->s.f, NULL));
+    TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+static uint64_t shrink_alone(const ps_job *like)
+{
+    ps_job copy = *like;
+    ps_node n = {.job = &copy};
+    fleet_table_statistics s;
+    float row[GROWN_DIM];
+    uint64_t hash, key;
+
+    copy.how.merge = 2;
+    grown_open_node(&n, &(fleet_options){.seed = 5, .num_threads = 1});
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_shrink(n.s.f, NULL));
+    CHECK_OK(fleet_table_stat(n.s.f, "t", &s));
+    CHECK(s.rows > 0 && s.rows < IDS);
+    CHECK(s.vector_rows > 0 && s.vector_rows < s.rows);
+    CHECK_OK(fleet_table_stat(n.s.f, "t.waiting", &s));
+    CHECK(s.rows > 0);
+    scene_train(&n.s, 1);
+    for (key = IDS - 1; key > 20; key--) { /* scores of 100 and more */
+        CHECK_OK(
+            fleet_table_get(n.s.f, "t", &key, 1, GROWN_DIM, row, NULL, NULL));
+        CHECK(row[1] != 0);
+    }
+    key = 1;
+    CHECK_OK(fleet_table_get(n.s.f, "t", &key, 1, GROWN_DIM, row, NULL, NULL));
+    CHECK(row[1] == 0);
+    hash = scene_hash(&n.s);
+    scene_close(&n.s);
+    return hash;
+}
+
+TEST(keys_and_vectors_wait_for_the_same_scores_for_any_number_of_servers)
+{
+    static const int shape[][2] = {{1, 1}, {2, 2}, {5, 1}};
+    grown_how how = how_of();
+    ps_job j = job_of(&how, 1, 1);
+    uint64_t want;
+
+    how.life.entry = (fleet_entry){.kind = FLEET_SHOW_CLICK_ENTRY, .score = 30};
+    how.life.accessor.embedx_dim = 1;
+    how.life.accessor.embedx_threshold = 100;
+    how.life.accessor.delete_threshold = 3;
+    want = shrink_alone(&j);
+    for (int i = 0; i < 3; i++) {
+        j = job_of(&how, shape[i][0], shape[i][1]);
+        j.work = shrink_between;
+        CHECK(ps_hash(&j) == want);
+    }
+}
+
 /* --- counts --------------------------------------------------------------- */
 
 /* Each sample counts once, whatever becomes of its gradient on the way. */

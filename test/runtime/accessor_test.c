@@ -37,7 +37,7 @@ static void update(one_row *r, bool also)
     r->grad[DIM + FL_AT_CLICK] = (float)click;
     r->grad[DIM + FL_AT_SLOT] = (float)slot;
     if (also)
-        fl_accessor_update(&r->rows, (float *[]){r->row},
+        fl_accessor_update(&r->rows, NULL, (float *[]){r->row},
                            (const float *[]){r->grad}, 1);
 }
 

@@ -52,7 +52,7 @@ struct fl_sharded_tables {
     double *square;       /* by table, then bucket */
     fl_norm_row *sorted;
     float **row;
-    uint64_t *key; /* of row[], where a table with a life has no floats */
+    uint64_t *key; /* of row[], where a table with a life needs them */
     size_t square_capacity, sorted_capacity, row_capacity, key_capacity;
 };
 

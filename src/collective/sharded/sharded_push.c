@@ -129,13 +129,13 @@ static fleet_status update_chunk(fl_sharded_tables *s, int table,
     return status;
 }
 
-/* A copy of the keys, from which some can be left out, of a table whose weights
- * are no floats; else NULL. */
+/* A copy of the keys, from which some can be left out, of a table that needs
+ * them; else NULL. */
 static fleet_status copy_keys(fl_sharded_tables *s, const fl_rows *rows,
                               const fl_key_set *set, uint64_t **key)
 {
     *key = NULL;
-    if (fl_rows_are_floats(rows))
+    if (!fl_rows_need_keys(rows))
         return FLEET_OK;
     FL_TRY(fl_grow(&s->key, &s->key_capacity, (size_t)set->n, sizeof *s->key));
     memcpy(s->key, set->key, (size_t)set->n * sizeof *s->key);
@@ -153,6 +153,7 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
     fl_rows *rows = s->table[table];
     const fl_life_update life = {.rows = rows,
                                  .key = from->set.key,
+                                 .grad = grad,
                                  .n = from->set.n,
                                  .version = u->version};
     fl_wanted_rows wanted = {0};
@@ -171,7 +172,7 @@ static fleet_status update_admitted(fl_sharded_tables *s, int table,
         n = fl_life_keep(s->row, grad, key, life.n);
         fl_rows_change(rows, s->store->optimizer, u, key, s->row, grad, n);
         if (fl_rows_has_accessor(rows))
-            fl_accessor_update(rows, s->row, grad, n);
+            fl_accessor_update(rows, key, s->row, grad, n);
     }
     fl_wanted_rows_done(&wanted);
     return status;

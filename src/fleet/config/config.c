@@ -84,26 +84,28 @@ static fleet_status no_tables(const fl_config *c, const fl_at *at)
 
 static fleet_status read_accessor(const fl_at *at, fleet_accessor *a)
 {
-    enum { MOST_KEYS = 30 };
-    const char *keys[MOST_KEYS + 1] = {"type", "show", "click"};
+    enum { MOST_KEYS = 30, FIRST = 4 }; /* FIRST: of the numbers */
+    const char *keys[MOST_KEYS + 1] = {"type", "show", "click", "embedx_dim"};
     static const char *const types[] = {"ctr", NULL};
     fl_at type = fl_at_key(at, "type"), show = fl_at_key(at, "show");
-    fl_at click = fl_at_key(at, "click");
-    int which = 0, n = 3;
+    fl_at click = fl_at_key(at, "click"), dim = fl_at_key(at, "embedx_dim");
+    int which = 0, n = FIRST;
     float *number;
 
     if (!at->json)
         return FLEET_OK;
-    while (n < MOST_KEYS && (keys[n] = fl_accessor_number(n - 3, a, &number)))
+    while (n < MOST_KEYS &&
+           (keys[n] = fl_accessor_number(n - FIRST, a, &number)))
         n++;
     FL_TRY(fl_at_keys(at, keys));
     FL_TRY(fl_at_choice(&type, types, &which));
     FL_TRY(fl_at_string(&show, &a->show));
     FL_TRY(fl_at_string(&click, &a->click));
-    for (int i = 3; i < n; i++) {
+    FL_TRY(fl_at_int(&dim, 1, 4095, &a->embedx_dim));
+    for (int i = FIRST; i < n; i++) {
         fl_at one = fl_at_key(at, keys[i]);
 
-        fl_accessor_number(i - 3, a, &number);
+        fl_accessor_number(i - FIRST, a, &number);
         FL_TRY(fl_at_float(&one, number));
         if (one.json && *number == 0)
             return fl_at_expected(&one, "a number that is not 0, which stands "
@@ -129,8 +131,9 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_string(&entry, &text));
     if (text && !fl_entry_read(text, &c->life.entry))
         return fl_at_expected(&entry, "\"count_filter_entry:N\", "
-                                      "\"probability_entry:P\" or "
-                                      "\"bloom_filter_entry:N:KEYS:RATE\"");
+                                      "\"probability_entry:P\", "
+                                      "\"bloom_filter_entry:N:KEYS:RATE\" or "
+                                      "\"show_click_entry:SCORE\"");
     FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
     c->life.unknown_zeros = unknown_zeros;
     FL_TRY(read_accessor(&accessor, &c->life.accessor));

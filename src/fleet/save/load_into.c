@@ -329,6 +329,8 @@ static void fill_row(const applying *a, const saved_row *from,
         memcpy(fl_accessor_of(rows, row),
                from->values + fl_saved_width(from->item) - FL_N_ACCESSOR,
                FL_N_ACCESSOR * sizeof *row);
+    if (fl_rows_has_accessor(rows))
+        fl_accessor_find_vector(rows, row);
     fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
     fl_row_of(row)->changed_at = 0;
 }
@@ -430,6 +432,17 @@ static int64_t updates_after(const applying *a)
                                : a->saved->updates;
 }
 
+/* Where rows are trained, it is the table that says when they get a vector. */
+static void take_filler(const applying *a, const fl_saved_item *item,
+                        fl_rows *r)
+{
+    int64_t vector_at = r->filler.vector_at;
+
+    r->filler = item->filler;
+    if (a->store->optimizer)
+        r->filler.vector_at = vector_at;
+}
+
 /* Rows of before go; what is still unknown starts as it would have where it was
  * saved. */
 static void begin_tables(const applying *a)
@@ -445,7 +458,7 @@ static void begin_tables(const applying *a)
             r->methods->clear(r);
         if (item && !a->how->keep_rows && !a->how->own_filler &&
             item->shape.dim[1] == r->dim)
-            r->filler = item->filler;
+            take_filler(a, item, r);
         if (item && r->life) {
             r->life->loaded_at = (uint64_t)updates_after(a);
             r->life->emptied_at = 0;

@@ -83,6 +83,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     fl_at a_at = fl_at_key(entry, "a"), b_at = fl_at_key(entry, "b");
     fl_at seed_at = fl_at_key(entry, "seed");
     fl_at accessor = fl_at_key(entry, "accessor");
+    fl_at vector_at = fl_at_key(entry, "vector_at");
     int64_t dim = 0, modulo = 0, kind = 0;
     fleet_initializer first = {0};
 
@@ -100,6 +101,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_initializer_check(item->name, &first));
     item->filler = fl_filler_make(&first, dim, dim, 0, item->name);
     FL_TRY(fl_at_hex(&seed_at, &item->filler.seed));
+    FL_TRY(fl_at_int(&vector_at, 1, dim - 1, &item->filler.vector_at));
     FL_TRY(read_states(entry, item));
     FL_TRY(fl_at_bool(&accessor, &item->accessor));
     return read_row_states(entry, item);

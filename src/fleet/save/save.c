@@ -283,6 +283,8 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(fl_json_put(entry, "a", fl_json_double((double)f->a, 9)));
     FL_TRY(fl_json_put(entry, "b", fl_json_double((double)f->b, 9)));
     FL_TRY(fl_json_put(entry, "seed", fl_json_hex(f->seed)));
+    if (f->vector_at > 0)
+        FL_TRY(fl_json_put(entry, "vector_at", fl_json_int(f->vector_at)));
     FL_TRY(put_states(rule, entry));
     return rule ? put_rule(s, r, rule, entry) : FLEET_OK;
 }

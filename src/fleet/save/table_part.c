@@ -285,6 +285,8 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
         fl_rows_write(r->rows, r->row[i], from);
         memcpy(fl_rows_states(r->rows, r->row[i]), from + r->rows->dim,
                (size_t)(r->width - r->rows->dim) * sizeof *from);
+        if (fl_rows_has_accessor(r->rows))
+            fl_accessor_find_vector(r->rows, r->row[i]);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
     }
     return FLEET_OK;
@@ -343,6 +345,8 @@ static fleet_status do_stat(const fl_store *store, const fl_at *root,
                                             : 0,
                                         &hot));
     FL_GOTO(done, fl_json_put(json, "hot_rows", fl_json_int(hot)));
+    FL_GOTO(done, fl_json_put(json, "vector_rows",
+                              fl_json_int(fl_life_count_vectors(rows))));
     FL_GOTO(done, fl_json_put(json, "rows", fl_json_int(stat.rows)));
     FL_GOTO(done, fl_json_put(json, "row_bytes",
                               fl_json_int((int64_t)stat.row_bytes)));

@@ -83,6 +83,7 @@ static fleet_status add_stat(const char *text, fleet_table_statistics *stat)
     FL_GOTO(done, add_number(&root, "index_bytes", &stat->index_bytes));
     FL_GOTO(done, add_number(&root, "free_bytes", &stat->free_bytes));
     FL_GOTO(done, add_number(&root, "hot_rows", &stat->hot_rows));
+    FL_GOTO(done, add_number(&root, "vector_rows", &stat->vector_rows));
     FL_GOTO(done, add_number(&root, "cold_rows", &stat->cold_rows));
     FL_GOTO(done, add_number(&root, "file_bytes", &stat->file_bytes));
     stat->rows += rows;

@@ -430,9 +430,9 @@ fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
 /* Of a section at most: no more than a message's may have. */
 enum { RECORD_FLOATS = 4 << 20, RECORD_BLOCKS = RECORD_FLOATS / FL_BLOCK };
 
-static int64_t rows_at_once(int64_t dim)
+static int64_t rows_at_once(int64_t width)
 {
-    return dim < RECORD_FLOATS ? RECORD_FLOATS / dim : 1;
+    return width < RECORD_FLOATS ? RECORD_FLOATS / width : 1;
 }
 
 static fleet_status make_record(const fl_aggregate *u, fl_record_parts *to)
@@ -440,7 +440,8 @@ static fleet_status make_record(const fl_aggregate *u, fl_record_parts *to)
     size_t n = (size_t)u->n_block / RECORD_BLOCKS + 1;
 
     for (int i = 0; i < u->layout->n_table; i++)
-        n += (size_t)(u->table[i].n / rows_at_once(u->layout->table[i]->dim)) +
+        n += (size_t)(u->table[i].n /
+                      rows_at_once(fl_rows_pushed(u->layout->table[i]))) +
              1;
     FL_TRY(fl_grow(&to->key, &to->key_capacity, (size_t)u->n_block + 1,
                    sizeof *to->key));
@@ -476,16 +477,17 @@ static fleet_status record_rows(const fl_aggregate *u, int table,
                                 fl_record_parts *to)
 {
     const fl_aggregate_rows *t = &u->table[table];
-    int64_t dim = u->layout->table[table]->dim, most = rows_at_once(dim);
+    int64_t width = fl_rows_pushed(u->layout->table[table]);
+    int64_t most = rows_at_once(width);
 
     for (int64_t i = 0, n; i < t->n; i += n) {
         n = t->n - i < most ? t->n - i : most;
         FL_TRY(fl_record_section(to, FL_SECTION_ROWS, (uint32_t)table,
-                                 t->key + i, (uint32_t)n, (size_t)(n * dim)));
+                                 t->key + i, (uint32_t)n, (size_t)(n * width)));
         for (int64_t j = i; j < i + n; j++)
             FL_TRY(fl_journal_add(&to->parts, t->grad[j],
-                                  (size_t)dim * sizeof(float)));
-        FL_TRY(fl_record_pad(to, (size_t)(n * dim)));
+                                  (size_t)width * sizeof(float)));
+        FL_TRY(fl_record_pad(to, (size_t)(n * width)));
     }
     return FLEET_OK;
 }

@@ -168,6 +168,7 @@ static fleet_status admit_rows(const fl_aggregate *u, fl_aggregate_rows *t,
 {
     const fl_life_update life = {.rows = rows,
                                  .key = t->key,
+                                 .grad = t->grad,
                                  .n = t->n,
                                  .version = u->update.version,
                                  .frozen = u->layout->store->snapshot};
@@ -206,7 +207,8 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
             change_rows(l->store, rows, &one, t->key + j, t->target + j,
                         t->grad + j, n);
             if (fl_rows_has_accessor(rows))
-                fl_accessor_update(rows, t->target + j, t->grad + j, n);
+                fl_accessor_update(rows, t->key + j, t->target + j, t->grad + j,
+                                   n);
             if (u->changes)
                 FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
                                          one.version));

@@ -18,7 +18,8 @@ static void set_kind(fl_filler *f, fleet_initializer_kind kind, float a,
 fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
                          int64_t fan_out, uint64_t seed, const char *name)
 {
-    fl_filler f = {i->kind, i->a, i->b, seed, fl_hash(name, strlen(name), 0)};
+    fl_filler f = {i->kind, i->a, i->b, seed, fl_hash(name, strlen(name), 0),
+                   0};
     double in = (double)fan_in, both = (double)(fan_in + fan_out);
     float limit;
 
@@ -76,6 +77,15 @@ uint64_t fl_filler_row_seed(const fl_filler *f)
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n)
 {
     fill_values(f, fl_filler_row_seed(f), key, 0, out, n);
+    if (f->vector_at > 0 && f->vector_at < n)
+        memset(out + f->vector_at, 0, (size_t)(n - f->vector_at) * sizeof *out);
+}
+
+/* Another sequence than the row's own. */
+void fl_filler_vector(const fl_filler *f, uint64_t key, float *out, int64_t n)
+{
+    fill_values(f, fl_mix(fl_filler_row_seed(f) + 1), key, 0,
+                out + f->vector_at, n - f->vector_at);
 }
 
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i)

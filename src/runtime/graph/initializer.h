@@ -7,8 +7,10 @@
 typedef struct fl_filler {
     fleet_initializer_kind kind; /* CONSTANT, UNIFORM, NORMAL, TRUNCATED */
     float a, b;
-    uint64_t seed;   /* of the handle */
-    uint64_t stream; /* of the name */
+    uint64_t seed;     /* of the handle */
+    uint64_t stream;   /* of the name */
+    int64_t vector_at; /* not 0: elements of a row from this one on begin as 0,
+                          and get values later, all at once */
 } fl_filler;
 
 /* fan_in and fan_out count units, for the kinds that use them. */
@@ -21,6 +23,9 @@ void fl_filler_dense(const fl_filler *f, int64_t first, float *out, int64_t n);
 /* The n elements of a row: of the sequence (this seed, its key). */
 uint64_t fl_filler_row_seed(const fl_filler *f);
 void fl_filler_row(const fl_filler *f, uint64_t key, float *out, int64_t n);
+
+/* Those elements' values: out[vector_at] to out[n - 1]. */
+void fl_filler_vector(const fl_filler *f, uint64_t key, float *out, int64_t n);
 
 /* FLEET_EINVAL for an initializer that cannot be, naming `what`. */
 fleet_status fl_initializer_check(const char *what, const fleet_initializer *i);

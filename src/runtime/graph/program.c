@@ -324,6 +324,8 @@ fleet_status fl_table_ids_check(const char *name, const fl_shape *shape,
         return fl_fail(FLEET_EINVAL, "%s: fresh %d does not exist", name,
                        (int)ids->fresh);
     FL_TRY(fl_table_options_check(name, &ids->life));
+    FL_TRY(fl_accessor_vector_check(name, &ids->life.accessor, shape->dim[1],
+                                    ids->storage));
     if (ids->storage < FLEET_ROW_FLOAT32 || ids->storage > FLEET_ROW_INT8)
         return fl_fail(FLEET_EINVAL, "%s: storage %d does not exist", name,
                        (int)ids->storage);

@@ -22,6 +22,7 @@ enum { LEAST_ROWS = 1024 }; /* of most_rows: one for each bucket */
 static const char count_filter[] = "count_filter_entry:";
 static const char probability[] = "probability_entry:";
 static const char bloom[] = "bloom_filter_entry:";
+static const char show_click[] = "show_click_entry:";
 
 bool fl_table_has_life(const fleet_table_options *o)
 {
@@ -70,6 +71,13 @@ static fleet_status check_entry(const char *name, const fleet_entry *e)
                        name, e->probability);
     case FLEET_BLOOM_FILTER_ENTRY:
         return check_bloom(name, e);
+    case FLEET_SHOW_CLICK_ENTRY:
+        if (e->score > 0 && e->score <= 1e30f)
+            return FLEET_OK;
+        return fl_fail(FLEET_EINVAL,
+                       "%s: an entry of score %g: expected above 0 and up to "
+                       "1e30",
+                       name, (double)e->score);
     default:
         return fl_fail(FLEET_EINVAL, "%s: entry %d does not exist", name,
                        (int)e->kind);
@@ -97,6 +105,7 @@ static const accessor_number numbers[] = {
     NUMBER(base_threshold, 1.5f, -1e30f, 1e30f),
     NUMBER(delta_threshold, 0.25f, -1e30f, 1e30f),
     NUMBER(delta_keep_days, 16, 0, 4000),
+    NUMBER(embedx_threshold, 10, -1e30f, 1e30f),
 };
 
 enum { N_NUMBER = sizeof numbers / sizeof *numbers };
@@ -149,6 +158,10 @@ static fleet_status check_accessor(const char *name, const fleet_accessor *a)
         return fl_fail(FLEET_EINVAL, "%s: accessor %d does not exist", name,
                        (int)a->kind);
     FL_TRY(check_tier(name, a));
+    if (a->embedx_dim == 0 && a->embedx_threshold != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: embedx_threshold %g without embedx_dim", name,
+                       (double)a->embedx_threshold);
     for (int i = 0; i < N_NUMBER; i++) {
         const accessor_number *n = &numbers[i];
         float x = number_of(n, a);
@@ -158,6 +171,25 @@ static fleet_status check_accessor(const char *name, const fleet_accessor *a)
                            n->name, (double)x, (double)n->low, (double)n->high);
     }
     return FLEET_OK;
+}
+
+fleet_status fl_accessor_vector_check(const char *name, const fleet_accessor *a,
+                                      int64_t dim, fleet_row_storage storage)
+{
+    if (a->kind == FLEET_NO_ACCESSOR || a->embedx_dim == 0)
+        return FLEET_OK;
+    if (a->embedx_dim < 0 || a->embedx_dim >= dim)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: embedx_dim %" PRId64 " of rows of %" PRId64
+                       ": expected 0 or more, and at least one number before "
+                       "the vector",
+                       name, a->embedx_dim, dim);
+    return storage == FLEET_ROW_FLOAT32
+               ? FLEET_OK
+               : fl_fail(FLEET_EUNSUPPORTED,
+                         "%s: embedx_dim and a storage: rows are rounded as "
+                         "one, with a vector that is not there",
+                         name);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -175,6 +207,8 @@ static const char *differing_number(const fleet_accessor *has,
     for (int i = 0; i < N_NUMBER; i++)
         if (number_of(&numbers[i], has) != number_of(&numbers[i], want))
             return numbers[i].name;
+    if (has->embedx_dim != want->embedx_dim)
+        return "embedx_dim";
     if (!same_text(has->show, want->show))
         return "show";
     return same_text(has->click, want->click) ? NULL : "click";
@@ -186,7 +220,12 @@ static void print_accessor(const fleet_accessor *a, const char *between,
     fl_text_add(out, "accessor ctr%sshow %s%sclick %s", between,
                 a->show ? a->show : "once", between,
                 a->click ? a->click : "never");
+    if (a->embedx_dim != 0)
+        fl_text_add(out, "%sembedx_dim %" PRId64, between, a->embedx_dim);
     for (int i = 0; i < N_NUMBER; i++) {
+        if (numbers[i].at == offsetof(fleet_accessor, embedx_threshold) &&
+            a->embedx_dim == 0)
+            continue;
         fl_text_add(out, "%s%s ", between, numbers[i].name);
         fl_text_float(out, number_of(&numbers[i], a));
     }
@@ -199,6 +238,12 @@ fleet_status fl_table_options_check(const char *name,
 {
     FL_TRY(check_entry(name, &o->entry));
     FL_TRY(check_accessor(name, &o->accessor));
+    if (o->entry.kind == FLEET_SHOW_CLICK_ENTRY &&
+        o->accessor.kind == FLEET_NO_ACCESSOR)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: a show-click entry goes by an accessor, and there "
+                       "is none",
+                       name);
     if (o->ttl_updates < 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: ttl_updates %" PRId64 ": expected 0 or more", name,
@@ -231,6 +276,8 @@ static bool same_entry(const fleet_entry *a, const fleet_entry *b)
     case FLEET_BLOOM_FILTER_ENTRY:
         return a->count == b->count && a->most_keys == b->most_keys &&
                a->false_positive_rate == b->false_positive_rate;
+    case FLEET_SHOW_CLICK_ENTRY:
+        return a->score == b->score;
     default:
         return true;
     }
@@ -264,6 +311,8 @@ static void print_entry(const fleet_entry *e, fl_text *out)
     else if (e->kind == FLEET_BLOOM_FILTER_ENTRY)
         fl_text_add(out, "entry %s%" PRId64 ":%" PRId64 ":%.17g", bloom,
                     e->count, e->most_keys, e->false_positive_rate);
+    else if (e->kind == FLEET_SHOW_CLICK_ENTRY)
+        fl_text_add(out, "entry %s%.9g", show_click, (double)e->score);
     else
         fl_text_add(out, "entry %s%.17g", probability, e->probability);
 }
@@ -331,6 +380,12 @@ bool fl_entry_read(const char *text, fleet_entry *entry)
     }
     if (strncmp(text, bloom, sizeof bloom - 1) == 0)
         return read_bloom(text + sizeof bloom - 1, entry);
+    if (strncmp(text, show_click, sizeof show_click - 1) == 0) {
+        text += sizeof show_click - 1;
+        *entry = (fleet_entry){.kind = FLEET_SHOW_CLICK_ENTRY,
+                               .score = strtof(text, &end)};
+        return end != text && *end == 0;
+    }
     if (strncmp(text, probability, m) != 0)
         return false;
     *entry = (fleet_entry){.kind = FLEET_PROBABILITY_ENTRY,

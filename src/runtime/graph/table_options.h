@@ -24,6 +24,11 @@ const char *fl_table_options_differ(const fleet_table_options *has,
 void fl_table_options_print(const fleet_table_options *o, const char *between,
                             fl_text *out);
 
+/* FLEET_EINVAL or FLEET_EUNSUPPORTED for a vector that rows of `dim` numbers,
+ * kept so, cannot get late. */
+fleet_status fl_accessor_vector_check(const char *name, const fleet_accessor *a,
+                                      int64_t dim, fleet_row_storage storage);
+
 /* Fleet's text of an entry: "count_filter_entry:5", "probability_entry:0.3";
  * likewise "bloom_filter_entry:COUNT:MOST_KEYS:RATE". False: it is none; its
  * numbers are checked as above. */

@@ -2,13 +2,46 @@
  * thresholds. */
 #include "runtime/life/accessor.h"
 
+#include <string.h>
+
 float fl_accessor_score(const fleet_accessor *a, float show, float click)
 {
     return (show - click) * a->nonclk_coeff + click * a->click_coeff;
 }
 
-void fl_accessor_update(const fl_rows *r, float *const *row,
-                        const float *const *grad, int64_t n)
+/* What the rule made of a vector that is not there is taken back; and the row
+ * gets it with the score. */
+static void hold_vector(const fl_rows *r, uint64_t key, float *row, float *x)
+{
+    const fleet_accessor *a = &r->life->o.accessor;
+    int64_t at = r->filler.vector_at, n = r->dim - at;
+
+    for (int i = 0; i < r->n_state; i++)
+        fl_rows_first_floats(r, fl_rows_states(r, row) + r->dim * i + at, n);
+    if (fl_accessor_score(a, x[FL_AT_SHOW], x[FL_AT_CLICK]) <
+        a->embedx_threshold) {
+        memset(row + at, 0, (size_t)n * sizeof *row);
+        return;
+    }
+    fl_filler_vector(&r->filler, key, row, r->dim);
+    x[FL_AT_SEEN] += FL_SEEN_VECTOR;
+}
+
+void fl_accessor_find_vector(const fl_rows *r, float *row)
+{
+    float *x = fl_accessor_of(r, row);
+
+    if (r->filler.vector_at == 0 || x[FL_AT_SEEN] >= FL_SEEN_VECTOR)
+        return;
+    for (int64_t i = r->filler.vector_at; i < r->dim; i++)
+        if (row[i] != 0) {
+            x[FL_AT_SEEN] += FL_SEEN_VECTOR;
+            return;
+        }
+}
+
+void fl_accessor_update(const fl_rows *r, const uint64_t *key,
+                        float *const *row, const float *const *grad, int64_t n)
 {
     const fleet_accessor *a = &r->life->o.accessor;
 
@@ -20,16 +53,24 @@ void fl_accessor_update(const fl_rows *r, float *const *row,
         x[FL_AT_CLICK] += pushed[FL_AT_CLICK];
         x[FL_AT_DELTA_SCORE] +=
             fl_accessor_score(a, pushed[FL_AT_SHOW], pushed[FL_AT_CLICK]);
-        x[FL_AT_SEEN] = pushed[FL_AT_SLOT] * FL_SEEN_DAYS;
+        x[FL_AT_SEEN] = pushed[FL_AT_SLOT] * FL_SEEN_DAYS +
+                        (x[FL_AT_SEEN] >= FL_SEEN_VECTOR ? FL_SEEN_VECTOR : 0);
+        if (r->filler.vector_at > 0 && x[FL_AT_SEEN] < FL_SEEN_VECTOR)
+            hold_vector(r, key[i], row[i], x);
     }
 }
 
-bool fl_accessor_shrink(const fleet_accessor *a, float *x)
+bool fl_accessor_decay(const fleet_accessor *a, float *x)
 {
     x[FL_AT_SHOW] *= a->show_click_decay_rate;
     x[FL_AT_CLICK] *= a->show_click_decay_rate;
     return fl_accessor_score(a, x[FL_AT_SHOW], x[FL_AT_CLICK]) <
-               a->delete_threshold ||
+           a->delete_threshold;
+}
+
+bool fl_accessor_shrink(const fleet_accessor *a, float *x)
+{
+    return fl_accessor_decay(a, x) ||
            (float)fl_unseen_days(x[FL_AT_SEEN]) > a->delete_after_unseen_days;
 }
 

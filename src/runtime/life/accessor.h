@@ -15,20 +15,29 @@ static inline float *fl_accessor_of(const fl_rows *r, float *row)
 
 static inline int fl_seen_slot(float seen)
 {
-    return (int)(seen / FL_SEEN_DAYS);
+    return (int)seen % FL_SEEN_VECTOR / FL_SEEN_DAYS;
 }
 
 static inline int fl_unseen_days(float seen)
 {
-    return (int)seen - fl_seen_slot(seen) * FL_SEEN_DAYS;
+    return (int)seen % FL_SEEN_DAYS;
 }
 
-/* An update has changed n rows; behind the dim floats of each gradient are the
- * FL_N_PUSHED numbers of the accessor. */
-void fl_accessor_update(const fl_rows *r, float *const *row,
-                        const float *const *grad, int64_t n);
+/* An update has changed the rows of n keys; behind the dim floats of each
+ * gradient are the FL_N_PUSHED numbers of the accessor. Rows without a vector
+ * have zeros again, or get it. key: fl_rows_need_keys() says whether it is
+ * used. */
+void fl_accessor_update(const fl_rows *r, const uint64_t *key,
+                        float *const *row, const float *const *grad, int64_t n);
 
-/* A shrink: decays a row's numbers. True: the row goes. */
+/* A row was written from outside, without its accessor's numbers: it has a
+ * vector if that is not 0. */
+void fl_accessor_find_vector(const fl_rows *r, float *row);
+
+/* A shrink: decays what was shown and clicked. True: the score is too low. */
+bool fl_accessor_decay(const fleet_accessor *a, float *numbers);
+
+/* The same of a row, which may also be unseen for too long: it goes. */
 bool fl_accessor_shrink(const fleet_accessor *a, float *numbers);
 
 /* Is a row in a save of that mode? */

@@ -105,10 +105,20 @@ static void empty_filter(fl_life *life, uint64_t updates, uint64_t limit)
     life->emptied_at = updates;
 }
 
+/* A row of a table with that life, or of its keys that wait for a score. */
+static bool decays_away(const fl_life *life, const fl_rows *r, float *row)
+{
+    const fleet_accessor *a = &life->o.accessor;
+
+    return r == life->waiting ? fl_accessor_decay(a, row)
+                              : fl_accessor_shrink(a, fl_accessor_of(r, row));
+}
+
 /* All rows of a bucket decay; n of them, in s->old, go. */
-static fleet_status decay(const fl_rows *r, int bucket, fl_life_scratch *s,
+static fleet_status decay(fl_life *life, const fl_rows *r, int bucket,
                           int64_t *n)
 {
+    fl_life_scratch *s = &life->scratch[0];
     const fl_table_bucket b = fl_table_bucket_of(r, bucket);
     const fl_page_layout layout = fl_table_layout(r);
 
@@ -118,22 +128,19 @@ static fleet_status decay(const fl_rows *r, int bucket, fl_life_scratch *s,
         fl_row_head *head = fl_place_at(&layout, b.page, i);
         float *row = (float *)(void *)(head + 1);
 
-        if (!head->erased &&
-            fl_accessor_shrink(&r->life->o.accessor, fl_accessor_of(r, row)))
+        if (!head->erased && decays_away(life, r, row))
             s->old[(*n)++] = (fl_row_age){0, *fl_place_key(&layout, b.page, i)};
     }
     return FLEET_OK;
 }
 
-static fleet_status shrink_by_score(fl_rows *r)
+static fleet_status shrink_by_score(fl_life *life, fl_rows *r)
 {
-    fl_life_scratch *s = &r->life->scratch[0];
-
     for (int i = 0; i < FL_N_BUCKET; i++) {
         int64_t n;
 
-        FL_TRY(decay(r, i, s, &n));
-        FL_TRY(let_go(NULL, r, s->old, n));
+        FL_TRY(decay(life, r, i, &n));
+        FL_TRY(let_go(NULL, r, life->scratch[0].old, n));
     }
     return FLEET_OK;
 }
@@ -144,7 +151,9 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
     uint64_t limit = life ? fl_age_limit(life, updates, now) : 0;
 
     if (fl_rows_has_accessor(rows))
-        FL_TRY(shrink_by_score(rows));
+        FL_TRY(shrink_by_score(life, rows));
+    if (life && life->o.entry.kind == FLEET_SHOW_CLICK_ENTRY)
+        FL_TRY(shrink_by_score(life, life->waiting));
     if (limit == 0 || limit <= life->loaded_at)
         return FLEET_OK;
     empty_filter(life, updates, limit);
@@ -168,4 +177,25 @@ void fl_life_saved(fl_rows *rows, fleet_save_mode mode)
                                   fl_accessor_of(rows, row));
         }
     }
+}
+
+int64_t fl_life_count_vectors(const fl_rows *rows)
+{
+    int64_t count = 0;
+
+    if (rows->filler.vector_at == 0 || !fl_rows_has_accessor(rows))
+        return 0;
+    for (int i = 0; i < FL_N_BUCKET; i++) {
+        const fl_table_bucket b = fl_table_bucket_of(rows, i);
+        const fl_page_layout layout = fl_table_layout(rows);
+
+        for (int64_t k = 0; k < b.n; k++) {
+            const fl_row_head *head = fl_place_at(&layout, b.page, k);
+            const float *row = (const float *)(const void *)(head + 1);
+
+            count += !head->erased &&
+                     fl_rows_shown(rows, row)[FL_AT_SEEN] >= FL_SEEN_VECTOR;
+        }
+    }
+    return count;
 }

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/life/filter.h"
 #include "runtime/store/snapshot.h"
@@ -33,7 +34,7 @@ static fleet_status list_newcomers(const fl_life_update *u, float *const *row,
     *n = 0;
     for (int64_t i = 0; i < u->n; i++)
         if (!row[i])
-            s->fresh[(*n)++] = (fl_life_key){key_of(u, i), i};
+            s->fresh[(*n)++] = (fl_life_key){.key = key_of(u, i), .at = i};
     return FLEET_OK;
 }
 
@@ -122,9 +123,39 @@ static fleet_status make_rows(const fl_life_update *u, fl_rows *r,
 
 /* --- counts --------------------------------------------------------------- */
 
-static void add_one(const fl_life_update *u, float *count)
+static bool waits_for_score(const fl_life_update *u)
 {
-    *count += 1;
+    return u->rows->life->o.entry.kind == FLEET_SHOW_CLICK_ENTRY;
+}
+
+/* What the update counts of a key, into count[]. */
+static void add_update(const fl_life_update *u, const fl_life_key *k,
+                       float *count)
+{
+    if (waits_for_score(u)) {
+        const float *pushed = u->grad[k->at] + u->rows->dim;
+
+        count[FL_AT_SHOW] += pushed[FL_AT_SHOW];
+        count[FL_AT_CLICK] += pushed[FL_AT_CLICK];
+    } else {
+        *count += 1;
+    }
+}
+
+static bool is_enough(const fl_life_update *u, const float *count)
+{
+    const fleet_table_options *o = &u->rows->life->o;
+
+    return waits_for_score(u)
+               ? fl_accessor_score(&o->accessor, count[FL_AT_SHOW],
+                                   count[FL_AT_CLICK]) >= o->entry.score
+               : *count >= (float)o->entry.count;
+}
+
+static void keep_count(const fl_life_update *u, const fl_life_key *k,
+                       float *count)
+{
+    add_update(u, k, count);
     fl_row_of(count)->changed_at = u->version;
     fl_row_of(count)->step++;
 }
@@ -132,25 +163,36 @@ static void add_one(const fl_life_update *u, float *count)
 static void begin_count(const fl_life_update *u, const fl_life_key *k,
                         float *made, float **row)
 {
-    (void)k;
     (void)row;
-    add_one(u, made);
+    keep_count(u, k, made);
 }
 
 /* It has come once more; enough: it waits no longer. */
-static fleet_status count_up(const fl_life_update *u, uint64_t key,
+static fleet_status count_up(const fl_life_update *u, fl_life_key *k,
                              float *count, bool *enough)
 {
-    const fl_life *life = u->rows->life;
-    fl_rows *waiting = life->waiting;
+    fl_rows *waiting = u->rows->life->waiting;
     int64_t erased;
 
     if (u->frozen)
-        FL_TRY(fl_snapshot_change(u->frozen, waiting, &key, 1));
-    add_one(u, count);
-    *enough = *count >= (float)life->o.entry.count;
-    return *enough ? waiting->methods->erase(waiting, &key, 1, &erased)
+        FL_TRY(fl_snapshot_change(u->frozen, waiting, &k->key, 1));
+    if (waits_for_score(u)) {
+        k->show = count[FL_AT_SHOW];
+        k->click = count[FL_AT_CLICK];
+    }
+    keep_count(u, k, count);
+    *enough = is_enough(u, count);
+    return *enough ? waiting->methods->erase(waiting, &k->key, 1, &erased)
                    : FLEET_OK;
+}
+
+/* The first update of a key; enough: it need not wait. */
+static bool counts_at_once(const fl_life_update *u, const fl_life_key *k)
+{
+    float count[FL_N_WAITING] = {0};
+
+    add_update(u, k, count);
+    return is_enough(u, count);
 }
 
 /* Where the next key of either kind goes. */
@@ -170,11 +212,13 @@ static fleet_status count_chunk(const fl_life_update *u, const fl_life_key *c,
         key[i] = c[i].key;
     FL_TRY(waiting->methods->find(waiting, key, n, count));
     for (int64_t i = 0; i < n; i++) {
-        const fl_life_key one = c[i];
+        fl_life_key one = c[i];
         bool enough = false;
 
         if (count[i])
-            FL_TRY(count_up(u, key[i], count[i], &enough));
+            FL_TRY(count_up(u, &one, count[i], &enough));
+        else if (counts_at_once(u, &one))
+            enough = true;
         else
             s->strange[to->n_strange++] = one;
         if (enough)
@@ -233,6 +277,14 @@ static fleet_status protect_rows(const fl_life_update *u, float *const *row)
 static void keep_made(const fl_life_update *u, const fl_life_key *k,
                       float *made, float **row)
 {
+    if (waits_for_score(u)) {
+        float *x = fl_accessor_of(u->rows, made);
+
+        x[FL_AT_SHOW] = k->show;
+        x[FL_AT_CLICK] = k->click;
+        x[FL_AT_DELTA_SCORE] =
+            fl_accessor_score(&u->rows->life->o.accessor, k->show, k->click);
+    }
     fl_row_of(made)->changed_at = u->version;
     row[k->at] = made;
 }

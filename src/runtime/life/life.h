@@ -14,7 +14,8 @@
 /* A key without a row. */
 typedef struct fl_life_key {
     uint64_t key;
-    int64_t at; /* in the update */
+    int64_t at;        /* in the update */
+    float show, click; /* of updates before it, while it waited for a score */
 } fl_life_key;
 
 /* Keys that an update changes: n of them, each once. */
@@ -22,7 +23,9 @@ typedef struct fl_life_update {
     fl_rows *rows; /* with a life */
     int part;      /* no other thread uses this one at the same time */
     const uint64_t *key;
-    const uint32_t *which; /* the i-th is key[which[i]]; NULL: key[i] */
+    const uint32_t *which;    /* the i-th is key[which[i]]; NULL: key[i] */
+    const float *const *grad; /* of the i-th, with what an accessor counts; only
+                                 for a show-click entry */
     int64_t n;
     uint64_t version;                 /* of the update */
     const struct fl_snapshot *frozen; /* is told what changes; or NULL */

@@ -333,14 +333,14 @@ static fl_life_update life_of(const fl_instance *in, const fl_range *r)
                             .version = now->u.version};
 }
 
-/* The keys of the rows to change, of a table whose weights are no floats; those
- * that do not become rows are left out later. */
+/* The keys of the rows to change, of a table that needs them; keys that do not
+ * become rows are left out later. */
 static fleet_status list_changed(const fl_lookup_config *c, const fl_lookup *k,
                                  fl_lookup_part *p)
 {
     int64_t n = count_changed(c, p);
 
-    if (fl_rows_are_floats(k->rows))
+    if (!fl_rows_need_keys(k->rows))
         return FLEET_OK;
     FL_TRY(fl_grow(&p->changed, &p->changed_capacity, (size_t)n,
                    sizeof *p->changed));
@@ -354,7 +354,7 @@ static fleet_status list_changed(const fl_lookup_config *c, const fl_lookup *k,
 static int64_t keep_rows(const fl_rows *rows, fl_lookup_part *p, int64_t n)
 {
     return fl_life_keep(p->target, p->grad,
-                        fl_rows_are_floats(rows) ? NULL : p->changed, n);
+                        fl_rows_need_keys(rows) ? p->changed : NULL, n);
 }
 
 /* Not all of them become rows; *n: how many there are. */
@@ -365,6 +365,7 @@ static fleet_status admitted_rows(fl_lookup_part *p, fl_life_update *u,
         p->target[i] = p->row[p->which[i]];
     u->key = p->keys.key;
     u->which = p->which;
+    u->grad = p->grad;
     u->n = p->n_grad;
     FL_TRY(fl_life_admit(u, p->target));
     *n = keep_rows(u->rows, p, p->n_grad);
@@ -415,6 +416,7 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
         return methods->make(k->rows, key, *n, p->target);
     FL_TRY(methods->find(k->rows, key, *n, p->target));
     life->key = key;
+    life->grad = p->grad;
     life->n = *n;
     FL_TRY(fl_life_admit(life, p->target));
     *n = keep_rows(k->rows, p, *n);
@@ -439,7 +441,7 @@ static fleet_status change_rows(const fl_instance *in, const fl_range *r)
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
     fl_rows_change(k->rows, now->optimizer, &u, key, p->target, p->grad, n);
     if (fl_rows_has_accessor(k->rows))
-        fl_accessor_update(k->rows, p->target, p->grad, n);
+        fl_accessor_update(k->rows, key, p->target, p->grad, n);
     fl_wanted_rows_done(&p->wanted);
     return FLEET_OK;
 }

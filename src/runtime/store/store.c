@@ -205,6 +205,8 @@ static fleet_status add_life(fl_store *s, const fleet_var *v, fl_life **made)
     FL_TRY(fl_accessor_keep(&s->arena, &life->o.accessor));
     if (o->entry.kind == FLEET_COUNT_FILTER_ENTRY && o->entry.count > 1)
         FL_TRY(add_counts(s, v, "waiting", 1, &life->waiting));
+    if (o->entry.kind == FLEET_SHOW_CLICK_ENTRY)
+        FL_TRY(add_counts(s, v, "waiting", FL_N_WAITING, &life->waiting));
     if (o->entry.kind == FLEET_BLOOM_FILTER_ENTRY) {
         life->shape = fl_filter_shape_of(&o->entry, FL_N_BUCKET);
         FL_TRY(add_counts(s, v, "filter", life->shape.dim, &life->filter));
@@ -242,6 +244,8 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     if (!name)
         return FLEET_ENOMEM;
     FL_TRY(add_life(s, v, &life));
+    if (v->ids.life.accessor.embedx_dim > 0)
+        filler.vector_at = dim - v->ids.life.accessor.embedx_dim;
     FL_TRY(make_table(s, v, name, dim, &filler, &r));
     r->life = life;
     FL_TRY(check_rows_can_go(r));

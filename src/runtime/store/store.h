@@ -167,6 +167,12 @@ static inline fleet_status fl_store_set_row_states(const fl_store *s,
         return shown ? r->methods->set_state(r, 0, shown, 0) : FLEET_OK;
     r->optimizer = fl_optimizer_own(s->optimizer, r->name);
     rule = fl_store_row_rule(s, r);
+    if (rule && rule->n_row > 0 && r->filler.vector_at > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\": embedx_dim with %s, which keeps numbers "
+                       "of a whole row: they would hold what gradients of a "
+                       "vector did that is not there",
+                       r->name, rule->name);
     return r->methods->set_state(
         r, rule ? rule->n_state : 0, (rule ? rule->n_row : 0) + shown,
         fl_rows_optimizer(s->optimizer, r)->number[FL_FIRST_STATE]);

@@ -147,11 +147,12 @@ typedef struct fl_life_scratch {
 } fl_life_scratch;
 
 /* What an accessor keeps of a row, behind its states; of it the last one is
- * FL_SEEN_DAYS times the slot, and the unseen days. And what travels of it with
- * a gradient. */
+ * FL_SEEN_DAYS times the slot, and the unseen days, and FL_SEEN_VECTOR if the
+ * row has its vector. And what travels of it with a gradient. */
 enum { FL_AT_SHOW, FL_AT_CLICK, FL_AT_DELTA_SCORE, FL_AT_SEEN, FL_N_ACCESSOR };
 enum { FL_AT_SLOT = 2, FL_N_PUSHED };
-enum { FL_SEEN_DAYS = 4096, FL_MOST_SLOT = 2047 };
+enum { FL_N_WAITING = FL_AT_CLICK + 1 }; /* of a key that waits for a score */
+enum { FL_SEEN_DAYS = 4096, FL_SEEN_VECTOR = 1 << 23, FL_MOST_SLOT = 2047 };
 
 /* How many updates were done at a time: rows have versions, and no times. */
 typedef struct fl_life_mark {
@@ -338,6 +339,13 @@ static inline int64_t fl_rows_pushed(const fl_rows *r)
 static inline const float *fl_rows_shown(const fl_rows *r, const float *row)
 {
     return row + fl_rows_record(r) - FL_N_ACCESSOR;
+}
+
+/* Do updates need the keys of the rows that they change? For rounding, and for
+ * vectors that begin late. */
+static inline bool fl_rows_need_keys(const fl_rows *r)
+{
+    return !fl_rows_are_floats(r) || r->filler.vector_at > 0;
 }
 
 /* What came of an accessor with two gradients, of one: shows and clicks add up,

@@ -176,6 +176,11 @@ static fleet_status send_all(fl_table_gpu *x)
     int64_t room = next.n + next.n / 2;
     fleet_status status;
 
+    if (rows_of(x)->filler.vector_at > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\" comes from a training with embedx_dim: "
+                       "its rows are read on the host alone",
+                       rows_of(x)->name);
     drop_rows(x, &x->now);
     status = lay_out(x, &next, room);
     if (status != FLEET_OK)

@@ -16,7 +16,9 @@ static fleet_status missing(const char *what)
 
     if (!*why || strncmp(why, "fleet_minimize", 14) == 0)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: no %s", what);
-    return fl_fail(fl_last_code(), "fleet_minimize: no %s (%s)", what, why);
+    return fl_fail(fl_last_code(),
+                   "fleet_minimize: no %s; the last failure was: %s", what,
+                   why);
 }
 
 /* Plans that are made from now on know the mode. */

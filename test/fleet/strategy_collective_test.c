@@ -239,7 +239,8 @@ TEST(what_refuses_a_strategy_is_the_failure_of_minimize)
     CHECK_FAILS(
         fleet_minimize(fleet_distributed_optimizer(f, adam(f), &s), m.loss),
         FLEET_EUNSUPPORTED,
-        "fleet_minimize: no optimizer (strategy.localsgd: expected SGD");
+        "fleet_minimize: no optimizer; the last failure was: "
+        "strategy.localsgd: expected SGD");
     CHECK_FAILS(fleet_minimize(NULL, m.loss), FLEET_EINVAL,
                 "fleet_minimize: no optimizer");
     s.localsgd_configs.k_steps = 0;

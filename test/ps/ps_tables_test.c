@@ -212,6 +212,41 @@ TEST(a_wrong_call_of_one_worker_fails_all_and_writes_nothing)
     CHECK(ps_hash(&j) != 0);
 }
 
+static fleet_status set_and_shrink(ps_node *n)
+{
+    bool first = n->index == 0;
+    fleet_status status;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    status = first ? fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM,
+                                     row_set[0], NULL)
+                   : fleet_shrink(n->s.f, "t");
+    CHECK_INT(status, FLEET_EINVAL);
+    CHECK_CONTAINS(
+        fleet_last_error(),
+        first ? "fleet_table_set of \"t\": another worker makes another call"
+              : "fleet_shrink of \"t\": another worker makes another call");
+    status = fleet_table_set(n->s.f, first ? "t" : "more", key_set, 1,
+                             GROWN_DIM, row_set[0], NULL);
+    CHECK_INT(status, FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(), "one of another name");
+    status =
+        fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM, row_set[0], NULL);
+    CHECK_OK(status); /* the job goes on */
+    return ps_end(n);
+}
+
+TEST(different_calls_at_the_same_time_fail_in_all_workers)
+{
+    grown_how how = {
+        .optimizer = "sgd", .larger = true, .life.ttl_updates = 1000};
+    ps_job j = job_of(&how, 2, 1);
+
+    j.work = set_and_shrink;
+    CHECK(ps_hash(&j) != 0);
+}
+
 static fleet_status call_too_early(ps_node *n)
 {
     float row[GROWN_DIM];

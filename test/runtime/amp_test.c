@@ -248,7 +248,8 @@ TEST_LIMIT(layers_agree_with_their_references_on_rounded_inputs, 120)
     for (int i = 0; i < N_CASE; i++) {
         check_case(&cases[i], 1, 1);
         check_case(&cases[i], 32, 2);
-        check_case(&cases[i], 128, 2);
+        if (TEST_SLOWNESS <= 10) /* what threads share is seen with 32 */
+            check_case(&cases[i], 128, 2);
     }
 }
 

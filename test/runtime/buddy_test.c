@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "runtime/store/buddy.h"
 
-enum { MOST = 400 };
+enum { MOST = 400, ROUNDS = TEST_SLOWNESS > 10 ? 2000 : 20000 };
 
 typedef struct held {
     unsigned char *p;
@@ -45,7 +45,7 @@ static void fill_and_drop(bool by_three)
     size_t least = by_three ? 384 : 128;
 
     srand(1);
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < ROUNDS; round++) {
         held *h = &all[rand() % MOST];
 
         if (h->p)

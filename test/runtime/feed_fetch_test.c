@@ -66,7 +66,7 @@ TEST(a_feed_without_a_variable_is_named)
     s.feed[1].name = "tower_0.w";
     check_refused(&s, FLEET_ENOENT, "feed \"tower_0.w\": the program has no");
     s.feed[1].name = NULL;
-    check_refused(&s, FLEET_ENOENT, "feed \"(null)\"");
+    check_refused(&s, FLEET_EINVAL, "its name is NULL");
     close_scene(&s);
 }
 

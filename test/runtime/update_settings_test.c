@@ -164,8 +164,10 @@ TEST(a_gpu_trains_with_them_as_the_cpu_does)
         uint64_t n = n_weights(NULL, NULL, plain);
 
         CHECK(n_weights(NULL, setters[i], cpu) == n);
-        CHECK(n_weights("gpu:0", setters[i], gpu) == n);
         CHECK(memcmp(plain, cpu, n * sizeof *cpu) != 0);
+        if (i > 0 && TEST_SLOWNESS > 10)
+            continue; /* one is enough to see what threads share */
+        CHECK(n_weights("gpu:0", setters[i], gpu) == n);
         gpu_kit_near(gpu, cpu, (int64_t)n);
     }
     gpu_kit_close();

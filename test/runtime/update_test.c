@@ -522,7 +522,8 @@ TEST(an_optimizer_and_a_loss_are_needed)
     target t = target_of();
 
     CHECK_FAILS(fleet_minimize(fleet_sgd(t.f, -1), t.mean), FLEET_EINVAL,
-                "no optimizer (sgd: the learning rate -1 is not positive)");
+                "no optimizer; the last failure was: sgd: the learning rate -1 "
+                "is not positive");
     CHECK_FAILS(fleet_minimize(t.o, NULL), FLEET_EINVAL, "no loss");
     CHECK_OK(fleet_minimize(t.o, t.mean));
     fleet_destroy(t.f);

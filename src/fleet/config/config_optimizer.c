@@ -2,6 +2,7 @@
  * single tables below it. */
 #include <string.h>
 
+#include "base/text.h"
 #include "fleet/config/config_internal.h"
 #include "runtime/graph/program.h"
 
@@ -238,6 +239,21 @@ static bool has_table(const fleet_program *p, const char *name)
     return false;
 }
 
+static fleet_status no_such_table(const fleet_program *p, const char *name)
+{
+    fl_text names = {0};
+    fleet_status status;
+
+    for (size_t i = 0; i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_TABLE)
+            fl_text_add(&names, " \"%s\"", p->var[i]->name);
+    status =
+        fl_fail(FLEET_ECONFIG, "optimizer.tables.%s: the model's tables are%s",
+                name, names.length ? fl_text_chars(&names) : " none");
+    fl_text_done(&names);
+    return status;
+}
+
 fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
                                   const fleet_program *p, fleet_optimizer *o)
 {
@@ -246,9 +262,7 @@ fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
         fleet_optimizer *own;
 
         if (!has_table(p, said->table))
-            return fl_fail(FLEET_ECONFIG,
-                           "optimizer.tables.%s: the model has no such table",
-                           said->table);
+            return no_such_table(p, said->table);
         own = fl_config_make_optimizer(f, said);
         FL_TRY(own ? fleet_optimizer_set_table(o, said->table, own)
                    : fl_last_code());

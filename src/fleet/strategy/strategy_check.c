@@ -25,8 +25,11 @@ static fleet_status check_ranges(const fleet_distributed_strategy *s,
         if ((f->type == FL_FIELD_BOOL) == switches &&
             !(got >= f->low && got <= f->high))
             return fl_fail(
-                FLEET_EINVAL, "strategy.%s: expected %.*g to %.*g, got %.*g",
-                f->name, digits, f->low, digits, f->high, digits, got);
+                FLEET_EINVAL, "strategy.%s: expected %.*g to %.*g, got %.*g%s",
+                f->name, digits, f->low, digits, f->high, digits, got,
+                got == 0 ? " (a strategy begins as "
+                           "FLEET_DISTRIBUTED_STRATEGY_INIT)"
+                         : "");
     }
     return FLEET_OK;
 }

@@ -2,6 +2,9 @@
  * workers make together. */
 #include "fleet/table/table_call.h"
 
+#include <string.h>
+
+#include "base/hash.h"
 #include "base/memory.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
@@ -99,6 +102,13 @@ fleet_status fl_call_write(fleet *f, bool remote, const char *text)
 
 /* --- all workers ---------------------------------------------------------- */
 
+static fleet_status sum_over_workers(fleet *f, double *x, int n)
+{
+    return by_ranks(f)
+               ? fl_ranks_reduce(f, FL_ALL_SUM, x, n)
+               : fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, x, n);
+}
+
 /* Does any worker's call fail? Its own error is the caller's; the other
  * workers are told that there is one. Ranks wait for each other, and so serve
  * the first one's command meanwhile. */
@@ -107,15 +117,38 @@ static fleet_status share_error(fleet *f, const char *call,
 {
     double bad = mine->code != FLEET_OK;
 
-    FL_TRY(by_ranks(f)
-               ? fl_ranks_reduce(f, FL_ALL_SUM, &bad, 1)
-               : fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, &bad, 1));
+    FL_TRY(sum_over_workers(f, &bad, 1));
     FL_TRY(fl_error_raise(mine));
     return bad > 0 ? fl_fail(FLEET_EINVAL,
                              "%s: %.0f of %d workers could not: their errors "
                              "say why",
                              call, bad, f->role.worker_num)
                    : FLEET_OK;
+}
+
+/* Do all workers make this call, of this thing? Numbers are all the same if the
+ * sum of their squares is that of as many of this one. */
+static fleet_status share_call(fleet *f, const char *call, const char *of)
+{
+    enum { BITS = 20 }; /* so that sums over 4,096 workers are exact */
+    double n = f->role.worker_num, mine = 0, sum[2];
+    fl_hasher h;
+
+    fl_hasher_init(&h, 0);
+    fl_hasher_add(&h, call, strlen(call) + 1);
+    fl_hasher_add(&h, of ? of : "", of ? strlen(of) : 0);
+    mine = (double)(fl_hasher_end(&h) >> (64 - BITS));
+    sum[0] = mine;
+    sum[1] = mine * mine;
+    FL_TRY(sum_over_workers(f, sum, 2));
+    return sum[0] == n * mine && sum[1] == n * mine * mine
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "%s%s%s%s: another worker makes another call at this "
+                         "time, or one of another name: all workers make such "
+                         "calls together, and nothing was written",
+                         call, of ? " of \"" : "", of ? of : "",
+                         of ? "\"" : "");
 }
 
 /* Dense weights of now come with it. */
@@ -147,8 +180,9 @@ static fleet_status write_alone(fleet *f, const char *call,
     return write(arg);
 }
 
-fleet_status fl_call_together(fleet *f, const char *call, fleet_status mine,
-                              fl_call_writer *write, void *arg)
+fleet_status fl_call_together(fleet *f, const char *call, const char *of,
+                              fleet_status mine, fl_call_writer *write,
+                              void *arg)
 {
     fl_error error;
 
@@ -160,6 +194,7 @@ fleet_status fl_call_together(fleet *f, const char *call, fleet_status mine,
                ? mine
                : meet(f));
     FL_TRY(share_error(f, call, &error));
+    FL_TRY(share_call(f, call, of));
     if (fleet_is_first_worker(f))
         fl_error_take(&error, write(arg));
     FL_TRY(share_error(f, call, &error));

@@ -21,12 +21,13 @@ fleet_status fl_call_table(fleet *f, const char *call, const char *table,
 fleet_status fl_call_read(fleet *f, const fl_rows *rows, const char *text,
                           fl_answers *a);
 
-/* A write of all workers: `mine` says whether this one's call is right. If all
- * are, the first one's write() is called, and all return when it has
- * returned. */
+/* A write of all workers, of a table, a parameter, or (NULL) of all: `mine` says
+ * whether this one's call is right. If all are right, and the same, the first
+ * one's write() is called, and all return when it has returned. */
 typedef fleet_status fl_call_writer(void *arg);
-fleet_status fl_call_together(fleet *f, const char *call, fleet_status mine,
-                              fl_call_writer *write, void *arg);
+fleet_status fl_call_together(fleet *f, const char *call, const char *of,
+                              fleet_status mine, fl_call_writer *write,
+                              void *arg);
 
 /* From write(): a command to all that keep it. */
 fleet_status fl_call_write(fleet *f, bool remote, const char *text);

@@ -56,7 +56,7 @@ static fleet_status load_together(fleet *f, const char *call, const char *path,
         if (status == FLEET_OK)
             status = fl_save_part_load_text(path, how, &l.text);
     }
-    status = fl_call_together(f, call, status, tell_servers, &l);
+    status = fl_call_together(f, call, how->table, status, tell_servers, &l);
     fl_free(l.text);
     return status;
 }

@@ -92,7 +92,7 @@ fleet_status fleet_shrink_at(fleet *f, const char *table, int64_t seconds)
         status = check_time(seconds);
     if (status == FLEET_OK && !any_shrinks(f->store))
         return FLEET_OK;
-    return fl_call_together(f, call_name, status, shrink_all, &c);
+    return fl_call_together(f, call_name, table, status, shrink_all, &c);
 }
 
 fleet_status fleet_shrink(fleet *f, const char *table)

@@ -383,7 +383,7 @@ fleet_status fleet_table_set(fleet *f, const char *table, const uint64_t *key,
     status = fl_call_table(f, c.name, table, &c.rows);
     if (status == FLEET_OK)
         status = check_set(&c, dim);
-    return fl_call_together(f, c.name, status, set_rows, &c);
+    return fl_call_together(f, c.name, table, status, set_rows, &c);
 }
 
 /* --- dense parameters ----------------------------------------------------- */
@@ -496,5 +496,5 @@ fleet_status fleet_parameter_set(fleet *f, const char *name,
     status = find_param(f, c.name, name, &c.param);
     if (status == FLEET_OK)
         status = check_all_finite(&c, n);
-    return fl_call_together(f, c.name, status, set_weights, &c);
+    return fl_call_together(f, c.name, name, status, set_weights, &c);
 }

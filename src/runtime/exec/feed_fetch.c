@@ -23,11 +23,14 @@ static fleet_status check_names(const fleet_executor *e, const fleet_feed *feed,
     for (int i = 0; i < n; i++) {
         const fleet_var *v = fleet_program_var(e->program, feed[i].name);
 
+        if (!feed[i].name)
+            return fl_fail(FLEET_EINVAL, "feed %d of %d: its name is NULL", i,
+                           n);
         if (!v || v->kind != FL_VAR_DATA)
             return fl_fail(FLEET_ENOENT,
                            "feed \"%s\": the program has no data variable of "
                            "that name",
-                           feed[i].name ? feed[i].name : "(null)");
+                           feed[i].name);
         if (find_feed(feed, i, feed[i].name))
             return fl_fail(FLEET_EINVAL, "feed \"%s\" is there twice",
                            feed[i].name);

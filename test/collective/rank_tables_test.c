@@ -38,9 +38,12 @@ static fleet_status check_set(grown *g)
     float row[7][GROWN_DIM], got[7][GROWN_DIM], got_w[GROWN_W];
     bool first = fleet_worker_index(g->f) == 0;
     int found[7];
+    uint64_t hash;
 
     for (int i = 0; i < 7; i++)
         row[i][0] = row[i][1] = 1 / (float)(i + 3);
+    if (first) /* the other one serves it: it waits in the write */
+        TRY(fleet_params_hash(g->f, &hash));
     TRY(fleet_table_set(g->f, "t", key, first ? 7 : 0, GROWN_DIM,
                         first ? row[0] : NULL, NULL));
     TRY(fleet_parameter_set(g->f, "w", first ? w : NULL, first ? GROWN_W : 0));

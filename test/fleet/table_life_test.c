@@ -392,27 +392,32 @@ TEST(entries_that_cannot_be_are_named)
             "there already with another unknown_zeros");
 }
 
-TEST(a_table_may_not_have_the_name_of_a_filters_counts)
+static void add_layer(fleet *f, bool counted)
 {
     const fleet_sparse_embedding_options other = {.table = "embedding.waiting"};
-    fleet_program *p, *q;
-    fleet_var *ids;
+    const fleet_sparse_embedding_options counts = {.life = third};
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *ids = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+
+    CHECK(fleet_sparse_embedding(p, ids, counted ? 2 : 1,
+                                 counted ? &counts : &other) != NULL);
+}
+
+TEST(a_table_may_not_have_the_name_of_a_filters_counts)
+{
     int n;
     fleet *f;
 
-    CHECK_OK(fleet_init(&f, NULL));
-    p = fleet_program_create(f);
-    ids = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    CHECK(fleet_sparse_embedding(p, ids, 1, &other) != NULL);
-    CHECK_OK(fleet_parameter_list(f, NULL, 0, &n));
-    q = fleet_program_create(f);
-    ids = fleet_data(q, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    CHECK(fleet_sparse_embedding(
-              q, ids, 2, &(fleet_sparse_embedding_options){.life = third}) !=
-          NULL);
-    CHECK_FAILS(fleet_parameter_list(f, NULL, 0, &n), FLEET_EEXIST,
-                "the name of what the count filter of \"embedding\" counts");
-    fleet_destroy(f);
+    for (int first = 0; first < 2; first++) {
+        CHECK_OK(fleet_init(&f, NULL));
+        add_layer(f, first == 0);
+        CHECK_OK(fleet_parameter_list(f, NULL, 0, &n));
+        add_layer(f, first != 0);
+        CHECK_FAILS(
+            fleet_parameter_list(f, NULL, 0, &n), FLEET_EEXIST,
+            "the name of what the count filter of \"embedding\" counts");
+        fleet_destroy(f);
+    }
 }
 
 TEST(dumps_have_what_was_asked_for)

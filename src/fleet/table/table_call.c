@@ -151,13 +151,17 @@ static fleet_status share_call(fleet *f, const char *call, const char *of)
                          of ? "\"" : "");
 }
 
-/* Dense weights of now come with it. */
+/* Dense weights of now come with it. Ranks meet first: while they wait for each
+ * other they serve one that has not come, and would not while they wait for
+ * the servers. */
 static fleet_status meet(fleet *f)
 {
-    fleet_status status;
+    fleet_status status = FLEET_OK;
 
+    if (f->comm)
+        FL_TRY(fl_ranks_barrier(f));
     if (!f->worker_io)
-        return fl_ranks_barrier(f);
+        return FLEET_OK;
     pthread_rwlock_wrlock(&f->store->lock);
     status = fl_store_to_host(f->store);
     if (status == FLEET_OK) {

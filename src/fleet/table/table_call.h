@@ -21,7 +21,7 @@ fleet_status fl_call_table(fleet *f, const char *call, const char *table,
 fleet_status fl_call_read(fleet *f, const fl_rows *rows, const char *text,
                           fl_answers *a);
 
-/* A write of all workers, of a table, a parameter, or (NULL) of all: `mine` says
+/* A write of all workers, of a table, a parameter, or (NULL) of all: `mine` is
  * whether this one's call is right. If all are right, and the same, the first
  * one's write() is called, and all return when it has returned. */
 typedef fleet_status fl_call_writer(void *arg);

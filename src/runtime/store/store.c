@@ -168,6 +168,16 @@ static fleet_status make_table(fl_store *s, const fleet_var *v,
     return status;
 }
 
+static fleet_status name_of_two(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return fl_fail(FLEET_EEXIST,
+                   "\"%s\" is a table of a program, and the name of what the "
+                   "count filter of \"%.*s\" counts",
+                   name, (int)(dot ? dot - name : 0), name);
+}
+
 /* What a filter counts, from 0 on: a table of that name behind v's. */
 static fleet_status add_counts(fl_store *s, const fleet_var *v,
                                const char *suffix, int64_t dim,
@@ -180,10 +190,7 @@ static fleet_status add_counts(fl_store *s, const fleet_var *v,
     if (!name)
         return FLEET_ENOMEM;
     if (fl_store_rows(s, name))
-        return fl_fail(FLEET_EEXIST,
-                       "\"%s\" is a table of a program, and the name of what "
-                       "the count filter of \"%s\" counts",
-                       name, v->name);
+        return name_of_two(name);
     filler = fl_filler_make(&zero, 1, 1, s->context->seed, name);
     FL_TRY(make_table(s, v, name, dim, &filler, counts));
     (*counts)->counts = true;
@@ -239,7 +246,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     const char *name;
 
     if (r)
-        return FLEET_OK;
+        return r->counts ? name_of_two(v->name) : FLEET_OK;
     name = fl_arena_strdup(&s->arena, v->name);
     if (!name)
         return FLEET_ENOMEM;

@@ -194,6 +194,27 @@ TEST(a_filter_with_room_lets_in_what_an_exact_one_does)
     grown_close(&g);
 }
 
+/* So nobody can choose keys that meet in any training. */
+TEST(which_keys_come_early_is_drawn_by_the_seed)
+{
+    grown_how how = {.optimizer = "sgd",
+                     .life = filter_of(3, 500, 0.3),
+                     .options = {.seed = 7}};
+    uint64_t x = 5;
+    int only_a, only_b;
+    grown a, b;
+
+    grown_open(&a, &how);
+    how.options.seed = 8;
+    grown_open(&b, &how);
+    for (int i = 0; i < UPDATES; i++)
+        train_both(&a, &b, &x);
+    compare(&a, &b, &only_a, &only_b);
+    CHECK(only_a > 0 && only_b > 0);
+    grown_close(&a);
+    grown_close(&b);
+}
+
 /* Counters of two keys that share one may both stop at it. */
 TEST(counters_stop_where_they_are_full)
 {

@@ -4,6 +4,7 @@
  * one thread; what they cannot train is refused by name.
  */
 #define SUITE crew
+#include "fake_comm.h"
 #include "fake_remote.h"
 #include "gpu_kit.h"
 #include "model_kit.h"
@@ -263,11 +264,12 @@ static void linear_close(linear *m)
     fleet_destroy(m->f);
 }
 
-static uint64_t sum_of_updates(const char *file, int64_t batch, int threads,
-                               int hogwild, int64_t updates)
+static uint64_t sum_with_life(const fleet_table_options *life, const char *file,
+                              int64_t batch, int threads, int hogwild,
+                              int64_t updates)
 {
     fleet_sparse_embedding_options rows = {
-        .initializer = {.kind = FLEET_INIT_CONSTANT}};
+        .initializer = {.kind = FLEET_INIT_CONSTANT}, .life = *life};
     fleet_train_options how = {.thread = threads, .hogwild = hogwild};
     uint64_t hash;
     linear m;
@@ -281,10 +283,18 @@ static uint64_t sum_of_updates(const char *file, int64_t batch, int threads,
     return hash;
 }
 
+static uint64_t sum_of_updates(const char *file, int64_t batch, int threads,
+                               int hogwild, int64_t updates)
+{
+    static const fleet_table_options none;
+
+    return sum_with_life(&none, file, batch, threads, hogwild, updates);
+}
+
 TEST(hogwild_loses_no_update)
 {
     const char *file = whole_numbers();
-    int64_t updates = (test_fraction() == 1 ? 8 : 1) * LINES / 2;
+    int64_t updates = (test_fraction() == 1 ? 30 : 1) * LINES / 2;
     uint64_t hash = sum_of_updates(file, 2, 1, 0, updates);
 
     CHECK(sum_of_updates(file, 2, 2, 1, updates) == hash);
@@ -297,6 +307,19 @@ TEST(in_order_batches_are_one_that_is_as_large)
 
     CHECK(sum_of_updates(file, 2, 4, 0, LINES / 8) ==
           sum_of_updates(file, 8, 1, 0, LINES / 8));
+}
+
+/* Of a key that comes for the third time, a round is one update. */
+TEST(tables_may_have_a_life)
+{
+    const fleet_table_options third = {
+        .entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3}};
+    const char *file = whole_numbers();
+    uint64_t hash = sum_with_life(&third, file, 8, 1, 0, LINES / 2);
+
+    CHECK(sum_with_life(&third, file, 2, 4, 0, LINES / 2) == hash);
+    CHECK(sum_of_updates(file, 2, 4, 0, LINES / 2) != hash);
+    sum_with_life(&third, file, 2, 4, 1, LINES); /* the number of updates */
 }
 
 TEST(hogwild_trains)
@@ -467,6 +490,24 @@ TEST(a_gpu_is_refused)
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, &two, NULL));
     scene_close(&s);
     gpu_kit_close();
+}
+
+/* A rank says what it intends before each update: members would. */
+TEST(ranks_are_refused)
+{
+    static fake_group ranks;
+    scene s;
+
+    fake_group_open(&ranks, 2);
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", 10, 1), BATCH, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    s.e->store->agree = &ranks.rank[0].rounds;
+    CHECK_FAILS(pass(&s, 2, 0), FLEET_EUNSUPPORTED,
+                "trainer threads do not train among ranks");
+    s.e->store->agree = NULL;
+    scene_close(&s);
+    fake_group_close(&ranks);
 }
 
 TEST(tests_have_one_thread)

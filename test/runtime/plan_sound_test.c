@@ -200,11 +200,32 @@ TEST(workers_plans_are_sound_too)
     }
 }
 
+/* The steps that change a state, and how many there are. */
+static int check_counts_wait(const fl_plan *plan)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            const fl_operand *o = &plan->step[i]->operand[j];
+
+            if (o->value < 0 || o->mode == FL_READ ||
+                plan->value[fl_plan_root(plan, o->value)].kind !=
+                    FL_VALUE_STATE)
+                continue;
+            CHECK_INT(plan->step[i]->phase, FL_MERGE);
+            CHECK_INT(plan->region[plan->step[i]->region].phase, FL_MERGE);
+            n++;
+        }
+    return n;
+}
+
 /* Merges, and what counts, come behind all that members do side by side. */
 TEST(plans_of_a_crew_are_sound_too)
 {
     for (int hogwild = 0; hogwild < 2; hogwild++) {
         const fl_crew_kind crew = {3, hogwild};
+        fl_plan *plan;
         kit_model m;
 
         kit_build(&m, KIT_CTR, &(kit_options){.clip = 1});
@@ -213,6 +234,10 @@ TEST(plans_of_a_crew_are_sound_too)
         CHECK(m.e != NULL);
         check_plan_for(&m, &crew, 1, true);
         check_plan_for(&m, &crew, 100, true);
+        CHECK_OK(fl_plan_build_for(&crew, m.p, m.f->store, 100, true, NULL,
+                                   NULL, &plan));
+        CHECK_INT(check_counts_wait(plan), 2);
+        fl_plan_destroy(plan);
         kit_close(&m);
     }
 }

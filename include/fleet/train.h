@@ -140,8 +140,14 @@ FLEET_API fleet_status fleet_train_from_dataset(
  *
  * What is in no save, such as the ages of rows of a table with
  * life.ttl_updates, is named in a warning as the training goes on. Metrics
- * start anew. In a job of several workers it has no effect in this version,
- * with a warning.
+ * start anew.
+ *
+ * In a job whose workers make updates together (sync servers, ranks) all
+ * workers stop after the same update, if one of them wants to that still has
+ * batches: result->stopped of all is 1. A save of worker 0, made then, or in
+ * the middle of a pass, is where all of them go on, and all load it. In async,
+ * and with local SGD, each worker stops alone, and after a load the pass begins
+ * anew, with a warning.
  *
  * Threads: any, and signal handlers.
  */

@@ -8,6 +8,7 @@
 #include "collective/hierarchy.h"
 #include "collective/open.h"
 #include "collective/sharded/sharded_table.h"
+#include "fleet/job/position.h"
 #include "fleet/ranks_commands.h"
 #include "net/resolve.h"
 #include "ps/worker/worker_io.h"
@@ -291,10 +292,19 @@ static fleet_status share_out(fleet *f)
     return FLEET_OK;
 }
 
+static fleet_status check_positions(const fleet *f)
+{
+    fl_position first = fl_positions_middle(f);
+
+    FL_TRY(f->comm->methods->broadcast(f->comm, &first, sizeof first, 0, NULL));
+    return fl_positions_check(f, &first);
+}
+
 static fleet_status start_together(fleet *f, const char *terms)
 {
     FL_TRY(check_same(f, terms));
     FL_TRY(check_loads(f));
+    FL_TRY(check_positions(f));
     FL_TRY(take_from_first(f));
     FL_TRY(make_gradients(f));
     if (f->trained && f->trained->training.all_reduce.group > 1)

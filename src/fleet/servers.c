@@ -1,5 +1,6 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/job/param_home.h"
+#include "fleet/job/position.h"
 #include "fleet/strategy/strategy_amp.h"
 #include "fleet/strategy/strategy_report.h"
 #include "fleet/ranks.h"
@@ -143,21 +144,25 @@ static fleet_status tell_loads(fleet *f)
 static fleet_status pass_on_load(fleet *f)
 {
     bool first = fleet_is_first_worker(f);
-    double loads[2] = {f->load.length > 0, f->load.length > 0 && first};
+    const fl_position mine = fl_positions_middle(f);
+    double loads[] = {f->load.length > 0, f->load.length > 0 && first,
+                      first ? (double)mine.pass : 0,
+                      first ? (double)mine.batch : 0};
     fleet_status status = f->load.status;
 
     if (status == FLEET_OK && loads[1] > 0)
         status = tell_loads(f);
     fl_text_done(&f->load);
     FL_TRY(status);
-    FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, loads, 2));
+    FL_TRY(fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, loads, 4));
     if (loads[0] > 0 && loads[1] == 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_init_worker: %.0f of %d workers called "
                        "fleet_load_model() before it, but not worker 0, which "
                        "loads for all",
                        loads[0], f->role.worker_num);
-    return FLEET_OK;
+    return fl_positions_check(f, &(fl_position){.pass = (int64_t)loads[2],
+                                                .batch = (int64_t)loads[3]});
 }
 
 /* Workers of geo train copies of rows: what servers do not let become a row, or

@@ -50,7 +50,10 @@ enum {
     FL_MSG_CONTROL = FL_MSG_PASS_END | FL_MSG_LEAVE | FL_MSG_COMMAND,
     FL_MSG_CRC_ALL = 32, /* the sum covers columns too, not head and sections
                             alone */
-    FL_MSG_FLAGS = 63
+    FL_MSG_STOP = 64,    /* of a contribution: its worker wants that all workers
+                         stop after this update; of its answer, in sync: one
+                         of them does */
+    FL_MSG_FLAGS = 127
 };
 
 /* What an answer says of its request. */

@@ -2,6 +2,7 @@
  * --resume ends with the closing line of one that was not. */
 #define _GNU_SOURCE
 #define SUITE resume_job
+#include "launch_kit.h"
 #include "model_kit.h"
 #include "test.h"
 
@@ -15,27 +16,34 @@
 
 enum { WAIT_MS = 20000 * TEST_SLOWNESS };
 
-/* A configuration whose command gives 300 of 600 lines, and the others once
- * there is the file "go". */
-static const char *write_config(void)
+/* Of 600 lines the first 300, and the others once there is the file "go"; a
+ * batch after the other, with time between them until there is that file. */
+#define HALF                                                                   \
+    "awk '{print} NR == 300 { system(\\\"test -e %s || sleep 1000\\\") }'"
+#define BY_TIME                                                                \
+    "awk '{print; fflush()} NR %% 16 == 0 "                                    \
+    "{ system(\\\"test -e %s || sleep 0.03\\\") }'"
+
+static const char *write_config(const char *command, const char *collective)
 {
     static const char text[] =
         "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 4, "
         "\"hidden\": [8]}, \"epochs\": 2, \"seed\": 5, "
         "\"optimizer\": {\"type\": \"adam\", \"learning_rate\": 0.01, "
         "\"decay\": {\"type\": \"exponential\", \"rate\": 0.9, \"steps\": 7}}, "
+        "\"strategy\": {\"a_sync\": false, \"is_collective\": %s}, "
         "\"dataset\": {\"format\": \"multislot\", \"train\": [\"%s\"], "
-        "\"batch_size\": 16, \"shuffle\": 50, \"pipe_command\": \"awk '{print} "
-        "NR == 300 { system(\\\"test -e %s || sleep 1000\\\") }'\"}, "
+        "\"batch_size\": 16, \"shuffle\": 50, \"pipe_command\": \"%s\"}, "
         "\"slots\": [{\"name\": \"y\", \"type\": \"float\", \"role\": "
         "\"label\"}, {\"name\": \"dense\", \"type\": \"float\", \"dim\": 3}, "
         "{\"name\": \"u\", \"type\": \"uint64\"}, {\"name\": \"v\", \"type\": "
         "\"uint64\"}, {\"name\": \"w\", \"type\": \"uint64\", \"dim\": -1}], "
         "\"save\": \"%s\", \"save_every\": {\"steps\": 5, \"keep\": 2}}";
-    char all[4000];
+    char pipe[1000], all[4000];
 
-    snprintf(all, sizeof all, text, scene_file("train.txt", SCENE_LINES, 1),
-             test_path("go"), test_path("model"));
+    snprintf(pipe, sizeof pipe, command, test_path("go"));
+    snprintf(all, sizeof all, text, collective,
+             scene_file("train.txt", SCENE_LINES, 1), pipe, test_path("model"));
     return test_file("config.json", all);
 }
 
@@ -100,12 +108,12 @@ static void wait_for_file(const char *name)
 }
 
 /* "loss" and "params_hash" of a closing line, which come last but for times. */
-static void same_line(const process *a, const process *b)
+static void same_line(const char *a, const char *b)
 {
     static const char *const keys[] = {"\"loss\"", "\"params_hash\""};
 
     for (int i = 0; i < 2; i++) {
-        const char *x = strstr(a->out, keys[i]), *y = strstr(b->out, keys[i]);
+        const char *x = strstr(a, keys[i]), *y = strstr(b, keys[i]);
 
         CHECK(x && y);
         CHECK_TEXT(test_keep(strndup(x, strcspn(x, ",}"))),
@@ -115,7 +123,7 @@ static void same_line(const process *a, const process *b)
 
 static void stop_and_resume(int signal_number)
 {
-    const char *config = write_config();
+    const char *config = write_config(HALF, "false");
     static process want, stopped, later;
 
     unlink(test_path("go"));
@@ -134,7 +142,7 @@ static void stop_and_resume(int signal_number)
     CHECK_CONTAINS(later.err, "dataset: goes on in pass 0 after batch ");
     CHECK(access(test_path("model/manifest.json"), F_OK) == 0);
     run_process(&want, config, false);
-    same_line(&later, &want);
+    same_line(later.out, want.out);
 }
 
 TEST(stopped_by_a_signal_it_goes_on_to_the_same_closing_line)
@@ -145,7 +153,7 @@ TEST(stopped_by_a_signal_it_goes_on_to_the_same_closing_line)
 /* From the last save that it has made by itself. */
 TEST(killed_it_goes_on_to_the_same_closing_line)
 {
-    const char *config = write_config();
+    const char *config = write_config(HALF, "false");
     static process want, killed, later;
 
     start_process(&killed, config, false);
@@ -156,5 +164,61 @@ TEST(killed_it_goes_on_to_the_same_closing_line)
     run_process(&later, config, true);
     CHECK_CONTAINS(later.err, "dataset: goes on in pass 0 after batch 1");
     run_process(&want, config, false);
-    same_line(&later, &want);
+    same_line(later.out, want.out);
+}
+
+/* --- jobs ----------------------------------------------------------------- */
+
+static const char *script_of(const char *config, const char *option)
+{
+    char script[5000];
+
+    snprintf(script, sizeof script, "exec '%s' %s '%s'",
+             test_beside("fleet-train"), option, config);
+    return test_keep(script);
+}
+
+static const char *run_job(const char *flags, const char *script)
+{
+    if (launch_run(flags, script) != 0)
+        test_fail(__FILE__, __LINE__, "%s", launch_err());
+    return test_keep(launch_out());
+}
+
+/* A signal for fleetrun reaches the workers: they agree where they stop. */
+static void stop_job_and_resume(const char *flags, const char *collective)
+{
+    const char *config = write_config(BY_TIME, collective), *later, *want;
+    launch l;
+
+    launch_deadline_ms = WAIT_MS / TEST_SLOWNESS;
+    l = launch_start(flags, script_of(config, "--resume"));
+    wait_for_file("model.checkpoints/checkpoint-000001/manifest.xxh64");
+    CHECK(kill(l.pid, SIGINT) == 0);
+    CHECK_INT(launch_wait(l), 128 + SIGINT);
+    CHECK_CONTAINS(launch_log("workerlog.1"), "stopped in epoch 1 after batch");
+    CHECK_TEXT(launch_out(), "");
+
+    test_file("go", "");
+    later = run_job(flags, script_of(config, "--resume"));
+    CHECK_CONTAINS(launch_log("workerlog.1"), "goes on in pass 0 after batch ");
+    want = run_job(flags, script_of(config, ""));
+    same_line(later, want);
+}
+
+TEST(a_job_with_servers_that_is_stopped_goes_on_to_the_same_closing_line)
+{
+    stop_job_and_resume("--server_num 1 --worker_num 2", "false");
+}
+
+TEST(ranks_that_are_stopped_go_on_to_the_same_closing_line)
+{
+    launch_need_mpirun();
+    stop_job_and_resume("--nproc_per_node 2", "true");
+}
+
+TEST(so_do_ranks_beside_servers)
+{
+    launch_need_mpirun();
+    stop_job_and_resume("--server_num 1 --worker_num 2 --collective", "true");
 }

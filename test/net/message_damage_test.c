@@ -213,7 +213,7 @@ TEST(what_does_not_exist_is_refused_by_name)
     net_open_pool();
     check_forged(0, 0, "FLAT", 4, "begins with 0x54414c46, not 0x4d544c46");
     check_forged(0, 5, "\0", 1, "head has 88 bytes, not 64");
-    check_forged(0, 6, "\x40", 1, "no such flags: 0x0040");
+    check_forged(0, 6, "\x80", 1, "no such flags: 0x0080");
     check_forged(0, 58, "\xff", 1, "255 sections, more than 64");
     check_forged(0, 58, "\x0f", 1, "sections have 448 bytes, not 480");
     check_forged(0, 59, "\x09", 1, "no such status: 9");

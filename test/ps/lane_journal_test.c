@@ -724,3 +724,59 @@ TEST(a_load_that_cannot_be_done_again_ends_the_replay)
     lane_close(&again);
     close_journal();
 }
+
+/* --- a wish to stop ------------------------------------------------------- */
+
+static void push_and_stop(lane_kit *k, uint32_t stream, uint64_t step)
+{
+    const fl_msg_head head =
+        lane_head(FL_MSG_STEP, stream, step, FL_MSG_END_OF_STEP | FL_MSG_STOP);
+    const fl_update_settings settings = {.learning_rate = 0.25f};
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    lane_close_step(&w, 1, &settings);
+    lane_tell(k, &w, (int)stream);
+}
+
+static bool hears_stop(lane_kit *k, int to)
+{
+    const fl_msg *msg = lane_hear(k, to);
+
+    CHECK_INT(msg->head.status, FL_ANSWER_OK);
+    return msg->head.flags & FL_MSG_STOP;
+}
+
+/* All workers of an update hear that one of them wants to stop, also from a
+ * lane that was made again, and those of other updates do not. */
+TEST(a_wish_to_stop_is_heard_by_all_workers_of_its_update)
+{
+    lane_kit k, again;
+
+    open_journal();
+    lane_open(&k, SIM_SGD, 2, true);
+    for (uint64_t step = 1; step <= 3; step++) {
+        lane_push(&k, 0, step, 7, 1);
+        if (step == 2)
+            push_and_stop(&k, 1, step);
+        else
+            lane_push(&k, 1, step, 8, 1);
+        CHECK(hears_stop(&k, 0) == (step == 2));
+        CHECK(hears_stop(&k, 1) == (step == 2));
+        if (step == 2) { /* its answer was lost */
+            lane_push(&k, 0, step, 7, 1);
+            CHECK(hears_stop(&k, 0));
+        }
+        if (step != 2)
+            continue;
+        lane_journal = (fl_journal_sink){0};
+        lane_open(&again, SIM_SGD, 2, true);
+        replay_all(&again);
+        lane_push(&again, 0, step, 7, 1);
+        CHECK(hears_stop(&again, 0));
+        lane_close(&again);
+        open_journal();
+    }
+    lane_close(&k);
+    close_journal();
+}

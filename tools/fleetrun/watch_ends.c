@@ -115,6 +115,8 @@ static void check_workers(watch *w)
     if (w->phase == WATCH_RUN)
         watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
                           "the last worker's end");
+    if (w->spares_servers)
+        watch_terminate_servers(w);
 }
 
 void watch_move_output(run_output *o)

@@ -34,10 +34,11 @@ typedef struct watch {
     int phase_ms;      /* how long the phase may last */
     const char *since; /* what it began with */
     int exit_status;
-    bool reports;    /* failures: not of processes that fleetrun has ended */
-    bool abandoned;  /* the output is not waited for any more */
-    bool at_once;    /* SIGKILL for mpirun, too, which would tidy up */
-    char first[100]; /* what failed first, in words; "": nothing */
+    bool reports;   /* failures: not of processes that fleetrun has ended */
+    bool abandoned; /* the output is not waited for any more */
+    bool at_once;   /* SIGKILL for mpirun, too, which would tidy up */
+    bool spares_servers; /* till the workers have ended */
+    char first[100];     /* what failed first, in words; "": nothing */
 } watch;
 
 /* --- watch_phases.c ------------------------------------------------------- */
@@ -57,6 +58,9 @@ bool watch_workers_started(const watch *w); /* each was */
 void watch_enter_phase(watch *w, watch_phase phase, int ms, const char *since);
 void watch_kill_all(watch *w);
 void watch_deadline_passed(watch *w);
+
+/* The workers have ended: the servers that were spared may, too. */
+void watch_terminate_servers(watch *w);
 
 /* A signal for fleetrun: the first one asks, a second one insists. */
 void watch_handle_signal(watch *w, int signal);

@@ -116,6 +116,27 @@ static void terminate_all(watch *w, int ms, const char *since)
     signal_all(w, SIGTERM);
 }
 
+/* Workers that stop need their servers until they have saved. */
+static void terminate_workers(watch *w, int ms, const char *since)
+{
+    w->spares_servers = w->job->n_server > 0 && watch_ranks_run(w);
+    if (!w->spares_servers) {
+        terminate_all(w, ms, since);
+        return;
+    }
+    watch_enter_phase(w, WATCH_TERM, ms, since);
+    w->reports = false;
+    for (int i = w->job->n_server; i < w->job->n_process; i++)
+        signal_process(&w->job->process[i], SIGTERM);
+}
+
+void watch_terminate_servers(watch *w)
+{
+    w->spares_servers = false;
+    for (int i = 0; i < w->job->n_server; i++)
+        signal_process(&w->job->process[i], SIGTERM);
+}
+
 static void report_late(const watch *w, const char *signal)
 {
     for (int i = 0; i < w->job->n_all; i++) {
@@ -170,5 +191,5 @@ void watch_handle_signal(watch *w, int signal)
         return;
     }
     watch_report("SIG%s: ending the job", name);
-    terminate_all(w, w->job->options->grace_ms, "that signal");
+    terminate_workers(w, w->job->options->grace_ms, "that signal");
 }

@@ -1,5 +1,6 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
+#include "fleet/job/inexact.h"
 #include "fleet/job/stop.h"
 
 #include <string.h>
@@ -133,7 +134,8 @@ static fleet_status job_status(void *dataset)
     if (f->worker_io)
         FL_TRY(fl_worker_io_status(f->worker_io));
     return d->trainer && d->trainer->micro == 0 && d->in_round == 0 &&
-                   f->role.worker_num == 1 && fl_stop_wanted(f)
+                   (f->role.worker_num == 1 || fl_inexact_apart(f)) &&
+                   fl_stop_wanted(f)
                ? FLEET_EEND
                : FLEET_OK;
 }

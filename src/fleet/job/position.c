@@ -266,6 +266,21 @@ fl_position fl_positions_middle(const fleet *f)
     return (fl_position){0};
 }
 
+fleet_status fl_positions_check(const fleet *f, const fl_position *first)
+{
+    const fl_position mine = fl_positions_middle(f);
+
+    if (mine.pass == first->pass && mine.batch == first->batch)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "fleet_init_worker: worker 0 goes on in pass %" PRId64
+                   " after batch %" PRId64 " (0: it has loaded nothing of the "
+                   "kind), worker %d in pass %" PRId64 " after batch %" PRId64
+                   ": all workers load the same save",
+                   first->pass, first->batch, f->role.index, mine.pass,
+                   mine.batch);
+}
+
 /* --- gone on from --------------------------------------------------------- */
 
 static bool same_json(const fl_json *a, const fl_json *b)

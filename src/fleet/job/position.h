@@ -47,6 +47,10 @@ void fl_positions_set(fleet *f, fl_saved_position *saved, int n, bool begins);
 bool fl_positions_pass(const fleet *f);
 void fl_positions_done(fl_saved_position *saved, int n);
 
+/* FLEET_EINVAL if worker 0's load is in the middle of a pass, `first`, and this
+ * worker's is not in the same. */
+fleet_status fl_positions_check(const fleet *f, const fl_position *first);
+
 /* Batch and pass in the middle of which the handle's load is; 0, 0: between
  * two. */
 fl_position fl_positions_middle(const fleet *f);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/job/inexact.h"
 #include "fleet/job/stop.h"
 #include "fleet/train/progress.h"
 #include "fleet/train/save_every.h"
@@ -13,6 +14,8 @@
 #include "runtime/exec/expected_rows.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/plan_cache.h"
+#include "runtime/plan/agree.h"
+#include "runtime/plan/remote.h"
 
 typedef struct pass {
     fleet_executor *e;
@@ -116,6 +119,66 @@ static fleet_status check_fed(const pass *p, const fl_plan *plan)
     return FLEET_OK;
 }
 
+/* --- stopping ------------------------------------------------------------ */
+
+/* Workers that make each update together stop after the same one: where one of
+ * them wants to. */
+static bool stops_together(const pass *p)
+{
+    const fleet *f = p->d->fleet;
+    const fl_store *s = p->e->store;
+
+    return f->role.worker_num > 1 && fl_store_is_shared(s) &&
+           !fl_inexact_apart(f);
+}
+
+/* Before an update; false for the first one of a pass. */
+static void pass_on_wish(const pass *p, bool wanted)
+{
+    fl_store *s = p->e->store;
+
+    if (s->agree)
+        s->agree->wants_stop = wanted;
+    else if (s->remote)
+        s->remote->wants_stop = wanted;
+}
+
+static bool *agreed_stop(const pass *p)
+{
+    fl_store *s = p->e->store;
+
+    return s->agree ? &s->agree->stops : &s->remote->stops;
+}
+
+/* Is the pass to stop, and can it? The sums of a merge group are in no save. */
+static bool takes_stop(pass *p)
+{
+    fleet *f = p->d->fleet;
+
+    if (!p->e->training || p->e->micro > 0 ||
+        !(stops_together(p) ? *agreed_stop(p) : fl_stop_wanted(f)))
+        return false;
+    f->stops_met = fl_stop_count();
+    p->r.stopped = 1;
+    return true;
+}
+
+/* The pass has ended for all workers, and some have stopped it: it goes on with
+ * one batch, which the workers that had more of them are at. */
+static fleet_status stop_for_all(pass *p)
+{
+    fleet_dataset *d = p->d;
+    double most = (double)d->at.batch;
+
+    d->fleet->stops_met = fl_stop_count();
+    p->r.stopped = 1;
+    if (!stops_together(p))
+        return FLEET_OK;
+    FL_TRY(fleet_metrics_max(d->fleet, &most, 1));
+    d->at.batch = (int64_t)most;
+    return FLEET_OK;
+}
+
 /* --- steps --------------------------------------------------------------- */
 
 static void bind_batch(const pass *p, const fl_batch *b, fl_input *input)
@@ -180,27 +243,13 @@ static fleet_status step(pass *p, const fl_batch *b)
         FL_TRY(begin_training(p, c->plan));
     }
     bind_batch(p, b, p->e->input);
+    if (p->e->training && stops_together(p))
+        pass_on_wish(p, fl_stop_wanted(p->d->fleet));
     FL_TRY(fl_executor_iterate(p->e, b->rows));
     count_batch(p, b->rows);
     if (p->observer)
         FL_TRY(p->observer(p->observer_arg, p->e, b));
     return fl_progress_batch(&p->lines, batch_number(p));
-}
-
-/* Is the pass to stop, and can it? The sums of a merge group are in no save. */
-static bool takes_stop(pass *p)
-{
-    fleet *f = p->d->fleet;
-
-    if (!p->e->training || p->e->micro > 0 || !fl_stop_wanted(f))
-        return false;
-    f->stops_met = fl_stop_count();
-    p->r.stopped = f->role.worker_num == 1;
-    if (!p->r.stopped)
-        FL_WARN(&f->context.log,
-                "fleet_train_stop() has no effect in a job of %d workers",
-                f->role.worker_num);
-    return p->r.stopped;
 }
 
 /* Not where a stop is about to, or in a merge group. */
@@ -339,18 +388,19 @@ static fleet_status run_rounds(pass *p)
 /* A pass ends for all workers together. */
 static fleet_status end_pass(pass *p)
 {
-    double sum[] = {(double)p->r.batches, (double)p->r.samples, 0};
+    double sum[] = {(double)p->r.batches, (double)p->r.samples, 0,
+                    (double)p->r.stopped};
 
     FL_TRY(fleet_executor_flush(p->e));
     FL_TRY(fl_progress_late(&p->lines)); /* all iterations are over now */
     p->r.loss = sum[2] = p->e->loss_sum;
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
-    FL_TRY(fl_executor_end_pass(p->e, sum, 3));
+    FL_TRY(fl_executor_end_pass(p->e, sum, 4));
     p->r.batches = (int64_t)sum[0];
     p->r.samples = (int64_t)sum[1];
     p->r.loss = sum[2];
-    return FLEET_OK;
+    return sum[3] > 0 ? stop_for_all(p) : FLEET_OK;
 }
 
 static fleet_status open_pass(pass *p)
@@ -384,6 +434,10 @@ static void begin_position(pass *p)
         return;
     d->trainer = p->e;
     p->r.pass = d->at.pass;
+    if (stops_together(p)) { /* until its first update none has agreed */
+        pass_on_wish(p, false);
+        *agreed_stop(p) = false;
+    }
     if (d->at.batch == 0 || fl_store_is_shared(p->e->store))
         return;
     p->r.batches = d->at.batch;

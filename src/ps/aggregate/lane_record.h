@@ -46,7 +46,7 @@ typedef struct fl_update_record {
     uint32_t n_batch; /* that the sum is divided by */
     float clip;
     fl_update_settings settings;
-    uint32_t zero;
+    uint32_t stops; /* 1: a worker wants all to stop after it */
 } fl_update_record;
 
 /* Followed by n_key keys, n_float floats, and zeros to a multiple of 8. Values

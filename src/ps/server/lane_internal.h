@@ -70,7 +70,8 @@ typedef struct fl_stream_state {
     uint64_t newest_request, reported;
     uint16_t newest_piece;
 
-    uint64_t done; /* its last step that was applied */
+    uint64_t done;      /* its last step that was applied */
+    uint64_t stop_step; /* after which a worker wanted all to stop; 0: none */
 
     /* where staleness is bounded (lane_staleness.h) */
     bool has_clock;       /* it is one that pulls wait for */

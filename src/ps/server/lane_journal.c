@@ -168,8 +168,10 @@ fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
                                    .settings = *settings};
     p->n_section = 0;
     for (uint32_t i = first; i < end; i++)
-        if (fl_contributes(&l->stream[i]))
+        if (fl_contributes(&l->stream[i])) {
             add_stream(l, i);
+            p->update.stops |= (l->stream[i].flags & FL_MSG_STOP) != 0;
+        }
     FL_TRY(fl_journal_add(&p->parts, &p->update, sizeof p->update));
     FL_TRY(list_streams(l));
     if (only < 0)

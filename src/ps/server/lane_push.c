@@ -263,6 +263,8 @@ void fl_lane_answer_applied(fl_ps_lane *l, const fl_msg_head *to,
         return;
     }
     fl_lane_begin_answer(l, &w, to, FL_ANSWER_OK, FL_NOBODY);
+    if (stream->stop_step > 0 && to->step == stream->stop_step)
+        w.head.flags |= FL_MSG_STOP;
     s = fl_lane_has_clip_norm(l) ? fl_msg_section(&w, FL_SECTION_CLIP, 0)
                                  : NULL;
     if (s)

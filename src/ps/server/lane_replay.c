@@ -179,8 +179,11 @@ static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
     FL_TRY(fl_aggregate_apply_rows(&l->aggregate));
     fl_counter_add(&l->counters.updates, 1);
     l->last_clip = r->clip;
-    for (uint32_t i = 0; i < r->n_stream; i++)
+    for (uint32_t i = 0; i < r->n_stream; i++) {
+        if (r->stops)
+            l->stream[stream[i].stream].stop_step = stream[i].step;
         step_is_over(l, &stream[i]);
+    }
     return FLEET_OK;
 }
 

@@ -105,6 +105,19 @@ static fleet_status record_together(fl_ps_lane *l, int only, float clip)
     return fl_lane_commit(l);
 }
 
+/* One of the workers wants to stop: all of the update are told so, also when
+ * they ask again. */
+static void pass_on_stop(fl_ps_lane *l, range r)
+{
+    bool stops = false;
+
+    for (int i = r.first; i < r.end; i++)
+        stops = stops || (takes_part(l, i) && l->stream[i].flags & FL_MSG_STOP);
+    for (int i = r.first; stops && i < r.end; i++)
+        if (takes_part(l, i))
+            l->stream[i].stop_step = l->stream[i].done + 1;
+}
+
 /* Weights that are waited for travel while the rows change. */
 static void apply_update(fl_ps_lane *l, int only, float clip)
 {
@@ -128,6 +141,7 @@ static void apply_update(fl_ps_lane *l, int only, float clip)
     l->norming = false;
     l->last_clip = clip;
     l->pending_ms = -1;
+    pass_on_stop(l, r);
     for (int i = r.first; i < r.end; i++)
         if (takes_part(l, i))
             finish_step(l, &l->stream[i]);

@@ -362,6 +362,7 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
         fl_client_unlink(c, r);
         r->state = FL_REQUEST_DONE;
         r->status = (fl_msg_status)head->status;
+        r->stops = head->flags & FL_MSG_STOP;
         r->answer = fl_packet_keep(p);
         if (r->leaves && r->status == FL_ANSWER_OK)
             leave_lane(c, r->lane);

@@ -23,6 +23,7 @@ typedef enum fl_request_state {
 typedef struct fl_request {
     fl_request_state state;
     fl_msg_status status; /* once done */
+    bool stops;           /* once done: its answer has the flag STOP */
     fl_packet *answer;    /* once done: the request's, until it is cleared */
 
     /* the client's */

@@ -153,10 +153,32 @@ LOCKED(wait_pull, (fl_remote * x, int slot), (inner, slot))
 LOCKED(clip,
        (fl_remote * x, const fl_push *p, fl_norm_list *all, float *factor),
        (inner, p, all, factor))
-LOCKED(push, (fl_remote * x, const fl_push *p), (inner, p))
-LOCKED(wait_update, (fl_remote * x), (inner))
-LOCKED(end_pass, (fl_remote * x, double *sum, int n), (inner, sum, n))
 LOCKED(refresh, (fl_remote * x), (inner))
+LOCKED(end_pass, (fl_remote * x, double *sum, int n), (inner, sum, n))
+
+/* The wish to stop goes with it, and the wait for its update brings what became
+ * of that: these are the calling thread's, which other threads do not see. */
+static fleet_status locked_push(fl_remote *x, const fl_push *p)
+{
+    fl_worker_io *l = io_of(x);
+    fl_remote *inner = &l->worker.remote;
+
+    FL_TRY(lock_open(l));
+    inner->wants_stop = x->wants_stop;
+    return unlock(l, inner->methods->push(inner, p));
+}
+
+static fleet_status locked_wait_update(fl_remote *x)
+{
+    fl_worker_io *l = io_of(x);
+    fl_remote *inner = &l->worker.remote;
+    fleet_status status;
+
+    FL_TRY(lock_open(l));
+    status = inner->methods->wait_update(inner);
+    x->stops = inner->stops;
+    return unlock(l, status);
+}
 
 /* wait_pull() reports what has failed. */
 static bool locked_came(fl_remote *x, int slot)

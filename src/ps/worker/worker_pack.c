@@ -255,7 +255,8 @@ static fleet_status close_step(packing *a)
     if (!values)
         return a->writer.status;
     memcpy(values, settings, sizeof *settings);
-    a->writer.head.flags = FL_MSG_END_OF_STEP;
+    a->writer.head.flags =
+        FL_MSG_END_OF_STEP | (a->w->remote.wants_stop ? FL_MSG_STOP : 0);
     return end_piece(a);
 }
 

@@ -191,15 +191,17 @@ fleet_status fl_worker_update(fl_remote *x)
 
     if (!w->updating)
         return FLEET_OK;
-    w->updating = w->clipped = false;
+    w->updating = w->clipped = x->stops = false;
     FL_TRY(fl_worker_wait(w, w->push, w->n_lane, "push"));
     for (int i = 0; i < w->n_lane; i++)
         any_norms = any_norms || w->push[i].status == FL_ANSWER_NORMS;
     if (any_norms)
         FL_TRY(clip_alone(w));
     w->pushed = false;
-    for (int i = 0; i < w->n_lane; i++)
+    for (int i = 0; i < w->n_lane; i++) {
+        x->stops = x->stops || w->push[i].stops;
         fl_request_clear(&w->push[i]); /* its buffers are used next */
+    }
     return fl_worker_complete(w, FL_DENSE_SLOT);
 }
 

@@ -179,6 +179,8 @@ fleet_status fl_executor_count(fleet_executor *e, int *batches)
     FL_TRY(fl_agree_on(e->store->agree,
                        e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE, *batches,
                        &agreed));
+    if (agreed.done == FL_INTENT_UPDATE)
+        e->store->agree->stops = agreed.stops;
     *batches = t->sum_over_ranks ? agreed.most : agreed.batches;
     return FLEET_OK;
 }

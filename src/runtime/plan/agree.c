@@ -11,7 +11,8 @@
 
 /* What a rank sends to all ranks. */
 typedef struct rank_intent {
-    int32_t intent, batches;
+    int16_t intent, wants_stop;
+    int32_t batches;
     uint64_t settings; /* of its optimizer: a hash */
 } rank_intent;
 
@@ -23,6 +24,7 @@ static void find_highest(const rank_intent *all, int n, fl_agreed *agreed)
             agreed->done = (fl_intent)all[i].intent;
             agreed->first = i;
         }
+        agreed->stops = agreed->stops || all[i].wants_stop;
         agreed->batches += all[i].batches;
         agreed->ranks += all[i].batches > 0;
         if (all[i].batches > agreed->most)
@@ -106,7 +108,8 @@ static bool is_mine(fl_intent intent, const fl_agreed *agreed, int rank)
 fleet_status fl_agree_on(const fl_agree *r, fl_intent intent, int batches,
                          fl_agreed *agreed)
 {
-    const rank_intent mine = {(int32_t)intent, batches, hash_settings(r)};
+    const rank_intent mine = {(int16_t)intent, r->wants_stop, batches,
+                              hash_settings(r)};
 
     for (;;) {
         FL_TRY(gather_intents(r, mine, agreed));

@@ -28,6 +28,7 @@ typedef struct fl_agreed {
     int most;       /* UPDATE: of the rank that has most */
     int ranks;      /* UPDATE: how many have a batch */
     int first;      /* the first rank with the intent */
+    bool stops;     /* a rank wants that all of them stop after this */
 } fl_agreed;
 
 /* What a rank does for ranks whose intent is rows or a command. */
@@ -39,6 +40,8 @@ typedef struct fl_agree {
     const fl_store *store; /* with the optimizer; NULL: none is compared */
     fl_agree_serve *serve;
     void *arg;
+    bool wants_stop; /* this rank wants all ranks to stop after an update */
+    bool stops;      /* an update was agreed on after which they do */
 } fl_agree;
 
 /* Serve other ranks until this rank's intent is done; batches: how many it has

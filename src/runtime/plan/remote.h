@@ -139,6 +139,11 @@ struct fl_remote {
     bool sync;       /* every step of every worker is part of one update */
     int64_t updates; /* that were done, as far as this process knows */
 
+    /* Of a worker in sync that is no rank: it wants all workers to stop after
+     * its next update; and one of the workers wanted that of an update that
+     * this one has waited for. */
+    bool wants_stop, stops;
+
     /* Slots that executors have: from a pull to its iteration's end, or to its
      * drop. The executors' alone. */
     bool taken[FL_N_SLOT];

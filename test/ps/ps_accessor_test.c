@@ -305,20 +305,23 @@ static fleet_status keep_rows(ps_node *n)
     return ps_end(n);
 }
 
-/* They travel as they are, with the clip of the push: but for the weights of
- * "w", which change the norm by next to nothing, the rows are the same. */
+/* They travel as they are, with the clip of the push, which in async the worker
+ * has computed. The weights of "w", and with them the norm, differ a little:
+ * without the clip rows would change by a hundred times as much. */
 TEST(rows_that_travel_as_they_are_have_the_clip_of_a_push_in_fewer_bytes)
 {
     grown_how how = how_of();
 
     how.optimizer = "sgd";
     how.clip = 0.01f;
+    how.a_sync = true;
     for (is_narrow = 0; is_narrow < 2; is_narrow++) {
         ps_job j = job_of(&how, 2, 1);
 
         how.push_type = is_narrow ? FLEET_WIRE_BF16 : FLEET_WIRE_FP32;
+        j.workers = 1;
         j.work = keep_rows;
         CHECK(ps_hash(&j) != 0);
     }
-    CHECK_CLOSE(narrow_rows[1][0], narrow_rows[0][0], IDS * GROWN_DIM, 1e-5);
+    CHECK_CLOSE(narrow_rows[1][0], narrow_rows[0][0], IDS * GROWN_DIM, 5e-3);
 }

@@ -138,10 +138,11 @@ typedef struct table {
     fl_device_entry *index;
 } table;
 
-static const fl_filler fillers[] = {{FLEET_INIT_CONSTANT, 0.25f, 0, 7, 9},
-                                    {FLEET_INIT_UNIFORM, -0.3f, 0.7f, 7, 9},
-                                    {FLEET_INIT_NORMAL, 0.5f, 2, 7, 9},
-                                    {FLEET_INIT_TRUNCATED_NORMAL, 1, 3, 7, 9}};
+static const fl_filler fillers[] = {
+    {FLEET_INIT_CONSTANT, 0.25f, 0, 7, 9, 0},
+    {FLEET_INIT_UNIFORM, -0.3f, 0.7f, 7, 9, 0},
+    {FLEET_INIT_NORMAL, 0.5f, 2, 7, 9, 0},
+    {FLEET_INIT_TRUNCATED_NORMAL, 1, 3, 7, 9, 0}};
 enum { FILLERS = 4 };
 
 static void open_table(table *t, const row *rows, const fl_filler *f)

@@ -56,7 +56,8 @@ typedef struct fleet_save_options {
  * base, or a day's end (fleet_save_mode, fleet/nn.h). Parameters, counters and
  * tables without an accessor are in each of them. When the save is in its
  * place, rows' delta scores and unseen days change as the mode says: in sync
- * between the two updates between which it was written. In async a lane
+ * between the two updates between which it was written. The save has them as
+ * they are after that. In async a lane
  * trains on while it saves, and what other workers push to a row between its
  * save and the end of it is in no later delta: let all workers end their pass
  * first. Unless the mode is FLEET_SAVE_ALL no worker may save at the same time.
@@ -74,8 +75,9 @@ FLEET_API fleet_status fleet_save_persistables_with(
  * alone: those that were shown at least as often as the row that is at `rate`
  * of all of the table's rows, the most shown one first. rate 0: Fleet's
  * 0.00055. For what answers most requests from a few rows; loaded by
- * fleet_load_one_table(). *rows, unless rows is NULL: how many rows it has, in
- * other workers than the one that saves 0.
+ * fleet_load_one_table(), with FLEET_STATES_INITIALIZE into a trained table:
+ * it has no states. *rows, unless rows is NULL: how many rows it has, in other
+ * workers than the one that saves 0.
  *
  *   FLEET_EINVAL  a rate that is not in [0, 1]; no table has an accessor
  *   and the codes of fleet_save_persistables()
@@ -85,7 +87,10 @@ FLEET_API fleet_status fleet_save_cache_model(fleet *fleet, const char *path,
 
 /* fleet_load_model - what fleet_save_persistables() wrote, by name, into the
  * parameters and tables of this handle's programs. Call it after
- * fleet_minimize() to load the optimizer's states, too. Everything is read and
+ * fleet_minimize(), which says what states the rows have: before it none of the
+ * optimizer's are loaded, and a program whose tables got rows so can be run,
+ * but no more be trained by an optimizer that keeps states (FLEET_ESTATE of
+ * fleet_executor_create()). Everything is read and
  * checked before anything is changed; should reading it again fail after that,
  * the handle neither runs nor saves until a load succeeds. Another save may
  * take its place meanwhile: one whole save is loaded, the old one or the new
@@ -134,6 +139,14 @@ typedef enum fleet_on_extra {
     FLEET_EXTRA_REFUSE  /* FLEET_ENOENT; FLEET_ESHAPE of a state */
 } fleet_on_extra;
 
+/* What becomes of a parameter that has another shape in the save: a model that
+ * has got one more slot has a larger first layer. Tables are not meant: see
+ * `wider` of fleet_load_table_options. */
+typedef enum fleet_on_shape {
+    FLEET_SHAPE_REFUSE,    /* FLEET_ESHAPE */
+    FLEET_SHAPE_INITIALIZE /* it starts anew, with its states */
+} fleet_on_shape;
+
 /* Optimizer states of what both have. */
 typedef enum fleet_load_states {
     FLEET_STATES_REFUSE,    /* they are those of the optimizer: FLEET_ESHAPE */
@@ -161,6 +174,7 @@ typedef struct fleet_load_options {
     fleet_load_position position;
     int keep_rows; /* nonzero: rows that the save does not have stay, and a
                       delta may be loaded (fleet_save_persistables_with()) */
+    fleet_on_shape on_shape;
 } fleet_load_options;
 
 /* fleet_load_model_with - the same of a save that has more or less than the

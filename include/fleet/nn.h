@@ -179,7 +179,8 @@ typedef enum fleet_accessor_kind {
      *   score = (show - click) nonclk_coeff + click click_coeff
      *
      * An update of a row adds its shows, clicks and their score to these, and
-     * sets the unseen days to 0. */
+     * sets the unseen days to 0. A row that was loaded or written without
+     * counts is not judged by its score before its first update. */
     FLEET_CTR_ACCESSOR = 1
 } fleet_accessor_kind;
 
@@ -189,7 +190,10 @@ typedef enum fleet_accessor_kind {
 typedef struct fleet_accessor {
     fleet_accessor_kind kind;
     const char *show;  /* data of the program, [-1, 1] float32 or int64: how
-                         often a sample was shown. NULL: once */
+                         often a sample was shown. NULL: once. fleet_minimize()
+                         refuses a name that is none (FLEET_EINVAL), and a run
+                         a batch with a number below 0 or not finite, with slot
+                         and row (FLEET_EINVAL; nothing has changed) */
     const char *click; /* the same: how often it was clicked. NULL: never. Both
                           may be a label, or any slot; Fleet names them in its
                           ShowClickEntry(show, click) */

@@ -135,7 +135,8 @@ FLEET_API fleet_status fleet_cache_stat(fleet *fleet,
  * is not made: its values are those that it would begin with. A key may stand
  * more than once. The last four states of a table with an accessor are its
  * show, click, delta score, and 4096 slot + unseen days, with 2^23 more if the
- * row has its vector.
+ * row has its vector; of a row whose counts nobody knows the last one is
+ * -1 - unseen days, with 2^23 less if it has its vector.
  *
  *   FLEET_ENOENT  there is no such table
  *   FLEET_ESHAPE  dim is not the table's
@@ -150,7 +151,8 @@ FLEET_API fleet_status fleet_table_get(fleet *fleet, const char *table,
                                        float *states, int *found);
 
 /* fleet_table_set - write n rows; those that are unknown are made. states NULL:
- * rows keep theirs, and new ones begin with the first ones. Of workers but the
+ * rows keep theirs, and new ones begin with the first ones; in a table with an
+ * accessor no score judges these before their first update. Of workers but the
  * first one table alone is looked at, and n may be 0.
  *
  *   FLEET_ENUMERIC  a number that is not finite, with its key and column
@@ -259,11 +261,10 @@ typedef struct fleet_export_options {
 
 /* fleet_export_table - a text file that other tools read: without states it is
  * word2vec's format (gensim's load_word2vec_format()). Numbers have 9
- * significant digits, which is every bit of them; docs/formats.md. What an
- * accessor has counted is not in it, but in a save of one table. It is the
- * first worker's, as fleet_save_persistables(), and takes the place of an old
- * file at once. Meanwhile the folder PATH.exporting has the table once more.
- * options may be NULL.
+ * significant digits, which is every bit of them; docs/formats.md. States have
+ * what an accessor has counted. It is the first worker's, as
+ * fleet_save_persistables(), and takes the place of an old file at once.
+ * Meanwhile PATH.exporting has the table once more. options may be NULL.
  *
  *   and the codes of fleet_save_one_table()
  */

@@ -10,6 +10,7 @@
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
 #include "fleet/save/load_into.h"
+#include "fleet/save/manifest.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
 #include "runtime/store/table.h"
@@ -213,6 +214,19 @@ static void forget_model(fleet_predictor *p)
     p->n_input = p->n_output = 0;
 }
 
+static fleet_status no_program(const fl_saved *s)
+{
+    fl_at root = fl_at_root(s->manifest);
+    const char *what = "";
+
+    FL_TRY(fl_manifest_text(&root, "what", &what));
+    return fl_fail(FLEET_EINVAL,
+                   "%s has no program to predict with: what was saved is "
+                   "\"%s\"; expected \"inference\", by "
+                   "fleet_save_inference_model()",
+                   s->folder.path, what);
+}
+
 static fleet_status read_model(void *arg, fl_saved *s)
 {
     fleet_predictor *p = arg;
@@ -220,11 +234,7 @@ static fleet_status read_model(void *arg, fl_saved *s)
     fl_at feed = fl_at_key(&at, "feed"), fetch = fl_at_key(&at, "fetch");
 
     if (!at.json)
-        return fl_fail(FLEET_EINVAL,
-                       "%s has no program to predict with: it was saved by "
-                       "fleet_save_persistables(); expected one by "
-                       "fleet_save_inference_model()",
-                       s->folder.path);
+        return no_program(s);
     forget_model(p);
     p->context.seed = s->seed;
     FL_TRY(fl_store_create(&p->context, fl_table_make, &p->store));

@@ -5,6 +5,7 @@
 #include "fleet/ranks.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
+#include "runtime/graph/shown_slots.h"
 #include "runtime/optim/table_optimizers.h"
 #include "runtime/plan/remote.h"
 
@@ -208,6 +209,8 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(check_tables(f, o));
     FL_TRY(check_rows_alone(p, o));
     FL_TRY(check_storage(f, p));
+    if (fl_shown_slots_check(p) != FLEET_OK)
+        return fl_fail_in(fl_last_code(), "fleet_minimize");
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));

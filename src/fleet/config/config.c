@@ -269,12 +269,13 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
 {
     static const char *const keys[] = {"path",      "on_missing", "on_extra",
                                        "states",    "restart",    "position",
-                                       "keep_rows", NULL};
+                                       "keep_rows", "on_shape",   NULL};
     static const char *const positions[] = {"resume", "anew", NULL};
     static const char *const missing[] = {"refuse", "keep", "initialize", NULL};
     static const char *const extra[] = {"ignore", "refuse", NULL};
     static const char *const states[] = {"refuse", "initialize", NULL};
-    int chosen[] = {0, 0, 0, FLEET_POSITION_ANEW};
+    static const char *const shapes[] = {"refuse", "initialize", NULL};
+    int chosen[] = {0, 0, 0, FLEET_POSITION_ANEW, 0};
     bool restart = false, keep_rows = false;
     fl_at at;
 
@@ -297,6 +298,8 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
     FL_TRY(fl_at_bool(&at, &restart));
     at = fl_at_key(load, "position");
     FL_TRY(fl_at_choice(&at, positions, &chosen[3]));
+    at = fl_at_key(load, "on_shape");
+    FL_TRY(fl_at_choice(&at, shapes, &chosen[4]));
     at = fl_at_key(load, "keep_rows");
     FL_TRY(fl_at_bool(&at, &keep_rows));
     c->load_options =
@@ -304,6 +307,7 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
                              .on_extra = (fleet_on_extra)chosen[1],
                              .states = (fleet_load_states)chosen[2],
                              .position = (fleet_load_position)chosen[3],
+                             .on_shape = (fleet_on_shape)chosen[4],
                              .restart = restart,
                              .keep_rows = keep_rows};
     return FLEET_OK;
@@ -382,6 +386,8 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(fl_config_read_dataset(c, &at));
     at = fl_at_key(&root, "slots");
     FL_TRY(fl_config_read_slots(c, &at));
+    at = fl_at_key(&root, "model");
+    FL_TRY(fl_config_check_shown(c, &at));
     at = fl_at_key(&root, "deadlines");
     FL_TRY(read_deadlines(c, &at));
     at = fl_at_key(&root, "save");

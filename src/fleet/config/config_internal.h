@@ -6,6 +6,9 @@
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
+/* What model.accessor names are slots of the configuration that count. */
+fleet_status fl_config_check_shown(const fl_config *c, const fl_at *model);
+
 /* Set in the program, not trained yet, what the configuration says of where a
  * parameter or a table is kept. FLEET_ECONFIG: a name that the program does not
  * have, or two entries that contradict. */

@@ -1,4 +1,6 @@
 /* config_slots.c - the configuration's slots. */
+#include <string.h>
+
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
 #include "fleet/config/config_internal.h"
@@ -248,6 +250,38 @@ static fleet_status check_model(const fl_config *c, const char *path)
             "\"uint64\", got \"float\"",
             path, number, c->model_name);
     return FLEET_OK;
+}
+
+/* What an accessor counts is a slot of one number: the label, or one of floats.
+ * Another one of uint64 holds ids, which are no count. */
+static fleet_status check_shown(const fl_config *c, const fl_at *at,
+                                const char *name)
+{
+    for (int i = 0; name && i < c->n_slot; i++) {
+        const fl_config_slot *s = &c->slot[i];
+
+        if (strcmp(s->slot.name, name) != 0)
+            continue;
+        if (s->slot.dim == 1 && (s->label || s->slot.dtype == FLEET_FLOAT32))
+            return FLEET_OK;
+        return fl_at_expected(at, "the label, or a slot of type \"float\" and "
+                                  "dim 1; that slot has ids, or another dim");
+    }
+    return name ? fl_at_expected(at, "the name of the label, or of a slot of "
+                                     "type \"float\" and dim 1; no slot has "
+                                     "that name")
+                : FLEET_OK;
+}
+
+fleet_status fl_config_check_shown(const fl_config *c, const fl_at *model)
+{
+    const fleet_accessor *a = &c->life.accessor;
+    fl_at accessor = fl_at_key(model, "accessor"), at;
+
+    at = fl_at_key(&accessor, "show");
+    FL_TRY(check_shown(c, &at, a->show));
+    at = fl_at_key(&accessor, "click");
+    return check_shown(c, &at, a->click);
 }
 
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at)

@@ -18,6 +18,7 @@ fleet_status fl_load_options_check(const fleet_load_options *o)
     FL_TRY(check_choice((int)o->on_missing, FLEET_MISSING_INITIALIZE,
                         "on_missing"));
     FL_TRY(check_choice((int)o->on_extra, FLEET_EXTRA_REFUSE, "on_extra"));
+    FL_TRY(check_choice((int)o->on_shape, FLEET_SHAPE_INITIALIZE, "on_shape"));
     FL_TRY(check_choice((int)o->position, FLEET_POSITION_ANEW, "position"));
     return check_choice((int)o->states, FLEET_STATES_INITIALIZE, "states");
 }
@@ -35,6 +36,7 @@ static fleet_status put_all(const fl_load_how *how, const char *path,
     FL_TRY(fl_json_put(json, "path", fl_json_string(path)));
     FL_TRY(fl_json_put(json, "on_missing", fl_json_int(o->on_missing)));
     FL_TRY(fl_json_put(json, "on_extra", fl_json_int(o->on_extra)));
+    FL_TRY(fl_json_put(json, "on_shape", fl_json_int(o->on_shape)));
     FL_TRY(fl_json_put(json, "states", fl_json_int(o->states)));
     FL_TRY(fl_json_put(json, "restart", fl_json_bool(o->restart != 0)));
     if (how->table)
@@ -61,7 +63,7 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
                               const char **path)
 {
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "path");
-    int64_t missing = 0, extra = 0, states = 0;
+    int64_t missing = 0, extra = 0, states = 0, shape = 0;
     bool restart = false;
 
     FL_TRY(fl_at_required(&at));
@@ -70,6 +72,8 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
     FL_TRY(fl_at_int(&at, 0, FLEET_MISSING_INITIALIZE, &missing));
     at = fl_at_key(&root, "on_extra");
     FL_TRY(fl_at_int(&at, 0, FLEET_EXTRA_REFUSE, &extra));
+    at = fl_at_key(&root, "on_shape");
+    FL_TRY(fl_at_int(&at, 0, FLEET_SHAPE_INITIALIZE, &shape));
     at = fl_at_key(&root, "states");
     FL_TRY(fl_at_int(&at, 0, FLEET_STATES_INITIALIZE, &states));
     at = fl_at_key(&root, "restart");
@@ -85,6 +89,7 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
     at = fl_at_key(&root, "wider");
     how->o = (fleet_load_options){.on_missing = (fleet_on_missing)missing,
                                   .on_extra = (fleet_on_extra)extra,
+                                  .on_shape = (fleet_on_shape)shape,
                                   .states = (fleet_load_states)states,
                                   .restart = restart};
     return fl_at_bool(&at, &how->wider);

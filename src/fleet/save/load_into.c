@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "fleet/save/load_notes.h"
+#include "fleet/save/load_states.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
@@ -21,114 +22,6 @@ typedef struct applying {
 
 /* --- what is compared ----------------------------------------------------- */
 
-/* Names of states: n_state of weights, then n_row of rows. */
-typedef struct state_names {
-    const char *const *name;
-    int n_state, n_row;
-} state_names;
-
-static state_names names_of_rule(const fl_rule *rule, const fl_saved_item *item)
-{
-    return rule ? (state_names){rule->state, rule->n_state,
-                                item->is_table ? rule->n_row : 0}
-                : (state_names){0};
-}
-
-static state_names names_of_item(const fl_saved_item *item)
-{
-    return (state_names){item->state, item->n_state, item->n_row};
-}
-
-static int count_names(const state_names *s)
-{
-    return s->n_state + s->n_row;
-}
-
-/* Where `in` has the i-th of `of`, of weights or of rows as that; -1: it does
- * not. */
-static int find_state(const state_names *in, const state_names *of, int i)
-{
-    bool of_row = i >= of->n_state;
-    int first = of_row ? in->n_state : 0;
-    int end = of_row ? count_names(in) : in->n_state;
-
-    for (int k = first; k < end; k++)
-        if (strcmp(in->name[k], of->name[i]) == 0)
-            return k;
-    return -1;
-}
-
-/* How many of the rule's states the save does not have. */
-static int place_states(const fl_rule *rule, fl_saved_item *item)
-{
-    const state_names wants = names_of_rule(rule, item);
-    const state_names has = names_of_item(item);
-    int missing = 0;
-
-    for (int i = 0; i < count_names(&wants); i++) {
-        item->state_at[i] = find_state(&has, &wants, i);
-        missing += item->state_at[i] < 0;
-    }
-    return missing;
-}
-
-/* FTRL's weights follow from its states. */
-static fleet_status check_ftrl(const fl_rule *rule, const fl_saved_item *item)
-{
-    if (rule != fl_rule_of(FL_RULE_FTRL))
-        return FLEET_OK;
-    return fl_fail(FLEET_ESHAPE,
-                   "\"%s\" was saved without the states z and n of ftrl, from "
-                   "which its weights follow: they cannot be initialized",
-                   item->name);
-}
-
-static void list_states(fl_text *t, const state_names *s)
-{
-    for (int i = 0; i < count_names(s); i++)
-        fl_text_add(t, "%s%s", i > 0 ? ", " : "", s->name[i]);
-    if (count_names(s) == 0)
-        fl_text_add(t, "none");
-}
-
-static fleet_status refuse_states(const fl_rule *rule,
-                                  const fl_saved_item *item)
-{
-    const state_names saved = names_of_item(item);
-    const state_names of_rule = names_of_rule(rule, item);
-    fl_text has = {0}, wants = {0};
-    fleet_status status;
-
-    list_states(&has, &saved);
-    list_states(&wants, &of_rule);
-    status = fl_fail(FLEET_ESHAPE,
-                     "\"%s\" was saved with the states of another optimizer "
-                     "than %s: expected %s, got %s",
-                     item->name, rule->name, fl_text_chars(&wants),
-                     fl_text_chars(&has));
-    fl_text_done(&has);
-    fl_text_done(&wants);
-    return status;
-}
-
-/* The optimizer's states must be the saved ones, unless other ones may be;
- * without an optimizer, none are read. */
-static fleet_status check_states(const fl_rule *rule, fl_saved_item *item,
-                                 const fleet_load_options *o)
-{
-    const state_names wants = names_of_rule(rule, item);
-    int missing = place_states(rule, item);
-    bool extra =
-        rule && item->n_state + item->n_row > count_names(&wants) - missing;
-
-    if (!rule || (missing == 0 && !extra))
-        return FLEET_OK;
-    if (o->states == FLEET_STATES_REFUSE ||
-        (extra && o->on_extra == FLEET_EXTRA_REFUSE))
-        return refuse_states(rule, item);
-    return missing > 0 ? check_ftrl(rule, item) : FLEET_OK;
-}
-
 static fleet_status check_item(const fl_saved *s, fl_saved_item *item,
                                const char *name, const fl_shape *shape,
                                const fl_rule *rule, const fleet_load_options *o)
@@ -141,7 +34,7 @@ static fleet_status check_item(const fl_saved *s, fl_saved_item *item,
         return fl_fail(FLEET_ESHAPE, "\"%s\" has shape %s, but %s in %s", name,
                        fl_shape_print(shape).chars,
                        fl_shape_print(&item->shape).chars, s->folder.path);
-    return check_states(rule, item, o);
+    return fl_saved_check_states(rule, item, o);
 }
 
 static fleet_status check_extra(const fl_saved *s, const fl_store *store)
@@ -161,17 +54,34 @@ static fleet_status check_extra(const fl_saved *s, const fl_store *store)
     return FLEET_OK;
 }
 
+static bool has_other_shape(const fl_saved_item *item, const fl_param *p)
+{
+    return item && !fl_shape_equal(&item->shape, &p->shape);
+}
+
+static fleet_status check_param(const fl_saved *s, const fl_store *store,
+                                const fl_param *p, const fleet_load_options *o)
+{
+    fl_saved_item *item = fl_map_get(&s->params, p->name);
+    fleet_status status;
+
+    if (has_other_shape(item, p) && o->on_shape == FLEET_SHAPE_INITIALIZE)
+        return FLEET_OK;
+    status = check_item(s, item, p->name, &p->shape, fl_store_rule(store), o);
+    return has_other_shape(item, p)
+               ? fl_fail(status,
+                         "%s: on_shape \"initialize\" has it begin anew",
+                         fleet_last_error())
+               : status;
+}
+
 static fleet_status check_all(const applying *a)
 {
     const fl_store *store = a->store;
     const fl_saved *s = a->saved;
 
-    for (size_t i = 0; i < store->params.n; i++) {
-        const fl_param *p = store->params.entry[i].value;
-
-        FL_TRY(check_item(s, fl_map_get(&s->params, p->name), p->name,
-                          &p->shape, fl_store_rule(store), &a->how->o));
-    }
+    for (size_t i = 0; i < store->params.n; i++)
+        FL_TRY(check_param(s, store, store->params.entry[i].value, &a->how->o));
     for (size_t i = 0; i < store->tables.n; i++) {
         const fl_rows *r = store->tables.entry[i].value;
         fl_saved_item *item = fl_map_get(&s->tables, r->name);
@@ -242,7 +152,8 @@ static fleet_status check_table(applying *a)
                        dim < rows->dim ? ": a narrower one is loaded with "
                                          "`wider` alone"
                                        : "");
-    FL_TRY(check_states(fl_store_row_rule(a->store, rows), item, &how->o));
+    FL_TRY(fl_saved_check_states(fl_store_row_rule(a->store, rows), item,
+                                 &how->o));
     if (rows->modulo == 0 || item->shape.dim[0] == rows->modulo)
         return FLEET_OK;
     return fl_saved_each(a->saved, check_key, a);
@@ -304,8 +215,21 @@ static void fill_weights(const fl_rows *rows, float *row, const saved_row *from)
     fl_rows_write(rows, row, w);
 }
 
+/* What a save does not say of a row that is there stays as it is. */
+static void fill_counts(const saved_row *from, const fl_rows *rows, float *row,
+                        bool is_new)
+{
+    if (from->item->accessor)
+        memcpy(fl_accessor_of(rows, row),
+               from->values + fl_saved_width(from->item) - FL_N_ACCESSOR,
+               FL_N_ACCESSOR * sizeof *row);
+    else if (is_new)
+        fl_accessor_uncounted(&rows->life->o.accessor,
+                              fl_accessor_of(rows, row));
+}
+
 static void fill_row(const applying *a, const saved_row *from,
-                     const fl_rows *rows, float *row)
+                     const fl_rows *rows, float *row, bool is_new)
 {
     const fl_rule *rule = fl_store_row_rule(a->store, rows);
     int64_t dim = from->item->shape.dim[1];
@@ -325,12 +249,10 @@ static void fill_row(const applying *a, const saved_row *from,
             fl_rows_first_floats(rows, state, n);
         fresh = fresh || at < 0;
     }
-    if (fl_rows_has_accessor(rows) && from->item->accessor)
-        memcpy(fl_accessor_of(rows, row),
-               from->values + fl_saved_width(from->item) - FL_N_ACCESSOR,
-               FL_N_ACCESSOR * sizeof *row);
-    if (fl_rows_has_accessor(rows))
+    if (fl_rows_has_accessor(rows)) {
+        fill_counts(from, rows, row, is_new);
         fl_accessor_find_vector(rows, row);
+    }
     fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
     fl_row_of(row)->changed_at = 0;
 }
@@ -340,12 +262,14 @@ static fleet_status apply_row(const applying *a, const saved_row *from,
 {
     fl_wanted_rows wanted = {0};
     fleet_status status = fl_rows_bring(&wanted, rows, &from->key, 1);
-    float *row;
+    float *before = NULL, *row;
 
+    if (status == FLEET_OK && a->how->keep_rows)
+        status = rows->methods->find(rows, &from->key, 1, &before);
     if (status == FLEET_OK)
         status = rows->methods->make(rows, &from->key, 1, &row);
     if (status == FLEET_OK)
-        fill_row(a, from, rows, row);
+        fill_row(a, from, rows, row, !before);
     fl_wanted_rows_done(&wanted);
     return status;
 }
@@ -394,7 +318,8 @@ static fleet_status apply_record(void *arg, const fl_saved_record *r)
         const fl_param *p =
             a->how->table ? NULL : fl_store_param(a->store, r->item->name);
 
-        if (p && fl_block_offset(p, r->head.index) >= 0)
+        if (p && !has_other_shape(r->item, p) &&
+            fl_block_offset(p, r->head.index) >= 0)
             apply_dense(a, r, p);
         return FLEET_OK;
     }
@@ -471,9 +396,10 @@ static void begin_params(const applying *a)
 {
     for (size_t i = 0; i < a->store->params.n; i++) {
         const fl_param *p = a->store->params.entry[i].value;
+        const fl_saved_item *item = fl_map_get(&a->saved->params, p->name);
 
-        if (!fl_map_get(&a->saved->params, p->name) &&
-            a->how->o.on_missing == FLEET_MISSING_INITIALIZE)
+        if (item ? has_other_shape(item, p)
+                 : a->how->o.on_missing == FLEET_MISSING_INITIALIZE)
             fl_store_first_values(a->store, p);
     }
 }
@@ -541,30 +467,6 @@ fleet_status fl_saved_apply(fl_saved *s, fl_store *store,
 
 /* --- what is said --------------------------------------------------------- */
 
-static void note_states(const fl_saved_item *item, const fl_store *store,
-                        const fl_rule *rule)
-{
-    const state_names wants = names_of_rule(rule, item);
-    const state_names has = names_of_item(item);
-    fl_text initialized = {0}, left_out = {0};
-
-    for (int i = 0; i < count_names(&wants); i++)
-        if (item->state_at[i] < 0)
-            fl_text_add(&initialized, " %s", rule->state[i]);
-    for (int i = 0; rule && i < count_names(&has); i++)
-        if (find_state(&wants, &has, i) < 0)
-            fl_text_add(&left_out, " %s", item->state[i]);
-    if (initialized.length + left_out.length > 0)
-        FL_INFO(&store->context->log,
-                "load: \"%s\" comes from another optimizer than %s: states "
-                "initialized:%s; left out:%s",
-                item->name, rule->name,
-                initialized.length ? initialized.chars : " none",
-                left_out.length ? left_out.chars : " none");
-    fl_text_done(&initialized);
-    fl_text_done(&left_out);
-}
-
 /* Where the saved table goes in this process; NULL: nowhere. */
 fl_rows *fl_saved_target(const fl_saved *s, const fl_store *store,
                          const fl_load_how *how, const fl_saved_item *item)
@@ -579,18 +481,27 @@ void fl_saved_note(const fl_saved *s, const fl_store *store,
                    const fl_load_how *how)
 {
     if (how->table) {
-        note_states(find_source(s, how), store,
-                    fl_store_row_rule(store, fl_store_rows(store, how->table)));
+        const fl_rows *rows = fl_store_rows(store, how->table);
+
+        fl_saved_note_states(find_source(s, how), store,
+                             fl_store_row_rule(store, rows));
+        fl_saved_note_shown(s, store, find_source(s, how), rows);
         return;
     }
     fl_saved_note_absent(s, store, &how->o);
-    for (int i = 0; i < s->n_param; i++)
-        if (fl_store_param(store, s->param[i].name))
-            note_states(&s->param[i], store, fl_store_rule(store));
+    for (int i = 0; i < s->n_param; i++) {
+        const fl_param *p = fl_store_param(store, s->param[i].name);
+
+        if (p && has_other_shape(&s->param[i], p))
+            fl_saved_note_shape(s, store, &s->param[i], &p->shape);
+        else if (p)
+            fl_saved_note_states(&s->param[i], store, fl_store_rule(store));
+    }
     for (int i = 0; i < s->n_table; i++) {
         const fl_rows *rows = fl_store_rows(store, s->table[i].name);
 
         if (rows)
-            note_states(&s->table[i], store, fl_store_row_rule(store, rows));
+            fl_saved_note_states(&s->table[i], store,
+                                 fl_store_row_rule(store, rows));
     }
 }

@@ -36,19 +36,24 @@ static void note_extra(const fl_saved *s, const fl_store *store)
                     s->table[i].name, s->folder.path);
 }
 
-/* Which is as if they had not been shown. */
-static void note_shown(const fl_saved *s, const fl_store *store)
+void fl_saved_note_shape(const fl_saved *s, const fl_store *store,
+                         const fl_saved_item *item, const fl_shape *shape)
 {
-    for (int i = 0; i < s->n_table; i++) {
-        const fl_rows *r = fl_store_rows(store, s->table[i].name);
+    FL_INFO(&store->context->log,
+            "load: \"%s\" has shape %s, but %s in %s: it is initialized",
+            item->name, fl_shape_print(shape).chars,
+            fl_shape_print(&item->shape).chars, s->folder.path);
+}
 
-        if (r && fl_rows_has_accessor(r) && !s->table[i].accessor)
-            FL_WARN(&store->context->log,
-                    "load: %s does not say how often the rows of table \"%s\" "
-                    "were shown: a shrink before that lets them go, unless "
-                    "delete_threshold is below 0",
-                    s->folder.path, r->name);
-    }
+void fl_saved_note_shown(const fl_saved *s, const fl_store *store,
+                         const fl_saved_item *item, const fl_rows *r)
+{
+    if (r && fl_rows_has_accessor(r) && !item->accessor)
+        FL_INFO(&store->context->log,
+                "load: %s does not say how often the rows of table \"%s\" "
+                "were shown: until an update sees one of them, no shrink goes "
+                "by its score",
+                s->folder.path, r->name);
 }
 
 void fl_saved_note_absent(const fl_saved *s, const fl_store *store,
@@ -56,5 +61,7 @@ void fl_saved_note_absent(const fl_saved *s, const fl_store *store,
 {
     note_missing(s, store, o);
     note_extra(s, store);
-    note_shown(s, store);
+    for (int i = 0; i < s->n_table; i++)
+        fl_saved_note_shown(s, store, &s->table[i],
+                            fl_store_rows(store, s->table[i].name));
 }

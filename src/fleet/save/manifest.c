@@ -185,8 +185,14 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
                        "a save of format \"%s\" %lld; expected \"libfleet\" %d",
                        format, (long long)version, FL_SAVE_VERSION);
     if (what && strcmp(found, what) != 0)
-        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"",
-                       found, what);
+        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"%s",
+                       found, what,
+                       strcmp(found, "delta") == 0
+                           ? ": a delta is loaded with keep_rows, into what "
+                             "its base has left"
+                       : strcmp(found, "cache") == 0
+                           ? ": hot rows are loaded by fleet_load_one_table()"
+                           : "");
     FL_TRY(fl_at_hex(&seed, &s->seed));
     FL_TRY(fl_manifest_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
     FL_TRY(read_scaling(&root, &s->scaling));

@@ -160,6 +160,16 @@ static fleet_status flush_bucket(bucket_rows *b)
     return w->status;
 }
 
+/* As the row stays once the save is in its place: a process that loads it goes
+ * on as this one. */
+static void put_row(const bucket_rows *b, float *to, const float *row)
+{
+    fl_rows_read_all(b->rows, to, row, b->states);
+    if (b->states && fl_rows_has_accessor(b->rows))
+        fl_accessor_saved(&b->rows->life->o.accessor, b->mode,
+                          to + b->width - FL_N_ACCESSOR);
+}
+
 static fleet_status add_row(void *arg, int bucket, uint64_t key,
                             const float *row)
 {
@@ -179,7 +189,7 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
                    sizeof *b->value));
     b->key[b->n] = key;
     b->step[b->n] = head->step;
-    fl_rows_read_all(b->rows, b->value + b->n * b->width, row, b->states);
+    put_row(b, b->value + b->n * b->width, row);
     b->n++;
     return FLEET_OK;
 }

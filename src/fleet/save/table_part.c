@@ -237,15 +237,22 @@ static void first_row(const rows_request *r, uint64_t key, float *out)
         fl_rows_first_states(r->rows, out + r->rows->dim);
 }
 
-/* Keys first .. end-1, which are in memory. */
-static fleet_status copy_rows(rows_request *r, int64_t first, int64_t end)
+static fleet_status find_rows(rows_request *r, int64_t first, int64_t end)
 {
     FL_TRY(r->rows->methods->find(r->rows, r->own_key + first, end - first,
                                   r->row + first));
+    for (int64_t i = first; i < end; i++)
+        r->found[i] = r->row[i] != NULL;
+    return FLEET_OK;
+}
+
+/* Keys first .. end-1, which are in memory. */
+static fleet_status copy_rows(rows_request *r, int64_t first, int64_t end)
+{
+    FL_TRY(find_rows(r, first, end));
     for (int64_t i = first; i < end; i++) {
         float *out = r->value + i * r->width;
 
-        r->found[i] = r->row[i] != NULL;
         if (r->row[i])
             fl_rows_read_all(r->rows, out, r->row[i], r->states);
         else
@@ -277,6 +284,7 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
 {
     const fl_store *s = r->store;
 
+    FL_TRY(find_rows(r, first, end));
     FL_TRY(r->rows->methods->make(r->rows, r->own_key + first, end - first,
                                   r->row + first));
     for (int64_t i = first; i < end; i++) {
@@ -285,6 +293,9 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
         fl_rows_write(r->rows, r->row[i], from);
         memcpy(fl_rows_states(r->rows, r->row[i]), from + r->rows->dim,
                (size_t)(r->width - r->rows->dim) * sizeof *from);
+        if (!r->states && !r->found[i] && fl_rows_has_accessor(r->rows))
+            fl_accessor_uncounted(&r->rows->life->o.accessor,
+                                  fl_accessor_of(r->rows, r->row[i]));
         if (fl_rows_has_accessor(r->rows))
             fl_accessor_find_vector(r->rows, r->row[i]);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;

@@ -175,6 +175,7 @@ typedef struct table_import {
     const fl_rows *into;
     fl_store *store;
     fl_rows *rows; /* of that store */
+    fl_life life;  /* of these: an accessor, if the text has what one counts */
     fleet_optimizer *optimizer;
     bool saved; /* the folder is one that it has made */
     fl_load_how how;
@@ -216,7 +217,12 @@ static fleet_status begin_import(table_import *t, const fl_table_text_head *h)
     t->store->optimizer = t->optimizer; /* its rows have none of their own */
     if (!h->states)
         t->how.o.states = FLEET_STATES_INITIALIZE;
-    return t->rows->methods->set_state(t->rows, h->n_state, h->n_row, 0);
+    if (h->accessor) {
+        t->life.o.accessor.kind = FLEET_CTR_ACCESSOR;
+        t->rows->life = &t->life;
+    }
+    return t->rows->methods->set_state(
+        t->rows, h->n_state, h->n_row + (h->accessor ? FL_N_ACCESSOR : 0), 0);
 }
 
 static fleet_status import_row(void *arg, const fl_table_text_head *h,

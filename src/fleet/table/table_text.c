@@ -11,6 +11,13 @@
 
 static const char updates_name[] = "updates";
 
+/* Of an accessor's numbers, behind the states. */
+static const char *const shown_names[FL_N_ACCESSOR] = {[FL_AT_SHOW] = "show",
+                                                       [FL_AT_CLICK] = "click",
+                                                       [FL_AT_DELTA_SCORE] =
+                                                           "delta_score",
+                                                       [FL_AT_SEEN] = "seen"};
+
 /* --- writing -------------------------------------------------------------- */
 
 typedef struct text_writer {
@@ -54,8 +61,7 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
         put_numbers(&w->line, row, dim);
         if (w->states) {
             fl_text_add(&w->line, " %u", (unsigned)step);
-            put_numbers(&w->line, row + dim,
-                        dim * r->item->n_state + r->item->n_row);
+            put_numbers(&w->line, row + dim, width - dim);
         }
         FL_TRY(put_line(w));
     }
@@ -74,6 +80,8 @@ fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w)
         fl_text_add(&writer.line, " %s", updates_name);
     for (int i = 0; states && i < item->n_state + item->n_row; i++)
         fl_text_add(&writer.line, " %s", item->state[i]);
+    for (int i = 0; states && item->accessor && i < FL_N_ACCESSOR; i++)
+        fl_text_add(&writer.line, " %s", shown_names[i]);
     status = put_line(&writer);
     if (status == FLEET_OK)
         status = fl_saved_each(s, write_rows, &writer);
@@ -198,6 +206,28 @@ static bool add_state(fl_table_text_head *h, const char *name, bool of_row)
     return true;
 }
 
+static bool is_word(const char *s, const char *end, const char *word)
+{
+    return (size_t)(end - s) == strlen(word) &&
+           memcmp(s, word, strlen(word)) == 0;
+}
+
+/* They are the last words of the line. */
+static fleet_status read_shown(const line_reader *r, const char *s,
+                               fl_table_text_head *h)
+{
+    const char *end;
+
+    for (int i = 0; i < FL_N_ACCESSOR; i++, s = end)
+        if (!next_word(r, &s, &end) || !is_word(s, end, shown_names[i]))
+            return wrong_line(r, "of what an accessor counts expected \"show "
+                                 "click delta_score seen\"");
+    h->accessor = true;
+    return next_word(r, &s, &end)
+               ? wrong_line(r, "expected the end of the line behind \"seen\"")
+               : FLEET_OK;
+}
+
 static fleet_status read_states(const line_reader *r, const char *s,
                                 fl_table_text_head *h)
 {
@@ -205,11 +235,14 @@ static fleet_status read_states(const line_reader *r, const char *s,
 
     if (!next_word(r, &s, &end))
         return FLEET_OK;
-    h->states = (size_t)(end - s) == strlen(updates_name) &&
-                memcmp(s, updates_name, strlen(updates_name)) == 0;
+    h->states = is_word(s, end, updates_name);
     for (s = end; h->states && next_word(r, &s, &end); s = end) {
         bool of_row = false;
-        const char *name = known_state(s, (size_t)(end - s), &of_row);
+        const char *name;
+
+        if (is_word(s, end, shown_names[0]))
+            return read_shown(r, s, h);
+        name = known_state(s, (size_t)(end - s), &of_row);
 
         if (!add_state(h, name, of_row))
             return wrong_line(r, "a state that no optimizer has");

@@ -9,13 +9,15 @@ typedef struct fl_table_text_head {
     int64_t rows, dim;
     bool states;        /* each row has its updates and states */
     int n_state, n_row; /* as fl_rule's */
+    bool accessor;      /* behind them stand the FL_N_ACCESSOR of one */
     const char *state[FL_MAX_NAME];
 } fl_table_text_head;
 
 /* Numbers of a row: its weights and states. */
 static inline int64_t fl_table_text_width(const fl_table_text_head *h)
 {
-    return h->dim * (1 + h->n_state) + h->n_row;
+    return h->dim * (1 + h->n_state) + h->n_row +
+           (h->accessor ? FL_N_ACCESSOR : 0);
 }
 
 /* The save of one table, to a file that is open. */

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/check_shown.h"
 #include "runtime/exec/compile.h"
 #include "runtime/exec/crew_links.h"
 #include "runtime/exec/expected_rows.h"
@@ -198,6 +199,7 @@ fl_input *fl_crew_input(fl_crew *crew, int i)
 /* Forward and backward, and whether the loss is finite. */
 static fleet_status compute(const fl_crew_member *m)
 {
+    FL_TRY(fl_executor_check_shown(m->e, m->batch));
     FL_TRY(m->c->backend->begin(m->e, m->c, m->batch));
     FL_TRY(fl_executor_run_part(m->e, m->c, m->batch, FL_FORWARD));
     return m->c->backend->check(m->e, m->c, m->batch);

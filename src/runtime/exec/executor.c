@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/device/trace.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/check_shown.h"
 #include "runtime/exec/compile.h"
 #include "runtime/exec/crew.h"
 #include "runtime/exec/find_nonfinite.h"
@@ -49,6 +50,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->remote = p->store->remote;
     e->n_joined = p->store->n_joined;
     e->training = p->training.loss && !o->for_test;
+    e->counts_shown = e->training && fl_executor_counts_shown(p);
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
     e->input = fl_alloc(p->n_var * sizeof *e->input);
@@ -288,6 +290,7 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
 
     if (e->training)
         FL_TRY(fl_executor_take_over(e));
+    FL_TRY(fl_executor_check_shown(e, batch));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
     FL_TRY(c->backend->begin(e, c, batch));

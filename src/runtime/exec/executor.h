@@ -42,6 +42,7 @@ struct fleet_executor {
     fl_place place;
     const struct fl_backend *backend;
     bool training;
+    bool counts_shown; /* it trains a table with an accessor */
     int64_t max_batch;
     bool any_batch;  /* sizes change all the time: a plan for each power of 2 */
     bool *fetched;   /* by variable */

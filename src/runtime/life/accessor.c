@@ -2,6 +2,7 @@
  * thresholds. */
 #include "runtime/life/accessor.h"
 
+#include <math.h>
 #include <string.h>
 
 float fl_accessor_score(const fleet_accessor *a, float show, float click)
@@ -31,11 +32,12 @@ void fl_accessor_find_vector(const fl_rows *r, float *row)
 {
     float *x = fl_accessor_of(r, row);
 
-    if (r->filler.vector_at == 0 || x[FL_AT_SEEN] >= FL_SEEN_VECTOR)
+    if (r->filler.vector_at == 0 || fl_has_vector(x))
         return;
     for (int64_t i = r->filler.vector_at; i < r->dim; i++)
         if (row[i] != 0) {
-            x[FL_AT_SEEN] += FL_SEEN_VECTOR;
+            x[FL_AT_SEEN] +=
+                fl_is_uncounted(x) ? -FL_SEEN_VECTOR : FL_SEEN_VECTOR;
             return;
         }
 }
@@ -54,10 +56,25 @@ void fl_accessor_update(const fl_rows *r, const uint64_t *key,
         x[FL_AT_DELTA_SCORE] +=
             fl_accessor_score(a, pushed[FL_AT_SHOW], pushed[FL_AT_CLICK]);
         x[FL_AT_SEEN] = pushed[FL_AT_SLOT] * FL_SEEN_DAYS +
-                        (x[FL_AT_SEEN] >= FL_SEEN_VECTOR ? FL_SEEN_VECTOR : 0);
-        if (r->filler.vector_at > 0 && x[FL_AT_SEEN] < FL_SEEN_VECTOR)
+                        (fl_has_vector(x) ? FL_SEEN_VECTOR : 0);
+        if (r->filler.vector_at > 0 && !fl_has_vector(x))
             hold_vector(r, key[i], row[i], x);
     }
+}
+
+/* Of a row whose counts are unknown any threshold is below the score. */
+static float score_of(const fleet_accessor *a, const float *x)
+{
+    return fl_is_uncounted(x)
+               ? INFINITY
+               : fl_accessor_score(a, x[FL_AT_SHOW], x[FL_AT_CLICK]);
+}
+
+void fl_accessor_uncounted(const fleet_accessor *a, float *x)
+{
+    x[FL_AT_SHOW] = x[FL_AT_CLICK] = 0;
+    x[FL_AT_DELTA_SCORE] = a->delta_threshold;
+    x[FL_AT_SEEN] = -1;
 }
 
 bool fl_accessor_decay(const fleet_accessor *a, float *x)
@@ -70,19 +87,19 @@ bool fl_accessor_decay(const fleet_accessor *a, float *x)
 
 bool fl_accessor_shrink(const fleet_accessor *a, float *x)
 {
-    return fl_accessor_decay(a, x) ||
+    return (fl_accessor_decay(a, x) && !fl_is_uncounted(x)) ||
            (float)fl_unseen_days(x[FL_AT_SEEN]) > a->delete_after_unseen_days;
 }
 
 bool fl_accessor_saves(const fleet_accessor *a, fleet_save_mode mode,
                        const float *x)
 {
-    float score = fl_accessor_score(a, x[FL_AT_SHOW], x[FL_AT_CLICK]);
     float delta = mode == FLEET_SAVE_BASE ? 0 : a->delta_threshold;
 
     if (mode != FLEET_SAVE_DELTA && mode != FLEET_SAVE_BASE)
         return true;
-    return score >= a->base_threshold && x[FL_AT_DELTA_SCORE] >= delta &&
+    return score_of(a, x) >= a->base_threshold &&
+           x[FL_AT_DELTA_SCORE] >= delta &&
            (float)fl_unseen_days(x[FL_AT_SEEN]) <= a->delta_keep_days;
 }
 
@@ -93,5 +110,5 @@ void fl_accessor_saved(const fleet_accessor *a, fleet_save_mode mode, float *x)
         x[FL_AT_DELTA_SCORE] = 0;
     if (mode == FLEET_SAVE_DAY_END &&
         fl_unseen_days(x[FL_AT_SEEN]) + 1 < FL_SEEN_DAYS)
-        x[FL_AT_SEEN] += 1;
+        x[FL_AT_SEEN] += fl_is_uncounted(x) ? -1 : 1;
 }

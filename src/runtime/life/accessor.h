@@ -13,15 +13,34 @@ static inline float *fl_accessor_of(const fl_rows *r, float *row)
     return row + (fl_rows_shown(r, row) - row);
 }
 
+/* Of a row whose counts are unknown the last number is below 0: -1 - the unseen
+ * days, and - FL_SEEN_VECTOR if it has its vector, until an update has seen
+ * it. */
+static inline bool fl_is_uncounted(const float *numbers)
+{
+    return numbers[FL_AT_SEEN] < 0;
+}
+
 static inline int fl_seen_slot(float seen)
 {
-    return (int)seen % FL_SEEN_VECTOR / FL_SEEN_DAYS;
+    return seen < 0 ? 0 : (int)seen % FL_SEEN_VECTOR / FL_SEEN_DAYS;
 }
 
 static inline int fl_unseen_days(float seen)
 {
-    return (int)seen % FL_SEEN_DAYS;
+    return (int)(seen < 0 ? -1 - seen : seen) % FL_SEEN_DAYS;
 }
+
+static inline bool fl_has_vector(const float *numbers)
+{
+    return numbers[FL_AT_SEEN] >= FL_SEEN_VECTOR ||
+           numbers[FL_AT_SEEN] <= -FL_SEEN_VECTOR;
+}
+
+/* The numbers of a row that was written or loaded without any: no score judges
+ * it, but its unseen days do, until an update has seen it; the next delta has
+ * it. */
+void fl_accessor_uncounted(const fleet_accessor *a, float *numbers);
 
 /* An update has changed the rows of n keys; behind the dim floats of each
  * gradient are the FL_N_PUSHED numbers of the accessor. Rows without a vector

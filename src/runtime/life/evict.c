@@ -193,8 +193,7 @@ int64_t fl_life_count_vectors(const fl_rows *rows)
             const fl_row_head *head = fl_place_at(&layout, b.page, k);
             const float *row = (const float *)(const void *)(head + 1);
 
-            count += !head->erased &&
-                     fl_rows_shown(rows, row)[FL_AT_SEEN] >= FL_SEEN_VECTOR;
+            count += !head->erased && fl_has_vector(fl_rows_shown(rows, row));
         }
     }
     return count;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/graph/shown_slots.h"
 #include "runtime/lookup/lookup.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/lookup/lookup_gpu.h"
@@ -165,26 +166,12 @@ int fl_lookup_forward(fl_lowering *l, const fl_node *n, const fleet_var *table,
     return -1;
 }
 
-/* A number of each sample. */
-static fleet_status check_named(const fleet_var *table, const char *name,
-                                const fleet_var *v)
-{
-    if (v && v->kind == FL_VAR_DATA && !v->ragged && v->shape.n_dim == 2 &&
-        v->shape.dim[0] == -1 && v->shape.dim[1] == 1)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "table \"%s\": its accessor counts \"%s\": expected data "
-                   "of [-1,1], %s",
-                   table->name, name,
-                   v ? "which it is not" : "and the program has none");
-}
-
 /* The slot that an accessor names becomes operand n; returns that, or 0. */
-static int put_named(fl_lowering *l, const fleet_var *table, const char *name,
-                     fl_operand *o, int *n)
+static int put_named(fl_lowering *l, const fleet_var *table, const char *option,
+                     const char *name, fl_operand *o, int *n)
 {
-    const fleet_var *v = name ? fleet_program_var(l->program, name) : NULL;
-    fleet_status status = name ? check_named(table, name, v) : FLEET_OK;
+    const fleet_var *v;
+    fleet_status status = fl_shown_slot(l->program, table, option, name, &v);
 
     if (status != FLEET_OK && l->status == FLEET_OK)
         l->status = status;
@@ -206,8 +193,8 @@ static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
 
     if (!o)
         return;
-    shown.show = put_named(l, s->table, a->show, o, &n_operand);
-    shown.click = put_named(l, s->table, a->click, o, &n_operand);
+    shown.show = put_named(l, s->table, "show", a->show, o, &n_operand);
+    shown.click = put_named(l, s->table, "click", a->click, o, &n_operand);
     c = make_config(l, s->table, slot, n_slot, shown);
     if (!c || l->status != FLEET_OK)
         return;

@@ -118,3 +118,26 @@ TEST(ranks_of_localsgd_compare_at_their_average)
         CHECK_CONTAINS(s.error[i], "l2_decay is 0 in rank 0, 0.1 in rank 2");
     }
 }
+
+/* --- they stop together --------------------------------------------------- */
+
+static void update_once(fake_rank *r, void *arg)
+{
+    const int *who = arg;
+    fl_agreed agreed;
+
+    r->rounds.wants_stop = r->p.rank == *who;
+    CHECK_OK(fl_agree_on(&r->rounds, FL_INTENT_UPDATE, 1, &agreed));
+    CHECK_INT(agreed.stops, *who < r->p.size);
+}
+
+TEST(ranks_stop_together_whichever_of_them_wants_to)
+{
+    for (int who = 0; who < 4; who++) { /* the last one: nobody */
+        fake_group g;
+
+        fake_group_open(&g, 3);
+        fake_group_run(&g, update_once, &who);
+        fake_group_close(&g);
+    }
+}

@@ -21,6 +21,7 @@ typedef struct scene {
     bool waits; /* the lane says so with each beat */
     uint32_t waits_for;
     uint64_t progress; /* and that it is so far */
+    bool stops;        /* what it answers has the flag STOP */
 } scene;
 
 static void keep_sent(void *arg, int lane, fl_packet *p)
@@ -90,7 +91,7 @@ static void answer(scene *s, int i, fl_msg_status status, fl_msg_answer more,
     fl_packet *p;
 
     head.kind = FL_MSG_ANSWER;
-    head.flags = 0;
+    head.flags = s->stops ? FL_MSG_STOP : 0;
     head.status = (uint8_t)status;
     fl_msg_begin(&w, s->pool, &head);
     w.answer = more;
@@ -236,6 +237,60 @@ TEST(after_a_gap_all_is_sent_again_but_not_at_once)
     answer(&s, 1, FL_ANSWER_GAP, (fl_msg_answer){0}, NULL);
     CHECK_INT(s.n_sent, 2);
     CHECK_INT(pass_time(&s, BEAT_MS, false), 2);
+    close_scene(&s);
+}
+
+/* --- a step with a clip --------------------------------------------------- */
+
+/* While the lane waits for this worker's clip, whose deadlines are not the
+ * request's. One that does not was made again, and has lost what it told. */
+TEST(a_step_whose_norms_are_known_is_sent_again_where_the_lane_has_lost_it)
+{
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 2);
+    answer(&s, 1, FL_ANSWER_NORMS, (fl_msg_answer){0}, NULL);
+    CHECK_INT(s.request.status, FL_ANSWER_NORMS);
+    CHECK(fl_request_is_over(&s.request));
+    s.waits = true;
+    s.waits_for = 3;
+    CHECK_INT(pass_time(&s, 9000, true), 0);
+    CHECK_OK(fl_client_status(s.client));
+    s.waits = false;
+    CHECK_INT(pass_time(&s, 2 * BEAT_MS, true) % 2, 0);
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    CHECK_INT(s.sent[s.n_sent - 1].kind, FL_MSG_STEP);
+    close_scene(&s);
+}
+
+TEST(a_clip_goes_alone_but_with_its_step_where_that_is_lost)
+{
+    fl_msg_writer w;
+    scene s;
+
+    open_scene(&s, 0);
+    send_step(&s, 2);
+    answer(&s, 1, FL_ANSWER_NORMS, (fl_msg_answer){0}, NULL);
+    fl_request_go_on(s.client, &s.request);
+    fl_client_begin(s.client, 0, &s.request, &w, FL_MSG_CLIP, 1, 0);
+    fl_msg_section(&w, FL_SECTION_CLIP, 0);
+    CHECK_OK(fl_client_add(s.client, &s.request, &w));
+    fl_client_send(s.client, &s.request, s.now_ms);
+    CHECK_INT(s.n_sent, 3);
+    CHECK_INT(s.sent[2].kind, FL_MSG_CLIP);
+    CHECK_INT(s.sent[2].piece, 2);
+    CHECK(s.sent[2].request == s.sent[1].request);
+    answer(&s, 2, FL_ANSWER_GAP, (fl_msg_answer){0}, NULL);
+    CHECK_INT(pass_time(&s, BEAT_MS, false), 3);
+    answer(&s, 1, FL_ANSWER_NORMS, (fl_msg_answer){0}, NULL);
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    CHECK(!fl_request_is_over(&s.request));
+    s.stops = true;
+    ok(&s, 2);
+    CHECK_INT(s.request.state, FL_REQUEST_DONE);
+    CHECK_INT(s.request.status, FL_ANSWER_OK);
+    CHECK(s.request.stops);
     close_scene(&s);
 }
 

@@ -581,3 +581,31 @@ TEST(a_server_that_cannot_load_is_heeded_while_another_one_loads)
     CHECK_CONTAINS(fl_lane_error(s.lane[0])->text, "says: load: damaged");
     end(&h, made);
 }
+
+/* Whose place is whose is in server 0's journal: until that is read, nobody has
+ * one, and the other servers are not asked. */
+TEST(a_server_that_is_made_again_gives_places_when_it_is_there)
+{
+    fl_job_lanes lanes;
+    fl_handshake *made;
+    servers s;
+    hands h = {.s = &s, .listens = {true, true, true}};
+
+    open_servers(&s);
+    s.now_ms = fl_now_ms();
+    s.loads[0] = true;
+    fl_lane_begin_replay(s.lane[0], s.now_ms);
+    made = begin(&h, 1);
+    work(&h, made, 3000);
+    CHECK(!fl_handshake_is_over(made));
+    CHECK(h.said[0] > 1);
+    CHECK_INT(h.said[1] + h.said[2], 0);
+    s.loads[0] = false;
+    fl_lane_end_replay(s.lane[0], FLEET_OK, NULL, s.now_ms);
+    work(&h, made, 5000);
+    CHECK_OK(fl_handshake_result(made, &lanes));
+    CHECK_INT(lanes.n, N_SERVER);
+    CHECK_INT(lanes.incarnation, 1);
+    fl_free(lanes.lane);
+    end(&h, made);
+}

@@ -97,6 +97,11 @@ typedef struct sim_options {
     int stuck; /* 1 + the number of the server whose load does not get on
                   beyond its first part; 0: none */
 
+    /* lanes have journals below this folder, NULL: they have none; so many
+     * times a server dies as it writes, with one in so many commits */
+    const char *journal;
+    int journal_deaths, journal_every;
+
     sim_fault fault[SIM_MOST_FAULT];
 
     int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
@@ -116,10 +121,14 @@ typedef struct sim_lane {
     bool looks;              /* a SIM_LANE_LOOKS is under way */
     bool loads;              /* what its server begins with */
     int loaded;              /* parts of that */
+    struct fl_journal_writer *writer;
+    struct fl_journal_reader *reader;
+    bool replays; /* it is made again, and has not read all of its journal */
 } sim_lane;
 
 typedef struct sim_server {
-    uint32_t life; /* how many processes it has had */
+    uint32_t life;   /* how many processes it has had */
+    uint32_t before; /* processes, this one apart */
     bool alive, dying;
     fl_server_identity identity;
     char address[FL_MOST_LANE][60];
@@ -187,6 +196,7 @@ struct sim {
     bool trace, has_stopped, crashed;
     uint64_t events, random;
     sim_fault_state fault[SIM_MOST_FAULT];
+    int n_died; /* servers, as they wrote */
 
     struct sim_event *event; /* a heap */
     size_t n_event, event_capacity;

@@ -11,7 +11,8 @@ typedef enum sim_event_kind {
     SIM_TO_WORKER,
     SIM_SERVER_COMES,
     SIM_LANE_TICK,
-    SIM_LANE_LOOKS, /* for rows that were out of memory */
+    SIM_LANE_LOOKS,   /* for rows that were out of memory */
+    SIM_LANE_REPLAYS, /* its journal */
     SIM_COMMAND_ENDS,
     SIM_WORKER_COMES,
     SIM_WORKER_TICK,

@@ -2,6 +2,7 @@
  * called as server.c calls them. */
 #define SUITE sim_kit
 #include "sim_internal.h"
+#include "sim_journal.h"
 #include "sim_save.h"
 #include "test.h"
 
@@ -58,7 +59,7 @@ static bool lane_loads(void *arg, uint64_t *bytes, uint64_t *total)
 
         if (other->server != l->server)
             continue;
-        any = any || other->loads;
+        any = any || other->loads || other->replays;
         *bytes += (uint64_t)other->loaded;
     }
     return any;
@@ -211,6 +212,8 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
         command_ends(s, l);
     else if (e->kind == SIM_LANE_LOOKS)
         look_again(s, l);
+    else if (e->kind == SIM_LANE_REPLAYS)
+        sim_journal_goes_on(s, l);
     else {
         heed_siblings(s, l);
         fl_lane_tick(l->core, s->now_ms);
@@ -246,8 +249,8 @@ void sim_server_event(sim *s, sim_event *e)
 
 bool sim_server_is_over(const sim *s, int server)
 {
-    if (!s->server[server].alive)
-        return s->server[server].life > 0;
+    if (!s->server[server].alive) /* one with a journal comes back */
+        return s->server[server].life > 0 && !s->o.journal;
     for (int i = 0; i < s->n_lane; i++)
         if (s->lane[i].server == server &&
             fl_lane_state_of(s->lane[i].core) == FL_LANE_RUNS)
@@ -283,6 +286,7 @@ static void open_lane(sim *s, sim_lane *l)
                                      .most_open = s->o.most_open,
                                      .most_parked = s->o.most_parked,
                                      .most_unread = s->o.most_unread,
+                                     .journal = sim_journal_sink(l),
                                      .pool = s->pool};
     const fl_lane_host host = {l, lane_sends, lane_begins, lane_progress,
                                lane_loads};
@@ -301,6 +305,7 @@ static void open_lane(sim *s, sim_lane *l)
     for (int i = 0; i < s->o.n_worker; i++)
         l->core->stream[i].incarnation = SIM_INCARNATION - 1;
     begin_load(s, l);
+    sim_journal_begin(s, l);
     sim_post(
         s, (sim_event){.at_ms = s->now_ms + (int64_t)sim_random(
                                                 s, (uint64_t)s->o.peer_ms / 10),
@@ -315,7 +320,10 @@ void sim_server_comes(sim *s, int server)
     sim_server *v = &s->server[server];
     uint32_t life = v->life + 1;
 
-    *v = (sim_server){.life = life, .alive = true, .came_ms = s->now_ms};
+    *v = (sim_server){
+        .life = life, .before = life - 1, .alive = true, .came_ms = s->now_ms};
+    if (s->o.journal) /* it comes back with everything: it is the same */
+        life = 1;
     v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
     v->identity.run = server == 0 ? SIM_RUN + life - 1 : 0;
     for (int i = 0; i < s->o.n_lane; i++) {
@@ -343,6 +351,7 @@ void sim_server_dies(sim *s, int server)
         fl_snapshot_end(l->store);
         fl_partition_done(&l->layout);
         fl_store_destroy(l->store);
+        sim_journal_dies(l);
         l->core = NULL;
         l->store = NULL;
     }

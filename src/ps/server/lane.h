@@ -145,7 +145,8 @@ fleet_status fl_lane_replay(fl_ps_lane *l, const fl_journal_record *r,
 bool fl_lane_replay_waits(const fl_ps_lane *l);
 
 /* That was the last one; or the journal cannot be read on, and the lane fails
- * with that. */
+ * with that. All lanes of a server begin and end together, one without a
+ * journal, too: only then does each know the server's run. */
 void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
                         int64_t now_ms);
 

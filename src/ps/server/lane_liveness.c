@@ -52,9 +52,12 @@ void fl_lane_note_message(fl_ps_lane *l)
 
 /* --- heartbeats ----------------------------------------------------------- */
 
-/* FL_NOBODY: its step is the command, or comes after it, or waits for rows. */
+/* FL_NOBODY: its step is the command, or comes after it, or waits for rows. A
+ * sum waits for a clip, which the stream itself may send. */
 static uint32_t step_waits_for(const fl_ps_lane *l, const fl_stream_state *s)
 {
+    if (l->norming && fl_contributes(s))
+        return s->request.stream;
     return l->busy || (l->saving && s->flags & FL_MSG_COMMAND) ||
                    fl_waits_for_rows(l, s)
                ? FL_NOBODY
@@ -77,7 +80,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
         l->requester.head.stream == head.stream)
         fl_lane_answer(l, &l->requester.head, from, FL_ANSWER_WAITING,
                        FL_NOBODY);
-    if (s->complete && !(l->norming && fl_contributes(s)))
+    if (s->complete)
         fl_lane_answer(l, &s->request, from, FL_ANSWER_WAITING,
                        step_waits_for(l, s));
     if (s->reducing)

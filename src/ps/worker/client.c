@@ -189,6 +189,17 @@ void fl_client_unlink(fl_client *c, fl_request *r)
     r->next = NULL;
 }
 
+void fl_request_go_on(fl_client *c, fl_request *r)
+{
+    fl_client_unlink(c, r);
+    fl_packet_drop(r->answer);
+    r->answer = NULL;
+    r->state = FL_REQUEST_IDLE;
+    r->status = FL_ANSWER_OK;
+    r->lost = r->normed = false;
+    r->n_sent = r->n_taken = r->n_piece;
+}
+
 void fl_client_cancel(fl_client *c, fl_request *r)
 {
     if (r->state == FL_REQUEST_SENT)
@@ -335,6 +346,40 @@ static void receive_waiting(fl_client *c, fl_request *r, int64_t now_ms)
     r->progress = a->applied;
 }
 
+/* The lane has that piece; of a step that was sent again with its clip the
+ * norms are known. */
+static bool is_of_earlier_piece(const fl_request *r, const fl_msg_head *head)
+{
+    return head->piece + 1 < r->n_piece &&
+           (head->status == FL_ANSWER_OK || head->status == FL_ANSWER_NORMS);
+}
+
+/* The step waits for this worker's clip. If that is on its way, or the norms
+ * have not come, one of them is lost, and the step is to be sent again. */
+static bool waits_for_clip(const fl_client *c, const fl_request *r)
+{
+    return (r->kind == FL_MSG_STEP || r->kind == FL_MSG_CLIP) && !r->normed &&
+           c->msg.answer.missing_stream == c->o.stream;
+}
+
+static void keep_answer(fl_request *r, fl_msg_status status, fl_packet *p)
+{
+    fl_packet_drop(r->answer);
+    r->answer = fl_packet_keep(p);
+    r->status = status;
+}
+
+/* The step is on the lane, which goes on with its clip. */
+static void receive_norms(fl_client *c, fl_client_lane *l, fl_request *r,
+                          fl_packet *p)
+{
+    take_pieces(l, r, r->n_piece - 1);
+    r->heartbeat = c->heartbeats;
+    r->normed = true;
+    r->lost = false;
+    keep_answer(r, FL_ANSWER_NORMS, p);
+}
+
 static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
                            fl_packet *p, int64_t now_ms)
 {
@@ -342,6 +387,8 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
 
     switch ((fl_msg_status)head->status) {
     case FL_ANSWER_WAITING:
+        if (waits_for_clip(c, r))
+            break;
         take_pieces(l, r, r->n_piece - 1);
         r->heartbeat = c->heartbeats;
         receive_waiting(c, r, now_ms);
@@ -355,15 +402,19 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
         break;
     default:
         c->progress++;
-        if (head->piece + 1 < r->n_piece && head->status == FL_ANSWER_OK) {
+        if (is_of_earlier_piece(r, head)) {
             take_pieces(l, r, head->piece);
+            break;
+        }
+        if (head->status == FL_ANSWER_NORMS) {
+            receive_norms(c, l, r, p);
             break;
         }
         fl_client_unlink(c, r);
         r->state = FL_REQUEST_DONE;
-        r->status = (fl_msg_status)head->status;
         r->stops = head->flags & FL_MSG_STOP;
-        r->answer = fl_packet_keep(p);
+        r->normed = false;
+        keep_answer(r, (fl_msg_status)head->status, p);
         if (r->leaves && r->status == FL_ANSWER_OK)
             leave_lane(c, r->lane);
     }

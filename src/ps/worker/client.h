@@ -41,8 +41,10 @@ typedef struct fl_request {
                            what it waits for; -1: it is not */
     uint64_t heartbeat; /* the last one when it was sent, or said to wait */
     bool lost, leaves;  /* leaves: its step is the stream's last */
-    uint32_t missing;   /* the worker that it waits for */
-    uint64_t progress;  /* how far that worker is, or the lane's command */
+    bool normed; /* a step of which the lane has said the norms: it is sent, and
+                    sent again if the lane has lost it, until it goes on */
+    uint32_t missing;  /* the worker that it waits for */
+    uint64_t progress; /* how far that worker is, or the lane's command */
     struct fl_request *next;
 } fl_request;
 
@@ -93,12 +95,23 @@ void fl_client_begin(fl_client *c, int lane, fl_request *r, fl_msg_writer *w,
                      fl_msg_kind kind, uint64_t step, uint16_t flags);
 fleet_status fl_client_add(fl_client *c, fl_request *r, fl_msg_writer *w);
 
+/* A step whose norms are known goes on with the piece that is made next: it
+ * alone is sent, but all of them if it is lost, or if the lane has lost the
+ * step. */
+void fl_request_go_on(fl_client *c, fl_request *r);
+
 /* Send it to its lane. A client that has failed makes it done at once. */
 void fl_client_send(fl_client *c, fl_request *r, int64_t now_ms);
 void fl_client_cancel(fl_client *c, fl_request *r);
 
 /* Cancel n requests and free their array; NULL is fine. */
 void fl_client_forget(fl_client *c, fl_request *r, int n);
+
+/* Nothing more comes unless its sender goes on. */
+static inline bool fl_request_is_over(const fl_request *r)
+{
+    return r->state == FL_REQUEST_DONE || r->normed;
+}
 
 /* It is done, and well. */
 static inline bool fl_request_is_answered(const fl_request *r)

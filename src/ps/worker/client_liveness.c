@@ -56,8 +56,8 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
     const fl_client_lane *l = &c->lane[r->lane];
     char text[400];
 
-    if (r->kind == FL_MSG_HELLO)
-        return; /* has a deadline of its own */
+    if (r->kind == FL_MSG_HELLO || r->normed)
+        return; /* has a deadline of its own; waits for this worker */
     if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
         char whom[32] = "its own work"; /* a save, a load, a hash */
 

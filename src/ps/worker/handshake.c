@@ -247,15 +247,17 @@ static fleet_status ask_again(fl_handshake *h, int64_t awake_ms, int64_t now_ms)
     return say_hello(h, r, h->server, now_ms);
 }
 
-/* Server 0 has given the worker its place: now the other servers are asked. */
+/* Server 0 has given the worker its place: now the other servers are asked. One
+ * that is made again from its journal does not know yet whose places are whose,
+ * and says no incarnation. */
 static fleet_status enter_job(fl_handshake *h, int64_t awake_ms, int64_t now_ms)
 {
     const fl_msg *msg = fl_client_answer(h->client, &h->request[0]);
 
-    if (h->lanes.incarnation > 0)
+    if (h->lanes.incarnation > 0 || !msg || msg->head.incarnation == 0)
         return FLEET_OK;
-    h->lanes.incarnation = msg ? msg->head.incarnation : 0;
-    h->lanes.run = msg ? fl_msg_run(msg->head.job) : 0;
+    h->lanes.incarnation = msg->head.incarnation;
+    h->lanes.run = fl_msg_run(msg->head.job);
     fl_client_set_run(h->client, h->lanes.run);
     fl_client_set_incarnation(h->client, h->lanes.incarnation);
     for (int i = 1; i < h->o.n_server; i++) {

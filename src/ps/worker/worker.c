@@ -22,10 +22,10 @@ fleet_status fl_worker_wait(fl_worker *w, fl_request *r, int n,
                             const char *what)
 {
     for (int i = 0; i < n; i++)
-        while (r[i].state == FL_REQUEST_SENT)
+        while (r[i].state == FL_REQUEST_SENT && !r[i].normed)
             w->host.wait(w->host.arg);
     for (int i = 0; i < n; i++)
-        if (r[i].state == FL_REQUEST_DONE)
+        if (fl_request_is_over(&r[i]))
             FL_TRY(fl_client_result(w->client, &r[i], what));
     return FLEET_OK;
 }

@@ -126,13 +126,15 @@ static fleet_status clip_factor(fl_worker *w, fl_norm_list *all, float *factor)
     return FLEET_OK;
 }
 
+/* Behind the step, which stays: a lane that was made again from its journal has
+ * not applied it, and has to get it anew. */
 static fleet_status send_clip(fl_worker *w, int lane, float factor)
 {
     fl_request *r = &w->push[lane];
     fl_msg_writer writer;
     fl_section *s;
 
-    fl_request_clear(r);
+    fl_request_go_on(w->client, r);
     fl_client_begin(w->client, lane, r, &writer, FL_MSG_CLIP, w->step, 0);
     s = fl_msg_section(&writer, FL_SECTION_CLIP, 0);
     if (s)

@@ -22,7 +22,9 @@ static void stop_on(int number)
 {
     stop_signal = number;
     fleet_train_stop();
-    fleet_stop_server(); /* as libfleet does where nothing handles SIGTERM */
+    /* as libfleet does where nothing handles SIGTERM */
+    fleet_stop_server_for(number == SIGTERM ? "it was sent SIGTERM"
+                                            : "it was sent SIGINT");
 }
 
 /* Once each: a second one ends the process, as does one that was ignored by who

@@ -139,8 +139,13 @@ FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
 /* fleet_dataset_position - where the training of the dataset is: *pass passes
  * are over, and *batch batches of the next one are trained: of this worker, 0
  * unless that one was stopped (train.h) or loaded. The dataset has its files
- * already; what a load brings of positions it takes with this call, if it has
- * not trained yet.
+ * already. Of one that has not trained yet it is where its first pass will go
+ * on after a load: where a dataset with these data was, else where one was that
+ * is no other dataset's of the handle. Asking takes it from none.
+ *
+ * Passes over other files count, too: in a program that trains each day's files
+ * for so many passes, day 2 loads with FLEET_POSITION_ANEW, or compares with
+ * the pass at its start. A warning says when the files are others.
  *
  *   FLEET_EINVAL   the load is of the middle of a pass over other data: what
  *                  differs is named, with both values

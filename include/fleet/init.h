@@ -160,6 +160,10 @@ FLEET_API fleet_status fleet_run_server(fleet *fleet);
  * workers are told. May be called from a signal handler. */
 FLEET_API void fleet_stop_server(void);
 
+/* fleet_stop_server_for - the same, and why: workers say "server 0 has ended:
+ * WHY". The text is not copied and must stay; NULL: as fleet_stop_server(). */
+FLEET_API void fleet_stop_server_for(const char *why);
+
 /* fleet_init_worker - connect to all servers, and wait until all workers have;
  * join the other ranks of a collective or hybrid job, whose parameters are the
  * first one's from then on. In one process there is nothing to do.

@@ -156,8 +156,10 @@ typedef enum fleet_load_states {
 
 /* Where datasets go on, that have trained when the save was made. */
 typedef enum fleet_load_position {
-    FLEET_POSITION_RESUME, /* where they were: see fleet_train_stop() */
-    FLEET_POSITION_ANEW    /* with the first batch of pass 0 */
+    FLEET_POSITION_RESUME, /* where they were: see fleet_train_stop(); passes
+                              that are over count, also of other files */
+    FLEET_POSITION_ANEW    /* with the first batch of pass 0: for new files. The
+                              default of `load` in a configuration */
 } fleet_load_position;
 
 /* How a save is loaded. All-zero fields are defaults, which are those of

@@ -24,7 +24,8 @@ typedef int fleet_batch_callback(void *user, int64_t batch, int64_t samples);
  * All-zero fields are defaults. */
 typedef struct fleet_save_every {
     const char
-        *folder;    /* made if it does not exist; what else is in it stays */
+        *folder;    /* made if it does not exist, in one that does; what else
+                       is in it stays */
     int64_t steps;  /* batches of this worker between two; 0: any number */
     double seconds; /* between two; 0: any time */
     int keep;       /* so many stay, the newest; 0: 3 */
@@ -34,9 +35,12 @@ typedef struct fleet_save_every {
 } fleet_save_every;
 
 /* fleet_newest_checkpoint - the path of the newest save that fleet_save_every
- * has made in the folder, for fleet_free().
+ * has made in the folder, for fleet_free(). Each is read and checked as a load
+ * does it; one that is damaged is passed over for the one before it.
  *
  *   FLEET_ENOENT  there is none
+ *   FLEET_ECORRUPT  there is none that is not damaged: the last one that was
+ *                 tried is named, and what is wrong with it
  *   FLEET_EIO     the folder cannot be read
  */
 FLEET_API fleet_status fleet_newest_checkpoint(const char *folder, char **path);
@@ -79,7 +83,8 @@ typedef struct fleet_train_options {
 } fleet_train_options;
 
 /* Of a training pass with parameter servers or of ranks: batches, samples and
- * loss over all workers. */
+ * loss over all workers; if it has gone on after a load, of what came since,
+ * and a loss that is not a number if all had been trained. */
 typedef struct fleet_train_result {
     int64_t batches, samples;
     double seconds; /* to the last step: from the first one in an executor's
@@ -111,6 +116,7 @@ typedef struct fleet_train_result {
  *   FLEET_ETIMEDOUT  it gave nothing for pipe_timeout_ms
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_EINVAL   thread is not 0 to 64
+ *   FLEET_EIO      save_every's folder cannot be made: no batch was trained
  *   FLEET_EUNSUPPORTED  thread above 1 on a GPU, with servers, among ranks, in
  *                  float16, with a table that has a memory cap; hogwild with
  *                  gradient_merge, lars or lamb
@@ -131,9 +137,10 @@ FLEET_API fleet_status fleet_train_from_dataset(
  * next call for its dataset goes on with the next batch, in this process or, by
  * fleet_load_model() of a save that was made after the stop, in a later one.
  * Both are then to the bit what one that was not stopped is: parameters,
- * states, the shuffle, the learning rate, the pass's loss; in one process also
- * its result, whose seconds alone are those since it went on. Files are read
- * again from their beginning, and what was trained is passed over unparsed.
+ * states, the shuffle, the learning rate; in one process also the pass's loss
+ * and its result, whose seconds alone are those since it went on. Files are
+ * read again from their beginning, and what was trained is passed over
+ * unparsed.
  *
  * Each handle stops once, also one that trains no pass now: its next pass stops
  * before its first batch. Handles that are made later do not.

@@ -172,8 +172,8 @@ static void parse_batch(fl_stream *s, fl_scratch *scratch,
     if (buffer->error.code == FLEET_OK) {
         fleet_status status = s->parser.parse(&s->parser, scratch, buffer);
 
-        if (status == FLEET_OK && s->spec.ids_below)
-            status = fl_parser_check_ids(&s->parser, buffer);
+        if (status == FLEET_OK && s->spec.bounds)
+            status = fl_parser_check_bounds(&s->parser, buffer);
         if (status != FLEET_OK)
             fl_error_take(&buffer->error, status);
     }

@@ -425,7 +425,12 @@ static void stop_all(const char *why)
 
 void fleet_stop_server(void)
 {
-    stop_all("fleet_stop_server() was called");
+    fleet_stop_server_for(NULL);
+}
+
+void fleet_stop_server_for(const char *why)
+{
+    stop_all(why ? why : "fleet_stop_server() was called");
 }
 
 static void on_sigterm(int signal_number)

@@ -36,6 +36,25 @@ static fleet_status per_sample(fl_node *n, int64_t least_cols, const char *what)
     return FLEET_OK;
 }
 
+/* Data that feed the labels are checked while they are read, too, where their
+ * file and line are known. */
+static void bound_labels(const fl_node *n, int64_t to)
+{
+    fleet_var *label = n->in[1];
+
+    if (label->labels_to == 0 || to < label->labels_to)
+        label->labels_to = to;
+}
+
+/* As many classes as the input has columns. */
+static fleet_status infer_classes(fl_node *n)
+{
+    FL_TRY(fl_want_label(n, 1, false));
+    FL_TRY(per_sample(n, 2, "[-1,C] with at least 2 classes"));
+    bound_labels(n, n->in[0]->shape.dim[1] - 1);
+    return FLEET_OK;
+}
+
 static fleet_status class_of(const fl_instance *in, int i, int64_t row,
                              int64_t classes, int64_t *label)
 {
@@ -117,12 +136,6 @@ static fleet_status softmax_grad_run(const fl_instance *in, const fl_range *r)
 
 /* --- cross_entropy: loss <- p, label; dp <- g, p, label ------------------- */
 
-static fleet_status ce_infer(fl_node *n)
-{
-    FL_TRY(fl_want_label(n, 1, false));
-    return per_sample(n, 2, "[-1,C] with at least 2 classes");
-}
-
 static fleet_status ce_run(const fl_instance *in, const fl_range *r)
 {
     int64_t c = in->arg[1].cols, n = fl_range_rows(in, 0, r), label;
@@ -157,8 +170,7 @@ static fleet_status ce_grad_run(const fl_instance *in, const fl_range *r)
 
 static fleet_status sce_infer(fl_node *n)
 {
-    FL_TRY(fl_want_label(n, 1, false));
-    FL_TRY(per_sample(n, 2, "[-1,C] with at least 2 classes"));
+    FL_TRY(infer_classes(n));
     fl_set_out(n, 1, &n->in[0]->shape);
     return FLEET_OK;
 }
@@ -213,7 +225,9 @@ static fleet_status sce_grad_run(const fl_instance *in, const fl_range *r)
 static fleet_status binary_infer(fl_node *n)
 {
     FL_TRY(fl_want_label(n, 1, true));
-    return per_sample(n, 1, "[-1,1]");
+    FL_TRY(per_sample(n, 1, "[-1,1]"));
+    bound_labels(n, 1);
+    return FLEET_OK;
 }
 
 static fleet_status sigmoid_ce_run(const fl_instance *in, const fl_range *r)
@@ -397,7 +411,7 @@ const fl_op fl_op_cross_entropy = {.name = "cross_entropy",
                                    .n_out = 1,
                                    .least_in = 2,
                                    .most_in = 2,
-                                   .infer = ce_infer,
+                                   .infer = infer_classes,
                                    .forward = cross_entropy_forward,
                                    .gradient = cross_entropy_gradient};
 const fl_op fl_op_softmax_with_cross_entropy = {

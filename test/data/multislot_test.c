@@ -114,7 +114,10 @@ TEST(bad_lines_are_refused_with_file_line_and_slot)
     refused("1 5 1 1 3 1 2", "slot \"dense\"", "the end of the line");
     refused("1 5 1 1 3 1 2 3", "slot \"tags\"", "the end of the line");
     refused("1 5 1 1 3 1 2 3 2 4", "slot \"tags\"", "the end of the line");
-    refused("1 5 1 1 3 1 2 3 1 4 5", "after the last slot", "got \"5\"");
+    refused("1 5 1 1 3 1 2 3 1 4 5",
+            "the end of the line after the last of the 4 slots that the "
+            "dataset has, \"tags\"",
+            "got \"5\"");
     refused("words", "slot \"words\"", "got \"words\"");
     refused("1 \x01 1 1 3 1 2 3 1 4", "slot \"words\"", "got \"?\"");
 }
@@ -216,20 +219,50 @@ TEST(weights_stand_in_weighted_slots_alone)
 
 TEST(an_id_out_of_bounds_is_refused_with_file_line_and_slot)
 {
-    static const int64_t below[] = {10, 20, 0};
+    static const fl_slot_bounds below[] = {{10, 0}, {20, 0}, {0, 0}};
     fl_stream_spec spec = weighted_spec("1 9 2 19:0.5 0 1 99\n"
                                         "1 0 0 1 99\n\n"
                                         "1 2 3 20:3 1 2 0\n");
 
-    spec.ids_below = below;
+    spec.bounds = below;
     spec.batch_size = 3;
     DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:4: slot \"rated\"",
                "expected an id below 20, got \"20\"");
     spec = weighted_spec("1 9 0 0\n1 18446744073709551615 0 0\n");
-    spec.ids_below = below;
+    spec.bounds = below;
     DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:2: slot \"before\"",
                "expected an id below 10, got \"18446744073709551615\"");
-    spec.ids_below = NULL;
+    spec.bounds = NULL;
+    CHECK_INT(data_first(&spec)->rows, 2);
+}
+
+static fl_stream_spec labelled_spec(const char *text)
+{
+    static const fl_slot_bounds bounds[] = {{0, 3}, {0, 1}};
+    static const fleet_slot of[] = {{.name = "class", .dtype = FLEET_INT64},
+                                    {.name = "clicked"}};
+    static const char *files[1];
+    fl_stream_spec spec;
+
+    files[0] = test_file("part-0", text);
+    spec = data_spec(FLEET_MULTISLOT, of, DATA_N(of), files, 1);
+    spec.bounds = bounds;
+    return spec;
+}
+
+TEST(a_label_out_of_bounds_is_refused_with_file_line_and_slot)
+{
+    fl_stream_spec spec = labelled_spec("1 3 1 1\n\n1 4 1 0\n");
+
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:3: slot \"class\"",
+               "expected a label from 0 to 3, got \"4\"");
+    spec = labelled_spec("1 3 1 0.5\n1 0 1 -0.25\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:2: slot \"clicked\"",
+               "expected a label from 0 to 1, got \"-0.25\"");
+    spec = labelled_spec("1 3 1 0.5\n1 0 1 1.5\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:2: slot \"clicked\"",
+               "got \"1.5\"");
+    spec = labelled_spec("1 3 1 1\n1 0 1 0\n");
     CHECK_INT(data_first(&spec)->rows, 2);
 }
 

@@ -321,14 +321,14 @@ TEST(other_data_are_refused_with_what_was_and_what_is)
     refuses((lesson){.shuffle = 100, .batch = 32},
             "batch_size was 16 and is 32.");
     refuses((lesson){.shuffle = 0}, "shuffle was 100 and is 0.");
-    refuses((lesson){.shuffle = 100, .seed = 8},
-            "seed was \"0000000000000007\" and is \"0000000000000008\".");
+    refuses((lesson){.shuffle = 100, .seed = 8}, "seed was 7 and is 8.");
     refuses((lesson){.shuffle = 100,
                      .file = scene_file("other.txt", SCENE_LINES, 1)},
-            "first was \"train.txt\" and is \"other.txt\", last was");
+            "the first file was \"train.txt\" and is \"other.txt\", the last "
+            "file was");
     scene_file("train.txt", SCENE_LINES - 1, 1);
     refuses((lesson){.shuffle = 100, .file = test_path("train.txt")},
-            "bytes was ");
+            "the size of all files was ");
 }
 
 TEST(a_load_may_begin_anew)

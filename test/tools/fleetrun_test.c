@@ -329,6 +329,38 @@ TEST(begins_logs_anew)
     CHECK_TEXT(launch_log("workerlog.0"), "again\n");
 }
 
+/* Yesterday's worker 3 is not taken for one of today's. */
+TEST(removes_the_logs_of_a_larger_job)
+{
+    static const char *const stay[] = {"workerlog.01", "workerlog.2.gz",
+                                       "workerlog.", "notes", "serverlogs.7"};
+
+    CHECK_INT(launch_run("--server_num 3 --worker_num 11", "true"), 0);
+    CHECK(access(test_path("log/serverlog.2"), F_OK) == 0);
+    CHECK(access(test_path("log/workerlog.10"), F_OK) == 0);
+    for (int i = 0; i < 5; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "log/%s", stay[i]);
+        test_file(name, "");
+    }
+    CHECK_INT(launch_run("--server_num 1 --worker_num 2", "true"), 0);
+    for (int i = 0; i < 11; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "log/serverlog.%d", i);
+        CHECK_INT(access(test_path(name), F_OK) == 0, i < 1);
+        snprintf(name, sizeof name, "log/workerlog.%d", i);
+        CHECK_INT(access(test_path(name), F_OK) == 0, i < 2);
+    }
+    for (int i = 0; i < 5; i++) {
+        char name[40];
+
+        snprintf(name, sizeof name, "log/%s", stay[i]);
+        CHECK(access(test_path(name), F_OK) == 0);
+    }
+}
+
 static const char speak[] = LAUNCH_SERVER
     " && exit; echo out$PADDLE_TRAINER_ID; echo err$PADDLE_TRAINER_ID >&2";
 

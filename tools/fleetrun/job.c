@@ -3,10 +3,12 @@
 #define _GNU_SOURCE
 #include "job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -104,6 +106,38 @@ static fleet_status make_folders(const char *path)
     return FLEET_OK;
 }
 
+/* Is it the log of a process that this job does not have, on no node? */
+static bool is_stale(const run_job *j, const char *name)
+{
+    static const char *const names[] = {"workerlog.", "serverlog."};
+    const int n[] = {j->n_worker, j->n_server};
+
+    for (int i = 0; i < 2; i++) {
+        const char *digits = name + strlen(names[i]);
+
+        if (strncmp(name, names[i], strlen(names[i])) != 0)
+            continue;
+        return *digits && strlen(digits) < 10 &&
+               digits[strspn(digits, "0123456789")] == 0 &&
+               (*digits != '0' || !digits[1]) && atoi(digits) >= n[i];
+    }
+    return false;
+}
+
+/* A larger job in this folder has left logs that look like this one's. What
+ * cannot be removed stays. */
+static void remove_stale_logs(const run_job *j)
+{
+    DIR *dir = opendir(j->options->log_folder);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)) != NULL)
+        if (is_stale(j, e->d_name))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    if (dir)
+        closedir(dir);
+}
+
 static fleet_status open_log(run_job *j, run_process *p)
 {
     const char *path = run_process_log(j, p);
@@ -130,6 +164,7 @@ fleet_status run_job_open(run_job *j, const run_options *o)
         FL_TRY(run_agents_open(j));
     }
     FL_TRY(make_folders(o->log_folder));
+    remove_stale_logs(j);
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)
             FL_TRY(open_log(j, &j->process[i]));

@@ -262,6 +262,20 @@ static fleet_status read_single_ids(row *r, int slot, int *n)
     return FLEET_OK;
 }
 
+/* Most often a slot of the line was not declared: how many were, and which one
+ * is the last, shows which. */
+static fleet_status refuse_more(const row *r, int token)
+{
+    const fl_layout *l = &r->parser->layout;
+    char what[160];
+
+    snprintf(what, sizeof what,
+             "the end of the line after the last of the %d slots that the "
+             "dataset has, \"%.60s\"",
+             l->n_field, l->field[l->n_field - 1].name);
+    return refuse_token(r, NULL, what, token);
+}
+
 static fleet_status read_line(row *r)
 {
     int done, token;
@@ -276,10 +290,7 @@ static fleet_status read_line(row *r)
             done = 1;
         }
     }
-    if (next_token(r, &token))
-        return refuse_token(r, NULL, "the end of the line after the last slot",
-                            token);
-    return FLEET_OK;
+    return next_token(r, &token) ? refuse_more(r, token) : FLEET_OK;
 }
 
 fleet_status fl_parse_multislot(const fl_parser *p, fl_scratch *scratch,

@@ -76,7 +76,7 @@ void fl_scratch_destroy(fl_scratch *s)
     fl_free(s);
 }
 
-/* --- ids ------------------------------------------------------------------ */
+/* --- bounds --------------------------------------------------------------- */
 
 /* Which row of the batch value i of a slot is in. */
 static int64_t row_of(const fl_batch *b, const fl_field *f,
@@ -91,33 +91,80 @@ static int64_t row_of(const fl_batch *b, const fl_field *f,
     return row;
 }
 
-static fleet_status check_field(const fl_parser *p, const fl_batch_buffer *b,
-                                int slot)
+static int64_t count_of(const fl_field *f, const fl_batch *b, int slot)
+{
+    return f->dim < 0 ? b->slot[slot].offsets[b->rows] : b->rows * f->dim;
+}
+
+/* Value i of the slot is none of what is expected. */
+static fleet_status refuse_value(const fl_parser *p, const fl_batch_buffer *b,
+                                 int slot, int64_t i, const char *what)
 {
     const fl_field *f = &p->layout.field[slot];
     const fl_slot_data *s = &b->batch.slot[slot];
-    const uint64_t *id = s->values;
-    int64_t n = f->dim < 0 ? s->offsets[b->batch.rows] : b->batch.rows * f->dim;
-    char what[80], text[24];
+    char text[32];
+
+    if (f->is_id)
+        snprintf(text, sizeof text, "%" PRIu64,
+                 ((const uint64_t *)s->values)[i]);
+    else
+        snprintf(text, sizeof text, "%g",
+                 (double)((const float *)s->values)[i]);
+    return fl_bad_line(p, &b->lines.line[row_of(&b->batch, f, s, i)], f->name,
+                       what, text, text + strlen(text));
+}
+
+static fleet_status check_ids(const fl_parser *p, const fl_batch_buffer *b,
+                              int slot)
+{
+    const fl_field *f = &p->layout.field[slot];
+    const uint64_t *id = b->batch.slot[slot].values;
+    const int64_t n = count_of(f, &b->batch, slot);
+    char what[80];
 
     for (int64_t i = 0; i < n; i++) {
-        if (id[i] < (uint64_t)f->ids_below)
+        if (id[i] < (uint64_t)f->bounds.ids_below)
             continue;
-        snprintf(what, sizeof what, "an id below %" PRId64, f->ids_below);
-        snprintf(text, sizeof text, "%" PRIu64, id[i]);
-        return fl_bad_line(p, &b->lines.line[row_of(&b->batch, f, s, i)],
-                           f->name, what, text, text + strlen(text));
+        snprintf(what, sizeof what, "an id below %" PRId64,
+                 f->bounds.ids_below);
+        return refuse_value(p, b, slot, i, what);
     }
     return FLEET_OK;
 }
 
-fleet_status fl_parser_check_ids(const fl_parser *p,
-                                 const fl_batch_buffer *buffer)
+static fleet_status check_labels(const fl_parser *p, const fl_batch_buffer *b,
+                                 int slot)
 {
-    for (int i = 0; i < p->layout.n_field; i++)
-        if (p->layout.field[i].ids_below > 0 && p->layout.field[i].is_id &&
-            buffer->lines.n == (size_t)buffer->batch.rows)
-            FL_TRY(check_field(p, buffer, i));
+    const fl_field *f = &p->layout.field[slot];
+    const void *values = b->batch.slot[slot].values;
+    const int64_t n = count_of(f, &b->batch, slot), to = f->bounds.labels_to;
+    char what[80];
+
+    for (int64_t i = 0; i < n; i++) {
+        const float x = f->is_id ? 0 : ((const float *)values)[i];
+
+        if (f->is_id ? ((const uint64_t *)values)[i] <= (uint64_t)to
+                     : x >= 0 && x <= (float)to)
+            continue;
+        snprintf(what, sizeof what, "a label from 0 to %" PRId64, to);
+        return refuse_value(p, b, slot, i, what);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_parser_check_bounds(const fl_parser *p,
+                                    const fl_batch_buffer *buffer)
+{
+    if (buffer->lines.n != (size_t)buffer->batch.rows)
+        return FLEET_OK;
+    for (int i = 0; i < p->layout.n_field; i++) {
+        const fl_field *f = &p->layout.field[i];
+
+        if (f->bounds.ids_below > 0 && f->is_id)
+            FL_TRY(check_ids(p, buffer, i));
+        if (f->bounds.labels_to > 0)
+            FL_TRY(check_labels(p, buffer, i));
+    }
     return FLEET_OK;
 }
 

@@ -42,10 +42,11 @@ void fl_parser_done(fl_parser *p);
 fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p);
 void fl_scratch_destroy(fl_scratch *s);
 
-/* What was parsed has no id that is out of its slot's bounds; the buffer still
- * has the lines of the batch. */
-fleet_status fl_parser_check_ids(const fl_parser *p,
-                                 const fl_batch_buffer *buffer);
+/* What was parsed has no id and no label that is out of its slot's bounds; the
+ * buffer still has the lines of the batch. Formats without lines are left to
+ * the model. */
+fleet_status fl_parser_check_bounds(const fl_parser *p,
+                                    const fl_batch_buffer *buffer);
 
 /* "id" or "id:weight" of a weighted slot, in [s, end); an id without a weight
  * has 1. *colon: where the id ends. False: the weight is no finite number. */

@@ -68,19 +68,19 @@ static void add_fields(fl_layout *l, const fl_stream_spec *spec)
     for (int i = 0; i < spec->n_slot; i++) {
         const fleet_slot *slot = &spec->slots[i];
 
-        l->field[i] =
-            (fl_field){.name = slot->name,
-                       .is_id = fl_slot_is_id(slot),
-                       .weighted = slot->weighted != 0,
-                       .dim = fl_slot_dim(slot),
-                       .ids_below = spec->ids_below ? spec->ids_below[i] : 0,
-                       .seed = (uint64_t)i,
-                       .none = fl_hash("", 0, (uint64_t)i),
-                       .equals = slot->equals,
-                       .n_equals = slot->n_equals,
-                       .required = slot->required != 0,
-                       .first_column = l->n_column,
-                       .n_column = slot->n_column};
+        l->field[i] = (fl_field){.name = slot->name,
+                                 .is_id = fl_slot_is_id(slot),
+                                 .weighted = slot->weighted != 0,
+                                 .dim = fl_slot_dim(slot),
+                                 .seed = (uint64_t)i,
+                                 .none = fl_hash("", 0, (uint64_t)i),
+                                 .equals = slot->equals,
+                                 .n_equals = slot->n_equals,
+                                 .required = slot->required != 0,
+                                 .first_column = l->n_column,
+                                 .n_column = slot->n_column};
+        if (spec->bounds)
+            l->field[i].bounds = spec->bounds[i];
         add_columns(l, slot, spec->statistics, &standardized);
     }
     for (int i = l->n_field - 1; i >= 0; i--) {

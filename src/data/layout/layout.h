@@ -15,11 +15,11 @@ typedef struct fl_column {
 typedef struct fl_field {
     const char *name;
     bool is_id;
-    bool weighted;     /* ids may have weights */
-    int64_t dim;       /* -1: ragged */
-    int64_t ids_below; /* ids are; 0: any */
-    uint64_t seed;     /* its position: what its texts are hashed with */
-    uint64_t none;     /* the id of an empty text */
+    bool weighted; /* ids may have weights */
+    int64_t dim;   /* -1: ragged */
+    fl_slot_bounds bounds;
+    uint64_t seed; /* its position: what its texts are hashed with */
+    uint64_t none; /* the id of an empty text */
     const char *const *equals;
     int n_equals;
     bool required;

@@ -7,11 +7,17 @@
 #include "base/log.h"
 #include "data/layout/statistics.h"
 
+/* What the values of a slot are, besides what its type says. */
+typedef struct fl_slot_bounds {
+    int64_t ids_below; /* ids below that; 0: any */
+    int64_t labels_to; /* labels from 0 to that; 0: any number */
+} fl_slot_bounds;
+
 typedef struct fl_stream_spec {
     fleet_format format;
     const fleet_slot *slots; /* kept, not copied: must outlive the stream */
     int n_slot;
-    const int64_t *ids_below; /* by slot: ids are, 0: any; NULL: any in all */
+    const fl_slot_bounds *bounds; /* by slot; NULL: none has any */
     int64_t batch_size;
     int n_thread;
     int most_held;            /* batches that the caller may hold; 0: 4 */

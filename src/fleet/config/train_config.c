@@ -11,6 +11,7 @@
 #include "fleet/job/stop.h"
 #include "fleet/save/save.h"
 #include "fleet/table/table_modes.h"
+#include "fleet/train/save_every.h"
 #include "fleet/checkpoint.h"
 #include "fleet/servers.h"
 #include "runtime/exec/executor.h"
@@ -34,6 +35,7 @@ typedef struct training {
     int64_t before;       /* this process's samples of finished epochs */
     int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
+    bool trains;          /* there is an epoch left to train */
     fleet_train_result r; /* of the last epoch */
 } training;
 
@@ -262,13 +264,18 @@ static fleet_status train(training *t)
     int64_t pass, batch;
 
     FL_TRY(fleet_dataset_position(t->train, &pass, &batch));
+    FL_TRY(fl_position_take(t->train));
+    t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
+    t->trains = pass < t->c->epochs;
     t->started_ns = fl_now_ns();
     for (t->epoch = pass + 1; t->epoch <= t->c->epochs; t->epoch++) {
+        const bool goes_on = t->train->at.batch > 0;
+
         t->epoch_samples = t->train->at.samples;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
         if (t->r.stopped)
             return note_stop(t);
-        if (t->r.samples == 0)
+        if (t->r.samples == 0 && !goes_on)
             return fl_fail(FLEET_EEND,
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
@@ -283,6 +290,18 @@ static fleet_status train(training *t)
     return FLEET_OK;
 }
 
+/* A training that is over is not trained again by --resume, even where that
+ * would not be to the bit. */
+static fleet_status save_last(const training *t)
+{
+    const fleet_save_every *every = &t->every;
+
+    return every->folder && (every->steps > 0 || every->seconds > 0) &&
+                   t->trains
+               ? fl_save_every_try(every, t->f)
+               : FLEET_OK;
+}
+
 /* What the first worker alone does, once all have trained. */
 static fleet_status report_result(training *t, char **line, int64_t begun_ns)
 {
@@ -293,6 +312,7 @@ static fleet_status report_result(training *t, char **line, int64_t begun_ns)
                                            ? (double)t->trained / t->trained_s
                                            : 0};
 
+    FL_TRY(save_last(t));
     FL_TRY(fleet_params_hash(t->f, &r.params_hash));
     if (t->test) {
         FL_TRY(fleet_evaluate(t->tester, t->test, &t->model, &e));
@@ -342,7 +362,8 @@ static fleet_status choose_load(training *t)
         return fl_fail(FLEET_ECONFIG,
                        "resume: expected a `save` or a folder of `save_every`, "
                        "in which checkpoints are");
-    status = fleet_newest_checkpoint(t->every.folder, &t->newest);
+    status =
+        fl_newest_checkpoint(t->every.folder, &t->f->context.log, &t->newest);
     if (status == FLEET_ENOENT) {
         FL_INFO(&t->f->context.log,
                 "resume: %s has no checkpoint: the training begins",
@@ -359,6 +380,8 @@ static fleet_status run_training(training *t, char **line, int64_t begun_ns)
     FL_TRY(choose_load(t));
     if (t->c->save && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save)); /* better now than when trained */
+    if (t->every.folder)
+        FL_TRY(fl_save_every_check(&t->every, t->f));
     FL_TRY(make_datasets(t));
     FL_TRY(make_model(t));
     if (fleet_is_worker(t->f))

@@ -417,7 +417,7 @@ static fleet_status take_share(const fleet_dataset *d, fl_stream_spec *spec,
 }
 
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
-                             const int64_t *ids_below, fl_stream **stream)
+                             const fl_slot_bounds *bounds, fl_stream **stream)
 {
     int64_t first_file = 0;
     uint64_t seeds[2];
@@ -428,7 +428,7 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
                                      "fleet_dataset_set_filelist()");
     FL_TRY(need_statistics(d));
     spec = spec_of(d);
-    spec.ids_below = ids_below;
+    spec.bounds = bounds;
     if (shared) { /* other passes do not change the order of training */
         FL_TRY(take_share(d, &spec, &first_file));
         FL_TRY(fl_position_take(d));

@@ -18,7 +18,8 @@ struct fleet_dataset {
     fl_statistics statistics;
     bool has_statistics;
     fl_position at; /* of its training passes */
-    int begun; /* the how-manieth of the handle to train; 0: it has not yet */
+    int begun;  /* the how-manieth of the handle to train; 0: it has not yet */
+    bool noted; /* that passes over other files count */
     const fleet_executor *trainer; /* of the pass under way, whose loss is not
                                       in `at`; NULL: none */
     int most_held; /* batches that a pass holds at once; 0: as streams do */
@@ -29,9 +30,9 @@ struct fleet_dataset {
 
 /* A stream for the next pass: over this worker's share, for training, from
  * where that is on, or over all there is. A share is FLEET_ESTATE in a server.
- * ids_below: see spec.h; it must outlive the stream. */
+ * bounds: see spec.h; they must outlive the stream. */
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
-                             const int64_t *ids_below, fl_stream **stream);
+                             const fl_slot_bounds *bounds, fl_stream **stream);
 
 /* Has it columns that are standardized? */
 bool fl_dataset_standardizes(const fleet_dataset *d);

@@ -113,23 +113,31 @@ static fleet_status put_inexact(const fleet *f, fl_json *entry)
     return status;
 }
 
+static fl_json *hex_of(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return fl_json_hex(bits);
+}
+
 /* Where workers are apart, the pass begins anew. */
 static fleet_status put_position(const fleet_dataset *d, fl_json *entry)
 {
     const bool apart = fl_inexact_apart(d->fleet);
     fl_position at = now_of(d);
     fl_json *data = NULL;
-    uint64_t bits;
 
-    memcpy(&bits, &at.loss_sum, sizeof bits);
     FL_TRY(fl_json_put(entry, "pass", fl_json_int(at.pass)));
     FL_TRY(fl_json_put(entry, "batch", fl_json_int(apart ? 0 : at.batch)));
     if (!apart || at.batch > 0)
         FL_TRY(put_inexact(d->fleet, entry));
-    if (apart || at.batch == 0)
-        return FLEET_OK;
-    FL_TRY(fl_json_put(entry, "samples", fl_json_int(at.samples)));
-    FL_TRY(fl_json_put(entry, "loss_sum", fl_json_hex(bits)));
+    if (at.pass > 0)
+        FL_TRY(fl_json_put(entry, "last_loss", hex_of(at.last_loss)));
+    if (!apart && at.batch > 0) {
+        FL_TRY(fl_json_put(entry, "samples", fl_json_int(at.samples)));
+        FL_TRY(fl_json_put(entry, "loss_sum", hex_of(at.loss_sum)));
+    }
     FL_TRY(fl_position_data(d, &data));
     return fl_json_put(entry, "data", data);
 }
@@ -171,17 +179,34 @@ fleet_status fl_positions_save(const fleet *f, fl_json **list)
 
 /* --- read ----------------------------------------------------------------- */
 
-static fleet_status read_middle(const fl_at *entry, fl_saved_position *s)
+static fleet_status read_double(const fl_at *at, double *x)
 {
-    fl_at samples = fl_at_key(entry, "samples"),
-          loss = fl_at_key(entry, "loss_sum"), data = fl_at_key(entry, "data");
     uint64_t bits;
 
+    FL_TRY(fl_at_hex(at, &bits));
+    memcpy(x, &bits, sizeof bits);
+    return FLEET_OK;
+}
+
+static fleet_status read_middle(const fl_at *entry, fl_position *at)
+{
+    fl_at samples = fl_at_key(entry, "samples");
+    fl_at loss = fl_at_key(entry, "loss_sum");
+
     FL_TRY(fl_at_required(&samples));
-    FL_TRY(fl_at_int(&samples, 0, (int64_t)1 << 53, &s->at.samples));
-    FL_TRY(fl_at_hex(&loss, &bits));
-    memcpy(&s->at.loss_sum, &bits, sizeof bits);
-    FL_TRY(fl_at_required(&data));
+    FL_TRY(fl_at_int(&samples, 0, (int64_t)1 << 53, &at->samples));
+    return read_double(&loss, &at->loss_sum);
+}
+
+/* Required in the middle of a pass. */
+static fleet_status read_data(const fl_at *entry, fl_saved_position *s)
+{
+    fl_at data = fl_at_key(entry, "data");
+
+    if (s->at.batch > 0)
+        FL_TRY(fl_at_required(&data));
+    if (!data.json)
+        return FLEET_OK;
     if (!fl_at_is_object(&data))
         return fl_at_expected(&data, "an object");
     s->data = fl_json_copy(data.json);
@@ -191,8 +216,8 @@ static fleet_status read_middle(const fl_at *entry, fl_saved_position *s)
 static fleet_status read_position(const fl_at *entry, fl_saved_position *s)
 {
     fl_at pass = fl_at_key(entry, "pass"), batch = fl_at_key(entry, "batch");
-
     fl_at why = fl_at_key(entry, "inexact");
+    fl_at loss = fl_at_key(entry, "last_loss");
     const char *inexact = NULL;
 
     FL_TRY(fl_at_required(&pass));
@@ -202,7 +227,11 @@ static fleet_status read_position(const fl_at *entry, fl_saved_position *s)
     FL_TRY(fl_at_string(&why, &inexact));
     if (inexact && !(s->inexact = fl_strdup(inexact)))
         return FLEET_ENOMEM;
-    return s->at.batch > 0 ? read_middle(entry, s) : FLEET_OK;
+    if (loss.json)
+        FL_TRY(read_double(&loss, &s->at.last_loss));
+    if (s->at.batch > 0)
+        FL_TRY(read_middle(entry, &s->at));
+    return read_data(entry, s);
 }
 
 fleet_status fl_positions_read(const fl_at *list, fl_saved_position **saved,
@@ -293,23 +322,63 @@ static bool same_json(const fl_json *a, const fl_json *b)
     return same;
 }
 
-/* "batch_size was 32 and is 64, shuffle was ..." */
+/* What a key of the data is called where it differs; in this order. */
+static const struct {
+    const char *key, *title;
+    bool of_files;
+} titles[] = {{"seed", "seed", false},
+              {"workers", "workers", false},
+              {"format", "format", false},
+              {"batch_size", "batch_size", false},
+              {"shuffle", "shuffle", false},
+              {"pipe_command", "pipe_command", false},
+              {"lines", "lines", false},
+              {"files", "the number of files", true},
+              {"first", "the first file", true},
+              {"last", "the last file", true},
+              {"bytes", "the size of all files", true}};
+
+/* A seed is the number that fleet_options have. */
+static void add_value(fl_text *t, const char *key, const fl_json *value)
+{
+    fl_at root = fl_at_root(value);
+    char *text = fl_json_print(value, false);
+    uint64_t seed;
+
+    if (strcmp(key, "seed") == 0 && fl_at_hex(&root, &seed) == FLEET_OK)
+        fl_text_add(t, "%" PRIu64, seed);
+    else if (strcmp(key, "bytes") == 0)
+        fl_text_add(t, "%s bytes", text ? text : "?");
+    else
+        fl_text_add(t, "%s", text ? text : "?");
+    fl_free(text);
+}
+
+/* "batch_size was 32 and is 64, shuffle was ..."; where files differ, but
+ * neither their number nor their size nor the first or last, that. */
 static void list_differences(fl_text *t, const fl_json *was, const fl_json *is)
 {
     fl_at old = fl_at_root(was), now = fl_at_root(is);
+    bool files = same_json(fl_at_key(&old, "names_and_sizes").json,
+                           fl_at_key(&now, "names_and_sizes").json);
 
-    for (fl_at m = fl_at_first_member(&now); m.json;
-         fl_at_next_member(&now, &m)) {
-        fl_at o = fl_at_key(&old, fl_at_name(&m));
-        char *x = fl_json_print(o.json, false),
-             *y = fl_json_print(m.json, false);
+    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
+        fl_at x = fl_at_key(&old, titles[i].key);
+        fl_at y = fl_at_key(&now, titles[i].key);
 
-        if (!x || !y || strcmp(x, y) != 0)
-            fl_text_add(t, "%s%s was %s and is %s", t->length > 0 ? ", " : "",
-                        fl_at_name(&m), x ? x : "absent", y ? y : "?");
-        fl_free(x);
-        fl_free(y);
+        if (!x.json || !y.json || same_json(x.json, y.json))
+            continue;
+        fl_text_add(t, "%s%s was ", t->length > 0 ? ", " : "", titles[i].title);
+        add_value(t, titles[i].key, x.json);
+        fl_text_add(t, " and is ");
+        add_value(t, titles[i].key, y.json);
+        files = files || titles[i].of_files;
     }
+    if (!files)
+        fl_text_add(t,
+                    "%snames or sizes of files between the first and the last "
+                    "are others",
+                    t->length > 0 ? ", " : "");
 }
 
 static fleet_status refuse_data(const fl_saved_position *s, const fl_json *is)
@@ -321,33 +390,74 @@ static fleet_status refuse_data(const fl_saved_position *s, const fl_json *is)
     status = fl_fail(FLEET_EINVAL,
                      "dataset: the save that was loaded is of pass %" PRId64
                      ", batch %" PRId64
-                     ", of other data than this dataset has: %s. Load it with "
-                     "position FLEET_POSITION_ANEW to begin at the first batch",
+                     ", of other data than this dataset has: %s. To begin "
+                     "at the first batch of these data load it with position "
+                     "FLEET_POSITION_ANEW; in a configuration as \"load\" "
+                     "with \"position\": \"anew\", and without --resume",
                      s->at.pass, s->at.batch, fl_text_chars(&t));
     fl_text_done(&t);
     return status;
 }
 
-/* That of the same data; else the first one that is left, if that is between
- * two passes, before which data may change. */
-static fleet_status choose_saved(const fleet_dataset *d, const fl_json *data,
+/* Has the dataset, if it has files, the data of the saved position? */
+static fleet_status compare_data(const fleet_dataset *d,
+                                 const fl_saved_position *s, bool *same)
+{
+    fl_json *data = NULL;
+
+    *same = false;
+    if (!s->data || d->files.n == 0)
+        return FLEET_OK;
+    FL_TRY(fl_position_data(d, &data));
+    *same = same_json(s->data, data);
+    fl_json_free(data);
+    return FLEET_OK;
+}
+
+/* Of another dataset, that has not trained yet? */
+static fleet_status is_anothers(const fleet_dataset *d,
+                                const fl_saved_position *s, bool *same)
+{
+    *same = false;
+    for (const fleet_dataset *i = d->fleet->datasets; i && !*same; i = i->next)
+        if (i != d && i->begun == 0)
+            FL_TRY(compare_data(i, s, same));
+    return FLEET_OK;
+}
+
+/* That of the same data; else the first one that is left, unless another
+ * dataset has just its data, as a training's has for that of a test; it must be
+ * between two passes, before which data may change. NULL: none. */
+static fleet_status choose_saved(const fleet_dataset *d,
                                  fl_saved_position **chosen)
 {
     const fleet *f = d->fleet;
-    fl_saved_position *first = NULL;
+    fl_json *data = NULL;
+    fleet_status status;
+    bool same;
 
+    *chosen = NULL;
     for (int i = 0; i < f->n_saved_position; i++) {
         fl_saved_position *s = &f->saved_position[i];
 
         if (s->taken)
             continue;
-        first = first ? first : s;
-        *chosen = s;
-        if (s->data && same_json(s->data, data))
+        FL_TRY(compare_data(d, s, &same));
+        if (same) {
+            *chosen = s;
             return FLEET_OK;
+        }
+        if (*chosen)
+            continue;
+        FL_TRY(is_anothers(d, s, &same));
+        *chosen = same ? NULL : s;
     }
-    *chosen = first;
-    return first && first->at.batch > 0 ? refuse_data(first, data) : FLEET_OK;
+    if (!*chosen || (*chosen)->at.batch == 0)
+        return FLEET_OK;
+    FL_TRY(fl_position_data(d, &data));
+    status = refuse_data(*chosen, data);
+    fl_json_free(data);
+    return status;
 }
 
 static void note_position(const fleet_dataset *d, const fl_saved_position *s)
@@ -367,18 +477,11 @@ static void note_position(const fleet_dataset *d, const fl_saved_position *s)
 
 fleet_status fl_position_take(fleet_dataset *d)
 {
-    fl_saved_position *chosen = NULL;
-    fl_json *data = NULL;
-    fleet_status status = FLEET_OK;
+    fl_saved_position *chosen;
 
     if (d->begun > 0)
         return FLEET_OK;
-    if (d->fleet->n_saved_position > 0) {
-        FL_TRY(fl_position_data(d, &data));
-        status = choose_saved(d, data, &chosen);
-        fl_json_free(data);
-    }
-    FL_TRY(status);
+    FL_TRY(choose_saved(d, &chosen));
     if (chosen) {
         chosen->taken = true;
         d->at = chosen->at;
@@ -388,17 +491,52 @@ fleet_status fl_position_take(fleet_dataset *d)
     return FLEET_OK;
 }
 
+/* Passes over yesterday's files count as this dataset's, which a loop up to a
+ * number of passes may not expect. */
+static void note_other_files(fleet_dataset *d, const fl_saved_position *s)
+{
+    fl_json *data = NULL;
+    fl_at was = fl_at_root(s->data), is;
+    fl_text t = {0};
+
+    if (d->noted || !s->data || s->at.pass == 0 ||
+        fl_position_data(d, &data) != FLEET_OK)
+        return;
+    is = fl_at_root(data);
+    if (!same_json(fl_at_key(&was, "names_and_sizes").json,
+                   fl_at_key(&is, "names_and_sizes").json)) {
+        list_differences(&t, s->data, data);
+        FL_WARN(
+            &d->fleet->context.log,
+            "dataset: the passes of the save that was loaded count (%" PRId64
+            "), though they are of other files: %s. With position "
+            "FLEET_POSITION_ANEW, \"anew\" in a configuration, it begins "
+            "with pass 0",
+            s->at.pass, fl_text_chars(&t));
+        d->noted = true;
+    }
+    fl_text_done(&t);
+    fl_json_free(data);
+}
+
 fleet_status fleet_dataset_position(fleet_dataset *d, int64_t *pass,
                                     int64_t *batch)
 {
+    fl_saved_position *chosen = NULL;
+    fl_position at;
+
     if (!d || !pass || !batch)
         return fl_fail(FLEET_EINVAL, "fleet_dataset_position: NULL argument");
     if (d->files.n == 0)
         return fl_fail(FLEET_ESTATE,
                        "fleet_dataset_position: the dataset has no files: call "
                        "fleet_dataset_set_filelist()");
-    FL_TRY(fl_position_take(d));
-    *pass = d->at.pass;
-    *batch = d->at.batch;
+    if (d->begun == 0)
+        FL_TRY(choose_saved(d, &chosen));
+    if (chosen)
+        note_other_files(d, chosen);
+    at = chosen ? chosen->at : d->at;
+    *pass = at.pass;
+    *batch = at.batch;
     return FLEET_OK;
 }

@@ -8,10 +8,11 @@
 #include "fleet/job/handle.h"
 
 typedef struct fl_position {
-    int64_t pass;    /* training passes that are over */
-    int64_t batch;   /* of the pass after them: this worker's batches */
-    int64_t samples; /* in these */
-    double loss_sum; /* over these, as an executor adds it up */
+    int64_t pass;     /* training passes that are over */
+    int64_t batch;    /* of the pass after them: this worker's batches */
+    int64_t samples;  /* in these */
+    double loss_sum;  /* over these, as an executor adds it up */
+    double last_loss; /* result of the pass before: mean loss of all workers */
 } fl_position;
 
 /* What a save says of a dataset, until a dataset goes on from it. */
@@ -19,7 +20,7 @@ typedef struct fl_saved_position {
     fl_position at;
     fl_json *data; /* what it is of, see fl_position_data() */
     char *inexact; /* why a training that goes on differs; NULL: it does not */
-    bool taken;
+    bool taken;    /* by a dataset that has trained */
 } fl_saved_position;
 
 /* Let a dataset that has not trained yet go on where the load says.

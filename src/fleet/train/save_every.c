@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fleet/save/save.h"
+#include "fleet/save/load.h"
 
 #define PREFIX "checkpoint-"
 
@@ -76,24 +78,122 @@ static fleet_status list_saves(const char *folder, int64_t **number, size_t *n)
     return status;
 }
 
-fleet_status fleet_newest_checkpoint(const char *folder, char **path)
+/* --- the newest one ------------------------------------------------------- */
+
+static fleet_status use_nothing(void *arg, fl_saved *s)
+{
+    (void)arg;
+    (void)s;
+    return FLEET_OK;
+}
+
+/* The newest one that is whole. */
+static fleet_status choose_whole(const char *folder, const int64_t *number,
+                                 size_t n, fl_log *log, char **path)
+{
+    char why[500] = "";
+
+    for (size_t i = 0; i < n; i++) {
+        char *one = path_of(folder, number[i]);
+        fleet_status status =
+            one ? fl_saved_use(one, "checkpoint", use_nothing, NULL)
+                : FLEET_ENOMEM;
+
+        if (status == FLEET_OK) {
+            *path = one;
+            return FLEET_OK;
+        }
+        fl_free(one);
+        if (status != FLEET_ECORRUPT && status != FLEET_ENOENT)
+            return status;
+        if (status == FLEET_ENOENT) /* meanwhile it was removed */
+            continue;
+        snprintf(why, sizeof why, "%s", fleet_last_error());
+        if (log)
+            FL_WARN(log, "a checkpoint is passed over: %s", why);
+    }
+    if (!*why)
+        return fl_fail(FLEET_ENOENT, "%s: there is no checkpoint", folder);
+    return fl_fail(FLEET_ECORRUPT,
+                   "%s: no checkpoint is whole; the last one that was tried: "
+                   "%s",
+                   folder, why);
+}
+
+fleet_status fl_newest_checkpoint(const char *folder, fl_log *log, char **path)
 {
     int64_t *number;
     fleet_status status;
     size_t n;
 
-    if (!folder || !path)
-        return fl_fail(FLEET_EINVAL, "fleet_newest_checkpoint: NULL argument");
     *path = NULL;
     FL_TRY(list_saves(folder, &number, &n));
-    if (n == 0) {
-        status = fl_fail(FLEET_ENOENT, "%s: there is no checkpoint", folder);
-    } else {
-        *path = path_of(folder, number[0]);
-        status = *path ? FLEET_OK : FLEET_ENOMEM;
-    }
+    status = choose_whole(folder, number, n, log, path);
     fl_free(number);
     return status;
+}
+
+fleet_status fleet_newest_checkpoint(const char *folder, char **path)
+{
+    if (!folder || !path)
+        return fl_fail(FLEET_EINVAL, "fleet_newest_checkpoint: NULL argument");
+    return fl_newest_checkpoint(folder, NULL, path);
+}
+
+/* --- the folder ----------------------------------------------------------- */
+
+/* The folder that it is in, for fl_free(). */
+static char *parent_of(const char *folder)
+{
+    size_t n = strlen(folder);
+
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    while (n > 0 && folder[n - 1] != '/')
+        n--;
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    return n > 0 ? fl_strndup(folder, n) : fl_strdup(".");
+}
+
+static fleet_status want_folder(const char *folder, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        errno = ENOTDIR;
+    else if (access(path, W_OK | X_OK) == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EIO, "save_every: %s cannot have checkpoints: %s: %s",
+                   folder, path, strerror(errno));
+}
+
+static fleet_status check_folder(const fleet_save_every *o)
+{
+    struct stat st;
+    fleet_status status;
+    char *parent;
+
+    if (stat(o->folder, &st) == 0 || errno != ENOENT)
+        return want_folder(o->folder, o->folder);
+    parent = parent_of(o->folder);
+    status = parent ? want_folder(o->folder, parent) : FLEET_ENOMEM;
+    fl_free(parent);
+    return status;
+}
+
+fleet_status fl_save_every_check(const fleet_save_every *o, const fleet *f)
+{
+    const bool first = f->saved_ns == 0 && fleet_is_first_worker(f);
+
+    if (o->folder && *o->folder && o->steps >= 0 && o->seconds >= 0 &&
+        o->keep >= 0)
+        return first ? check_folder(o) : FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "save_every: expected a folder, and steps, seconds and keep "
+                   "that are not negative, got %s, %lld, %g and %d",
+                   o->folder ? o->folder : "NULL", (long long)o->steps,
+                   o->seconds, o->keep);
 }
 
 /* --- one save ------------------------------------------------------------- */

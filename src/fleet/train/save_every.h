@@ -5,6 +5,14 @@
 
 #include "fleet/job/handle.h"
 
+/* Are its numbers possible, and, before the handle's first batch, in the first
+ * worker, can its folder be made or have saves? FLEET_EINVAL, or FLEET_EIO: the
+ * path and the reason are named. */
+fleet_status fl_save_every_check(const fleet_save_every *o, const fleet *f);
+
+/* fleet_newest_checkpoint(), with a warning for each that is passed over. */
+fleet_status fl_newest_checkpoint(const char *folder, fl_log *log, char **path);
+
 /* A batch was trained. Is a save due? o NULL: none ever is; in a job it is the
  * first worker's. */
 bool fl_save_every_due(const fleet_save_every *o, fleet *f);

@@ -1,5 +1,6 @@
 /* train.c - passes over a dataset: batches in, steps, log lines. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "fleet/job/stop.h"
 #include "fleet/train/progress.h"
 #include "fleet/train/save_every.h"
+#include "fleet/train/slot_bounds.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/crew.h"
 #include "runtime/exec/executor.h"
@@ -24,8 +26,8 @@ typedef struct pass {
     fl_observer *observer; /* NULL: none */
     void *observer_arg;
     fl_stream *stream;
-    int *var;       /* of each slot: the variable it feeds, -1: none */
-    int64_t *below; /* of each slot: its ids are, 0: any */
+    int *var;               /* of each slot: the variable it feeds, -1: none */
+    fl_slot_bounds *bounds; /* of each slot */
     fl_input *next; /* room for the batch that comes next; NULL: no remote */
     fl_crew *crew;  /* trainer threads; NULL: this one trains */
     fl_progress lines;
@@ -80,7 +82,7 @@ static fleet_status match_slots(pass *p)
     const fleet_program *program = p->e->program;
 
     FL_TRY(FL_NEW(&p->var, (size_t)p->d->n_slot * sizeof *p->var));
-    FL_TRY(FL_NEW(&p->below, (size_t)p->d->n_slot * sizeof *p->below));
+    FL_TRY(FL_NEW(&p->bounds, (size_t)p->d->n_slot * sizeof *p->bounds));
     for (int i = 0; i < p->d->n_slot; i++) {
         const fleet_slot *s = &p->d->slots[i];
         const fleet_var *v = fleet_program_var(program, s->name);
@@ -90,9 +92,8 @@ static fleet_status match_slots(pass *p)
             continue;
         FL_TRY(check_slot(s, v));
         p->var[i] = v->id;
-        p->below[i] = v->ids_below;
     }
-    return FLEET_OK;
+    return fl_slot_bounds_find(program, p->var, p->d->n_slot, p->bounds);
 }
 
 static fleet_status fail_unfed(const pass *p, const char *var)
@@ -417,7 +418,7 @@ static fleet_status open_pass(pass *p)
                           "fleet_train_from_dataset", &p->crew));
     p->d->most_held = p->crew && p->o->thread > 4 ? p->o->thread : 0;
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
-    FL_TRY(fl_dataset_open(p->d, p->e->training, p->below, &p->stream));
+    FL_TRY(fl_dataset_open(p->d, p->e->training, p->bounds, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
     if (p->e->store->remote || fl_program_expects(p->e->program))
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
@@ -456,7 +457,13 @@ static void end_position(pass *p)
     p->r.batch = d->at.batch;
     d->at.loss_sum = p->e->loss_sum;
     if (!p->r.stopped)
-        d->at = (fl_position){.pass = d->at.pass + 1};
+        d->at = (fl_position){.pass = d->at.pass + 1, .last_loss = p->r.loss};
+}
+
+/* Of a job: after the last batch of the pass. */
+static bool went_on(const pass *p)
+{
+    return p->e->training && p->d->at.batch > 0;
 }
 
 static fleet_status run_pass(pass *p, fleet_train_result *result)
@@ -489,6 +496,8 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)
         p->r.loss /= (double)p->r.samples;
+    else if (went_on(p) && !p->r.stopped)
+        p->r.loss = (double)NAN; /* that of other workers is in no save */
     else if (status == FLEET_OK && !p->r.stopped)
         FL_WARN(&p->e->context->log, "no sample in the files of this pass");
     if (status != FLEET_OK) {
@@ -498,7 +507,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     end_position(p);
     fl_stream_close(p->stream);
     fl_free(p->var);
-    fl_free(p->below);
+    fl_free(p->bounds);
     fl_free(p->next);
     fl_progress_close(&p->lines);
     if (trains)
@@ -508,18 +517,6 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     if (result)
         *result = p->r;
     return status;
-}
-
-static fleet_status check_save_every(const fleet_save_every *o)
-{
-    if (o->folder && *o->folder && o->steps >= 0 && o->seconds >= 0 &&
-        o->keep >= 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "save_every: expected a folder, and steps, seconds and keep "
-                   "that are not negative, got %s, %lld, %g and %d",
-                   o->folder ? o->folder : "NULL", (long long)o->steps,
-                   o->seconds, o->keep);
 }
 
 static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
@@ -533,7 +530,7 @@ static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
                        "%s: n_fetch %d or print_period %lld is not possible",
                        call, o->n_fetch, (long long)o->print_period);
     if (o && o->save_every)
-        FL_TRY(check_save_every(o->save_every));
+        FL_TRY(fl_save_every_check(o->save_every, d->fleet));
     if (o && o->thread < 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: thread %d: expected 0 to %d trainer threads", call,

@@ -110,6 +110,7 @@ struct fleet_var {
     fleet_var *weights; /* DATA: of its ids, or NULL */
     fleet_var *weighs;  /* DATA: the ids whose weights it has, or NULL */
     int64_t ids_below;  /* DATA: an operator takes ids in [0, that); 0: any */
+    int64_t labels_to;  /* DATA: a loss takes labels in [0, that]; 0: none */
     fl_node *producer;  /* FL_VAR_TEMP */
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
     fl_table_ids ids;      /* TABLE */

@@ -1,0 +1,33 @@
+/* slot_bounds.c - bounds of slots, out of a program's variables. */
+#include "fleet/train/slot_bounds.h"
+
+#include "base/memory.h"
+
+static bool is_read(const fleet_program *p, const bool *marked,
+                    const fleet_var *v)
+{
+    for (size_t i = 0; i < p->n_node; i++)
+        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
+            if (p->node[i]->in[j] == v)
+                return true;
+    return false;
+}
+
+fleet_status fl_slot_bounds_find(const fleet_program *p, const int *var, int n,
+                                 fl_slot_bounds *bounds)
+{
+    fleet_var *loss = p->training.loss;
+    bool *marked;
+
+    FL_TRY(FL_NEW(&marked, p->n_node + 1));
+    fl_program_mark(p, &loss, 1, marked);
+    for (int i = 0; i < n; i++) {
+        const fleet_var *v = var[i] >= 0 ? p->var[var[i]] : NULL;
+
+        bounds[i] = (fl_slot_bounds){.ids_below = v ? v->ids_below : 0};
+        if (v && v->labels_to > 0 && is_read(p, marked, v))
+            bounds[i].labels_to = v->labels_to;
+    }
+    fl_free(marked);
+    return FLEET_OK;
+}

@@ -154,6 +154,7 @@ typedef enum fleet_entry_kind {
     FLEET_SHOW_CLICK_ENTRY = 4
 } fleet_entry_kind;
 
+/* What its kind does not read is 0: FLEET_EINVAL. */
 typedef struct fleet_entry {
     fleet_entry_kind kind;
     int64_t count;      /* of a count filter: 1 to 2^24; of a Bloom filter: 2

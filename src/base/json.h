@@ -51,6 +51,10 @@ bool fl_at_is_string(const fl_at *at);
 fleet_status fl_at_keys(const fl_at *at, const char *const *known);
 fleet_status fl_at_array(const fl_at *at); /* an array, or absent */
 
+/* Up to this one each integer is a double of its own: a text of 2^53 + 1 reads
+ * as 2^53. */
+#define FL_MOST_EXACT (((int64_t)1 << 53) - 1)
+
 /* Read a value of the type, in [low, high]. Absent leaves *out alone. */
 fleet_status fl_at_bool(const fl_at *at, bool *out);
 fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high,

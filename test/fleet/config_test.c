@@ -264,12 +264,55 @@ TEST(names_a_value_out_of_range)
             "slots[0].dim: expected 1 or more, or -1 for any number, got 0");
 }
 
+/* A double has no 2^53 + 1: it would be another number than what was said. */
+TEST(takes_no_integer_that_a_double_does_not_hold)
+{
+    static const char *const text[] = {
+        "{" MODEL ", \"seed\": %s," DATA "," SLOTS "}",
+        "{\"model\": {\"type\": \"wide_deep\", \"ttl_updates\": %s}," DATA
+        "," SLOTS "}",
+        "{\"model\": {\"type\": \"wide_deep\", \"most_rows\": %s}," DATA
+        "," SLOTS "}",
+        "{\"model\": {\"type\": \"wide_deep\", \"rows\": %s}," DATA
+        "," SLOTS "}",
+        "{\"model\": {\"type\": \"wide_deep\", \"fresh\": \"row\", "
+        "\"default_id\": %s}," DATA "," SLOTS "}"};
+    char line[1000];
+
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        snprintf(line, sizeof line, text[i], "9007199254740991");
+        CHECK_OK(read(line));
+        snprintf(line, sizeof line, text[i], "9007199254740993");
+        REFUSED(line, "to 9007199254740991, got 9.00719925474099e+15");
+    }
+}
+
 TEST(names_what_does_not_go_together)
 {
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"sgd\", \"beta1\": 0.5}}",
             "optimizer.beta1: expected nothing: it is another optimizer's");
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"ftrl\", \"beta\": 0}}",
             "optimizer.beta: expected a number from 1e-30");
+    REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"adamw\", "
+            "\"weight_decay\": 0}}",
+            "optimizer.weight_decay: expected a number from 1e-30");
+    REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"rowwise_adagrad\", "
+            "\"epsilon\": 0.5, \"initial_g2sum\": 3}}",
+            "optimizer: rowwise_adagrad: epsilon 0.5 beside initial_g2sum 3");
+    REFUSED("{\"model\": {\"type\": \"mlp\", \"storage\": \"int8\"}}",
+            "model.storage: expected nothing: an mlp has no embedding");
+    REFUSED("{\"model\": {\"type\": \"mlp\"}, \"optimizer\": "
+            "{\"row_bounds\": [0, 1]}}",
+            "optimizer.row_bounds: expected nothing: an mlp");
+    REFUSED("{\"model\": {\"type\": \"mlp\"}, \"optimizer\": "
+            "{\"row_steps\": true}}",
+            "optimizer.row_steps: expected nothing: an mlp");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": \"\"}",
+            "load: expected a path that is not empty, got \"\"");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"\"}}",
+            "load.path: expected a path that is not empty");
+    REFUSED("{" MODEL "," DATA "," SLOTS ", \"save\": \"\"}",
+            "save: expected a path that is not empty");
     REFUSED("{" MODEL ", \"optimizer\": {\"momentum\": 0.5}}",
             "optimizer.momentum: expected nothing");
     REFUSED("{\"model\": {\"type\": \"mlp\", \"embedding_dim\": 4}}",

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "fleet/config/config.h"
 #include "runtime/graph/program.h"
+#include "runtime/graph/table_options.h"
 #include "runtime/life/life.h"
 #include "runtime/store/job_signature.h"
 #include "runtime/store/snapshot.h"
@@ -390,6 +391,59 @@ TEST(entries_that_cannot_be_are_named)
             "\"embedding\" is there already with another entry");
     refused((fleet_table_options){.unknown_zeros = 1}, FLEET_EEXIST,
             "there already with another unknown_zeros");
+}
+
+/* It would be another entry than its caller has in mind, or none. */
+TEST(what_an_entry_s_kind_does_not_read_is_refused)
+{
+    refused(ENTRY(.count = 5), FLEET_EINVAL,
+            "embedding: entry.count is set, but entry.kind 0 does not read it");
+    refused(ENTRY(.probability = 0.1), FLEET_EINVAL,
+            "entry.probability is set, but entry.kind 0");
+    refused(
+        ENTRY(.kind = FLEET_COUNT_FILTER_ENTRY, .count = 5, .probability = 0.1),
+        FLEET_EINVAL, "entry.probability is set, but entry.kind 1");
+    refused(
+        ENTRY(.kind = FLEET_PROBABILITY_ENTRY, .probability = 0.1, .count = 5),
+        FLEET_EINVAL, "entry.count is set, but entry.kind 2");
+    refused(ENTRY(.kind = FLEET_COUNT_FILTER_ENTRY, .count = 5, .most_keys = 9),
+            FLEET_EINVAL, "entry.most_keys is set");
+    refused(ENTRY(.kind = FLEET_PROBABILITY_ENTRY, .probability = 0.1,
+                  .false_positive_rate = 0.1),
+            FLEET_EINVAL, "entry.false_positive_rate is set");
+    refused(ENTRY(.kind = FLEET_COUNT_FILTER_ENTRY, .count = 5, .score = 1),
+            FLEET_EINVAL, "entry.score is set, but entry.kind 1");
+    refused(ENTRY(.kind = FLEET_BLOOM_FILTER_ENTRY, .count = 5, .most_keys = 9,
+                  .false_positive_rate = 0.1, .probability = 0.1),
+            FLEET_EINVAL, "entry.probability is set, but entry.kind 3");
+}
+
+TEST(texts_of_entries_have_plain_numbers)
+{
+    static const char *const wrong[] = {"count_filter_entry: 5",
+                                        "count_filter_entry:+5",
+                                        "count_filter_entry:",
+                                        "count_filter_entry:5 ",
+                                        "probability_entry:0x1p-3",
+                                        "probability_entry: 0.5",
+                                        "probability_entry:+0.5",
+                                        "probability_entry:",
+                                        "probability_entry:0.5.5",
+                                        "bloom_filter_entry:+5:100:0.1",
+                                        "bloom_filter_entry:5: 100:0.1",
+                                        "bloom_filter_entry:5:100",
+                                        "bloom_filter_entry:5:100:0x1p-3",
+                                        "show_click_entry:+1",
+                                        "show_click_entry:0x1p3"};
+    fleet_entry e;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK(!fl_entry_read(wrong[i], &e));
+    CHECK(fl_entry_read("count_filter_entry:05", &e) && e.count == 5);
+    CHECK(fl_entry_read("probability_entry:1.25e-1", &e));
+    CHECK(e.probability == 0.125);
+    CHECK(fl_entry_read("bloom_filter_entry:5:100:.5", &e));
+    CHECK(e.count == 5 && e.most_keys == 100 && e.false_positive_rate == 0.5);
 }
 
 static void add_layer(fleet *f, bool counted)

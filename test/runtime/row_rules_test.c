@@ -289,3 +289,27 @@ TEST(bounds_bring_weights_back_and_nothing_else)
             CHECK(w[0][dim] == 9 && w[2][dim] == 9);
         }
 }
+
+/* Fleet's form has no epsilon: one that is set would do nothing. */
+TEST(fleets_form_takes_no_epsilon)
+{
+    static const fleet_rowwise_adagrad_options both = {
+        .epsilon = 0.5f, .initial_g2sum = 3};
+    fleet *f = handle();
+
+    CHECK(fleet_rowwise_adagrad(f, 0.1f, &both) == NULL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "rowwise_adagrad: epsilon 0.5 beside initial_g2sum 3");
+    fleet_destroy(f);
+}
+
+/* In a call 0 is the default; a configuration that says 0 means 0. */
+TEST(a_configuration_cannot_say_0_where_0_is_another_number)
+{
+    for (int k = 0; k < FL_N_RULE; k++)
+        for (int i = 0; i < FL_MAX_NUMBER; i++) {
+            const fl_rule_number *n = &fl_rule_of((fl_rule_kind)k)->number[i];
+
+            CHECK(!n->name || n->flag || n->otherwise == 0 || n->low > 0);
+        }
+}

@@ -32,6 +32,13 @@ fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
     return FLEET_OK;
 }
 
+static fleet_status read_path(const fl_at *at, const char **path)
+{
+    FL_TRY(fl_at_string(at, path));
+    return at->json && !**path ? fl_at_expected(at, "a path that is not empty")
+                               : FLEET_OK;
+}
+
 /* --- model --------------------------------------------------------------- */
 
 static fleet_status read_hidden(fl_config *c, const fl_at *at)
@@ -71,6 +78,7 @@ static fleet_status no_tables(const fl_config *c, const fl_at *at)
                                        "memory_cap_bytes",
                                        "cold_folder",
                                        "accessor",
+                                       "storage",
                                        NULL};
 
     for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
@@ -137,10 +145,10 @@ static fleet_status read_life(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
     c->life.unknown_zeros = unknown_zeros;
     FL_TRY(read_accessor(&accessor, &c->life.accessor));
-    FL_TRY(fl_at_int(&ttl, 1, (int64_t)1 << 53, &c->life.ttl_updates));
-    FL_TRY(fl_at_int(&most, 1, (int64_t)1 << 53, &c->life.most_rows));
-    FL_TRY(fl_at_int(&seconds, 1, (int64_t)1 << 53, &c->life.ttl_seconds));
-    FL_TRY(fl_at_int(&bytes, 1, (int64_t)1 << 53, &c->life.most_bytes));
+    FL_TRY(fl_at_int(&ttl, 1, FL_MOST_EXACT, &c->life.ttl_updates));
+    FL_TRY(fl_at_int(&most, 1, FL_MOST_EXACT, &c->life.most_rows));
+    FL_TRY(fl_at_int(&seconds, 1, FL_MOST_EXACT, &c->life.ttl_seconds));
+    FL_TRY(fl_at_int(&bytes, 1, FL_MOST_EXACT, &c->life.most_bytes));
     return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
 }
 
@@ -154,8 +162,8 @@ static fleet_status read_cap(fl_config *c, const fl_at *at)
         return fl_at_expected(&folder, "nothing: it is for memory_cap_bytes");
     if (bytes.json)
         FL_TRY(fl_at_required(&folder));
-    FL_TRY(fl_at_string(&folder, &c->cold_folder));
-    return fl_at_int(&bytes, FL_LEAST_CAP, (int64_t)1 << 53,
+    FL_TRY(read_path(&folder, &c->cold_folder));
+    return fl_at_int(&bytes, FL_LEAST_CAP, FL_MOST_EXACT,
                      &c->memory_cap_bytes);
 }
 
@@ -171,7 +179,7 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
     FL_TRY(read_life(c, at));
     FL_TRY(fl_at_choice(&storage, fl_storage_names, &kept));
     c->storage = (fleet_row_storage)kept;
-    FL_TRY(fl_at_int(&rows, 1, (int64_t)1 << 53, &c->rows));
+    FL_TRY(fl_at_int(&rows, 1, FL_MOST_EXACT, &c->rows));
     FL_TRY(fl_at_bool(&check, &c->check_ids));
     if (c->check_ids && c->rows == 0)
         return fl_at_expected(&check, "false: without rows ids have no bound");
@@ -179,7 +187,7 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
     c->fresh = (fleet_fresh)which;
     if (id.json && c->fresh != FLEET_FRESH_ROW)
         return fl_at_expected(&id, "nothing: it is for fresh \"row\"");
-    return fl_at_int(&id, 0, (int64_t)1 << 53, &c->default_id);
+    return fl_at_int(&id, 0, FL_MOST_EXACT, &c->default_id);
 }
 
 static fleet_status read_model(fl_config *c, const fl_at *at)
@@ -250,14 +258,14 @@ static fleet_status read_save(fl_config *c, const fl_at *save)
     fl_at at;
 
     if (!save->json || fl_at_is_string(save))
-        return fl_at_string(save, &c->save);
+        return read_path(save, &c->save);
     if (fl_at_keys(save, keys) != FLEET_OK)
         return fl_at_is_object(save)
                    ? FLEET_ECONFIG
                    : fl_at_expected(save, "a string or an object");
     at = fl_at_key(save, "path");
     FL_TRY(fl_at_required(&at));
-    FL_TRY(fl_at_string(&at, &c->save));
+    FL_TRY(read_path(&at, &c->save));
     at = fl_at_key(save, "mode");
     FL_TRY(fl_at_choice(&at, modes, &mode));
     c->save_mode = (fleet_save_mode)mode;
@@ -280,14 +288,14 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
     fl_at at;
 
     if (!load->json || fl_at_is_string(load))
-        return fl_at_string(load, &c->load);
+        return read_path(load, &c->load);
     if (fl_at_keys(load, keys) != FLEET_OK)
         return fl_at_is_object(load)
                    ? FLEET_ECONFIG
                    : fl_at_expected(load, "a string or an object");
     at = fl_at_key(load, "path");
     FL_TRY(fl_at_required(&at));
-    FL_TRY(fl_at_string(&at, &c->load));
+    FL_TRY(read_path(&at, &c->load));
     at = fl_at_key(load, "on_missing");
     FL_TRY(fl_at_choice(&at, missing, &chosen[0]));
     at = fl_at_key(load, "on_extra");
@@ -324,8 +332,8 @@ static fleet_status read_save_every(fl_config *c, const fl_at *at)
     int64_t most = 0;
 
     FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_string(&folder, &e->folder));
-    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &e->steps));
+    FL_TRY(read_path(&folder, &e->folder));
+    FL_TRY(fl_at_int(&steps, 1, FL_MOST_EXACT, &e->steps));
     FL_TRY(fl_at_double(&seconds, 1e-3, 1e9, &e->seconds));
     FL_TRY(fl_at_int(&keep, 1, 1000000, &most));
     e->keep = (int)most;
@@ -379,7 +387,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "epochs");
     FL_TRY(fl_at_int(&at, 1, 1000000, &c->epochs));
     at = fl_at_key(&root, "seed");
-    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &c->seed));
+    FL_TRY(fl_at_int(&at, 0, FL_MOST_EXACT, &c->seed));
     at = fl_at_key(&root, "trainer");
     FL_TRY(read_trainer(c, &at));
     at = fl_at_key(&root, "dataset");

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "fleet/config/config_internal.h"
 #include "runtime/graph/program.h"
+#include "runtime/optim/optimizer.h"
 
 static fleet_status read_pieces(fl_config *c, const fl_at *at,
                                 fl_config_optimizer *o)
@@ -25,7 +26,7 @@ static fleet_status read_pieces(fl_config *c, const fl_at *at,
         return FLEET_ENOMEM;
     for (fl_at b = fl_at_first(&boundaries); b.json;
          fl_at_next(&boundaries, &b))
-        FL_TRY(fl_at_int(&b, 1, (int64_t)1 << 53, &o->boundaries[b.index]));
+        FL_TRY(fl_at_int(&b, 1, FL_MOST_EXACT, &o->boundaries[b.index]));
     for (fl_at v = fl_at_first(&values); v.json; fl_at_next(&values, &v)) {
         double x = 0;
 
@@ -58,7 +59,7 @@ static fleet_status read_decay(fl_config *c, const fl_at *at,
     FL_TRY(fl_at_required(&rate));
     FL_TRY(fl_at_required(&steps));
     FL_TRY(fl_at_double(&rate, 1e-9, 1, &o->rate));
-    FL_TRY(fl_at_int(&steps, 1, (int64_t)1 << 53, &o->steps));
+    FL_TRY(fl_at_int(&steps, 1, FL_MOST_EXACT, &o->steps));
     return fl_at_bool(&stairs, &o->staircase);
 }
 
@@ -116,7 +117,8 @@ static fleet_status read_numbers(fl_config_optimizer *o, const fl_at *at)
             FL_TRY(fl_at_double(&one, own[i].low, own[i].high, &x));
         o->number[i] = own[i].flag ? (float)flag : (float)x;
     }
-    return FLEET_OK;
+    return fl_config_in(
+        fl_optimizer_check_numbers((fl_rule_kind)o->type, o->number), at->path);
 }
 
 static fleet_status read_bounds(const fl_at *at, fl_config_optimizer *o)
@@ -196,11 +198,26 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* An mlp has no rows. */
+static fleet_status no_rows(const fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"row_bounds", "row_steps", NULL};
+
+    for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, "nothing: an mlp has no embedding");
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at)
 {
     fl_at tables = fl_at_key(at, "tables");
 
     FL_TRY(read_one(c, at, false, &c->optimizer));
+    FL_TRY(no_rows(c, at));
     return read_tables(c, &tables);
 }
 

@@ -215,6 +215,8 @@ fleet_status fl_saved_use(const char *path, const char *what,
 
     if (!path)
         return fl_fail(FLEET_EINVAL, "load: the path is NULL");
+    if (!*path)
+        return fl_fail(FLEET_EINVAL, "load: the path is empty");
     for (int i = 0; again && i < TRIES; i++)
         status = use_once(path, what, use, arg, &again);
     if (again)

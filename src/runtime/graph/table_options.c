@@ -51,6 +51,30 @@ static fleet_status check_bloom(const char *name, const fleet_entry *e)
     return FLEET_OK;
 }
 
+/* The members of an entry that its kind does not read say nothing. */
+static fleet_status check_unread(const char *name, const fleet_entry *e)
+{
+    const bool bloom_filter = e->kind == FLEET_BLOOM_FILTER_ENTRY;
+    const bool counts = bloom_filter || e->kind == FLEET_COUNT_FILTER_ENTRY;
+    const char *unread = NULL;
+
+    if (e->count != 0 && !counts)
+        unread = "count";
+    else if (e->probability != 0 && e->kind != FLEET_PROBABILITY_ENTRY)
+        unread = "probability";
+    else if (e->most_keys != 0 && !bloom_filter)
+        unread = "most_keys";
+    else if (e->false_positive_rate != 0 && !bloom_filter)
+        unread = "false_positive_rate";
+    else if (e->score != 0 && e->kind != FLEET_SHOW_CLICK_ENTRY)
+        unread = "score";
+    return unread ? fl_fail(FLEET_EINVAL,
+                            "%s: entry.%s is set, but entry.kind %d does not "
+                            "read it",
+                            name, unread, (int)e->kind)
+                  : FLEET_OK;
+}
+
 static fleet_status check_entry(const char *name, const fleet_entry *e)
 {
     switch (e->kind) {
@@ -237,6 +261,7 @@ fleet_status fl_table_options_check(const char *name,
                                     const fleet_table_options *o)
 {
     FL_TRY(check_entry(name, &o->entry));
+    FL_TRY(check_unread(name, &o->entry));
     FL_TRY(check_accessor(name, &o->accessor));
     if (o->entry.kind == FLEET_SHOW_CLICK_ENTRY &&
         o->accessor.kind == FLEET_NO_ACCESSOR)
@@ -351,46 +376,60 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
     print_number("most_bytes", o->most_bytes, before, between, out);
 }
 
-static bool read_bloom(const char *text, fleet_entry *entry)
+/* Digits, with `after` behind them; *text is behind that. */
+static bool read_count(const char **text, char after, int64_t *n)
+{
+    size_t digits = strspn(*text, "0123456789");
+
+    if (digits == 0 || (*text)[digits] != after)
+        return false;
+    *n = (int64_t)strtoll(*text, NULL, 10);
+    *text += digits + 1;
+    return true;
+}
+
+/* A decimal number to the end: no blank before it, no sign, not hexadecimal. */
+static bool read_fraction(const char *text, double *x)
 {
     char *end;
 
-    *entry = (fleet_entry){.kind = FLEET_BLOOM_FILTER_ENTRY};
-    entry->count = (int64_t)strtoll(text, &end, 10);
-    if (end == text || *end != ':')
+    if (!strchr("0123456789.", *text) || text[strspn(text, "0123456789.eE+-")])
         return false;
-    text = end + 1;
-    entry->most_keys = (int64_t)strtoll(text, &end, 10);
-    if (end == text || *end != ':')
-        return false;
-    text = end + 1;
-    entry->false_positive_rate = strtod(text, &end);
+    *x = strtod(text, &end);
     return end != text && *end == 0;
+}
+
+static bool read_bloom(const char *text, fleet_entry *entry)
+{
+    *entry = (fleet_entry){.kind = FLEET_BLOOM_FILTER_ENTRY};
+    return read_count(&text, ':', &entry->count) &&
+           read_count(&text, ':', &entry->most_keys) &&
+           read_fraction(text, &entry->false_positive_rate);
 }
 
 bool fl_entry_read(const char *text, fleet_entry *entry)
 {
-    size_t n = sizeof count_filter - 1, m = sizeof probability - 1;
-    char *end = NULL;
+    const size_t n = sizeof count_filter - 1, m = sizeof probability - 1;
 
     if (strncmp(text, count_filter, n) == 0) {
-        *entry = (fleet_entry){.kind = FLEET_COUNT_FILTER_ENTRY,
-                               .count = (int64_t)strtoll(text + n, &end, 10)};
-        return end != text + n && *end == 0;
+        text += n;
+        *entry = (fleet_entry){.kind = FLEET_COUNT_FILTER_ENTRY};
+        return read_count(&text, 0, &entry->count);
     }
     if (strncmp(text, bloom, sizeof bloom - 1) == 0)
         return read_bloom(text + sizeof bloom - 1, entry);
     if (strncmp(text, show_click, sizeof show_click - 1) == 0) {
-        text += sizeof show_click - 1;
+        double score = 0;
+        bool read = read_fraction(text + sizeof show_click - 1, &score);
+
         *entry = (fleet_entry){.kind = FLEET_SHOW_CLICK_ENTRY,
-                               .score = strtof(text, &end)};
-        return end != text && *end == 0;
+                               .score = (float)score};
+        return read;
     }
     if (strncmp(text, probability, m) != 0)
         return false;
-    *entry = (fleet_entry){.kind = FLEET_PROBABILITY_ENTRY,
-                           .probability = strtod(text + m, &end)};
-    return end != text + m && *end == 0;
+    *entry = (fleet_entry){.kind = FLEET_PROBABILITY_ENTRY};
+    return read_fraction(text + m, &entry->probability);
 }
 
 const char *fl_accessor_number(int i, fleet_accessor *a, float **number)

@@ -36,10 +36,25 @@ static fleet_status fill_corrections(fleet_optimizer *o)
     return FLEET_OK;
 }
 
+fleet_status fl_optimizer_check_numbers(fl_rule_kind kind,
+                                        const float number[FL_MAX_NUMBER])
+{
+    const float *g0 = &number[FL_AT_ROWWISE_ADAGRAD_initial_g2sum];
+    const float *epsilon = &number[FL_AT_ROWWISE_ADAGRAD_epsilon];
+
+    if (kind != FL_RULE_ROWWISE_ADAGRAD || !(*g0 > 0) || *epsilon == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "rowwise_adagrad: epsilon %g beside initial_g2sum %g, whose "
+                   "form has no epsilon: expected one of them",
+                   (double)*epsilon, (double)*g0);
+}
+
 static fleet_status set_numbers(fleet_optimizer *o, const float *number)
 {
     const fl_rule *rule = fl_rule_of(o->kind);
 
+    FL_TRY(fl_optimizer_check_numbers(o->kind, number));
     for (int i = 0; i < FL_MAX_NUMBER; i++) {
         const fl_rule_number *n = &rule->number[i];
 

@@ -52,6 +52,10 @@ struct fleet_optimizer {
     fleet_optimizer *next; /* the handle's list */
 };
 
+/* Has a number that another one leaves without effect: FLEET_EINVAL. */
+fleet_status fl_optimizer_check_numbers(fl_rule_kind kind,
+                                        const float number[FL_MAX_NUMBER]);
+
 /* number: the rule's own, by their places, checked; 0 is a number's default.
  * NULL, with the reason as the last error. */
 fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,

@@ -128,7 +128,9 @@ FLEET_API fleet_status fleet_load_model(fleet *fleet, const char *path);
  * have. */
 typedef enum fleet_on_missing {
     FLEET_MISSING_REFUSE,    /* FLEET_ENOENT */
-    FLEET_MISSING_KEEP,      /* it stays what it is, with its states */
+    FLEET_MISSING_KEEP,      /* it stays what it is, with its states; of a table
+                                the rows are as old as before, and the counts
+                                of its filter stay */
     FLEET_MISSING_INITIALIZE /* it starts anew, with its states */
 } fleet_on_missing;
 

@@ -2,6 +2,7 @@
  * changed for long, and the oldest ones of a table that is full. */
 #define SUITE table_shrink
 #include "grown_kit.h"
+#include "model_kit.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -348,5 +349,110 @@ TEST(a_snapshot_has_the_rows_that_go_meanwhile)
     CHECK_OK(u.rows->methods->each(u.rows, see, &after));
     CHECK_INT(after.rows, EACH);
     CHECK_INT(after.zeros, 1);
+    grown_close(&g);
+}
+
+/* --- loads that keep rows ------------------------------------------------- */
+
+static fleet_status load_keeping(const grown *g, const char *path, bool restart)
+{
+    return fleet_load_model_with(
+        g->f, path,
+        &(fleet_load_options){.on_missing = FLEET_MISSING_KEEP,
+                              .restart = restart});
+}
+
+static void train_last(grown *g, int64_t id, int updates)
+{
+    for (int i = 0; i < updates; i++)
+        grown_train_ids(g, &id, 1);
+}
+
+/* The other model has done some 20 updates: the number of updates goes on, or
+ * back. */
+TEST(rows_that_a_load_keeps_are_as_old_as_before)
+{
+    scene other;
+    const char *path = scene_saved(&other, "sgd");
+
+    for (int i = 0; i < 4; i++) {
+        const bool back = i % 2, restart = i / 2;
+        grown g;
+
+        open_life(&g, &three);
+        grown_train(&g, 9);
+        train_last(&g, 0, back ? 50 : 5);
+        grown_train(&g, 5);
+        CHECK_OK(load_keeping(&g, path, restart));
+        CHECK_OK(fleet_shrink(g.f, "t"));
+        CHECK_INT(rows_of(&g, "t"), restart ? 9 : 5); /* of no update yet */
+        train_last(&g, 0, 2);
+        CHECK_OK(fleet_shrink(g.f, "t"));
+        CHECK_INT(rows_of(&g, "t"), restart ? 9 : 5);
+        train_last(&g, 0, 1);
+        CHECK_OK(fleet_shrink(g.f, "t"));
+        CHECK_INT(rows_of(&g, "t"), 1);
+        grown_close(&g);
+    }
+    scene_close(&other);
+}
+
+TEST(a_full_table_that_a_load_keeps_lets_new_keys_in)
+{
+    int64_t key[EACH + 1];
+    scene other;
+    const char *path = scene_saved(&other, "sgd");
+    grown g;
+
+    keys_of_a_bucket(key, EACH + 1);
+    open_life(&g, &full);
+    train_last(&g, key[0], 50);
+    grown_train_ids(&g, key, EACH);
+    CHECK_OK(load_keeping(&g, path, true));
+    CHECK(!has_row(&g, (uint64_t)key[EACH]));
+    grown_train_ids(&g, &key[EACH], 1);
+    CHECK(has_row(&g, (uint64_t)key[EACH]));
+    grown_close(&g);
+    scene_close(&other);
+}
+
+TEST(keys_that_wait_for_a_table_that_a_load_keeps_have_come_as_often)
+{
+    const fleet_table_options life = {
+        .entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3}};
+    scene other;
+    const char *path = scene_saved(&other, "sgd");
+    grown g;
+
+    open_life(&g, &life);
+    train_last(&g, 4, 2);
+    CHECK_OK(load_keeping(&g, path, false));
+    CHECK_INT(rows_of(&g, "t.waiting"), 1);
+    train_last(&g, 4, 1);
+    CHECK(has_row(&g, 4));
+    grown_close(&g);
+    scene_close(&other);
+}
+
+/* As a delta is loaded. */
+TEST(rows_that_stay_beside_those_of_a_save_go_as_they_would_have)
+{
+    const char *path = test_path("two");
+    grown g;
+
+    open_life(&g, &three);
+    grown_train(&g, 2);
+    CHECK_OK(fleet_save_persistables(g.f, path));
+    train_last(&g, 0, 50);
+    grown_train(&g, 9);
+    CHECK_OK(fleet_load_model_with(g.f, path,
+                                   &(fleet_load_options){.keep_rows = 1}));
+    CHECK_INT(rows_of(&g, "t"), 9);
+    train_last(&g, 0, 2);
+    CHECK_OK(fleet_shrink(g.f, "t"));
+    CHECK_INT(rows_of(&g, "t"), 9);
+    train_last(&g, 0, 2);
+    CHECK_OK(fleet_shrink(g.f, "t"));
+    CHECK_INT(rows_of(&g, "t"), 1);
     grown_close(&g);
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "fleet/save/load_notes.h"
 #include "fleet/save/load_states.h"
+#include "fleet/save/load_tables.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
@@ -357,38 +358,31 @@ static int64_t updates_after(const applying *a)
                                : a->saved->updates;
 }
 
-/* Where rows are trained, it is the table that says when they get a vector. */
-static void take_filler(const applying *a, const fl_saved_item *item,
-                        fl_rows *r)
+/* Do the rows stay of a table that the save lacks? A filter's counts do where
+ * their table does, and begin anew beside one that is loaded. */
+static bool stays(const applying *a, const fl_rows *r)
 {
-    int64_t vector_at = r->filler.vector_at;
+    const fl_rows *of = r->counts ? fl_load_counted(a->store, r) : r;
 
-    r->filler = item->filler;
-    if (a->store->optimizer)
-        r->filler.vector_at = vector_at;
+    return a->how->table || (a->how->o.on_missing != FLEET_MISSING_INITIALIZE &&
+                             !source_of(a, of));
 }
 
 /* Rows of before go; what is still unknown starts as it would have where it was
  * saved. */
 static void begin_tables(const applying *a)
 {
-    bool initialize = a->how->o.on_missing == FLEET_MISSING_INITIALIZE;
-
     for (size_t i = 0; i < a->store->tables.n; i++) {
         fl_rows *r = a->store->tables.entry[i].value;
         const fl_saved_item *item = source_of(a, r);
 
-        if (item ? !a->how->keep_rows
-                 : (initialize || r->counts) && !a->how->table)
+        if (item ? !a->how->keep_rows : !stays(a, r))
             r->methods->clear(r);
         if (item && !a->how->keep_rows && !a->how->own_filler &&
             item->shape.dim[1] == r->dim)
-            take_filler(a, item, r);
-        if (item && r->life) {
-            r->life->loaded_at = (uint64_t)updates_after(a);
-            r->life->emptied_at = 0;
-            r->life->n_mark = 0;
-        }
+            fl_load_take_filler(a->store, item, r);
+        if (item && r->life)
+            fl_load_begin_life(a->store, r->life);
     }
 }
 
@@ -410,6 +404,9 @@ static void apply_counts(const applying *a)
     const fl_saved *s = a->saved;
     fl_store *store = a->store;
 
+    fl_load_move_ages(store, updates_after(a),
+                      a->how->keep_rows ||
+                          a->how->o.on_missing == FLEET_MISSING_KEEP);
     store->updates = updates_after(a);
     if (s->scaling.scale > 0) {
         store->scaling = s->scaling;

@@ -58,3 +58,11 @@ uint64_t fl_age_limit(fl_life *life, uint64_t updates, int64_t now)
         b = limit_by_seconds(life, updates, now);
     return a > b ? a : b;
 }
+
+void fl_age_move(fl_life *life, int64_t by)
+{
+    life->loaded_at = fl_version_moved(life->loaded_at, by);
+    life->emptied_at = fl_version_moved(life->emptied_at, by);
+    for (int i = 0; i < life->n_mark; i++)
+        life->mark[i].updates = fl_version_moved(life->mark[i].updates, by);
+}

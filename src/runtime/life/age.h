@@ -10,3 +10,7 @@
  * old; 0: none is. The time becomes a mark for later calls. A clock that goes
  * back stands still. */
 uint64_t fl_age_limit(fl_life *life, uint64_t updates, int64_t now);
+
+/* The number of updates has changed by that, and no update was done: what the
+ * life knows of their numbers changes with it, down to 0. */
+void fl_age_move(fl_life *life, int64_t by);

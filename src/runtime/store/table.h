@@ -38,6 +38,11 @@ fleet_status fl_rows_bound(fl_rows *r);
 fleet_status fl_rows_count_changed(const fl_rows *r, uint64_t since,
                                    int64_t *n);
 
+/* The versions of rows move by that, as fl_version_moved(); rows of version 0
+ * stay. What remembers versions of the table starts anew: a new epoch. A table
+ * with a cap of memory, whose rows never go, is left as it is. */
+void fl_rows_move_versions(fl_rows *r, int64_t by);
+
 /* --- for snapshots (table_snapshot.c) ------------------------------------- */
 
 /* How rows lie in a page: 1 << shift places of `stride` bytes, each of a head,

@@ -315,6 +315,12 @@ static inline fl_update fl_rows_update(const fl_rows *r, const fl_update *all,
 
 /* --- epochs --------------------------------------------------------------- */
 
+/* A number of updates, or a version, that moves; not below 0. */
+static inline uint64_t fl_version_moved(uint64_t version, int64_t by)
+{
+    return by < 0 && version < (uint64_t)-by ? 0 : version + (uint64_t)by;
+}
+
 static inline uint64_t fl_rows_epoch(const fl_rows *r)
 {
     return atomic_load_explicit(&r->epoch, memory_order_relaxed);

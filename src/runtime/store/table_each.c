@@ -255,3 +255,19 @@ fleet_status fl_rows_count_changed(const fl_rows *r, uint64_t since, int64_t *n)
         }
     return FLEET_OK;
 }
+
+void fl_rows_move_versions(fl_rows *r, int64_t by)
+{
+    const fl_table *t = fl_table_of(r);
+
+    if (!fl_is_table(r))
+        return;
+    for (int i = 0; i < FL_N_BUCKET; i++)
+        for (int64_t k = 0; k < t->bucket[i].n; k++) {
+            fl_row_head *head = fl_place_at(&t->layout, t->bucket[i].page, k);
+
+            if (!head->erased && head->changed_at > 0)
+                head->changed_at = fl_version_moved(head->changed_at, by);
+        }
+    fl_rows_next_epoch(r);
+}

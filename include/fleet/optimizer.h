@@ -104,7 +104,8 @@ typedef struct fleet_std_adagrad_options {
 } fleet_std_adagrad_options;
 
 typedef struct fleet_rowwise_adagrad_options {
-    float epsilon;             /* 0: 1e-8 */
+    float epsilon; /* 0: 1e-8; FLEET_EINVAL beside initial_g2sum, whose form
+                      has none */
     float initial_accumulator; /* s at the start; 0: 0 */
     float initial_g2sum;       /* g0: above 0, Fleet's form; 0: the other one */
 } fleet_rowwise_adagrad_options;
@@ -194,7 +195,11 @@ fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
 /* Weights of rows that this optimizer updates are brought back to [low, high]
  * after each update (Fleet's sparse_weight_bounds); low < high, both finite.
  * Rows that are not updated keep what they have, initial values included, and
- * dense parameters have no bounds. FLEET_ESTATE after fleet_minimize(). */
+ * dense parameters have no bounds. In fewer bits (fleet_row_storage) a bound is
+ * the next number inward that is kept; of integers of 8 bits one of the row's
+ * own scale. FLEET_ESTATE after fleet_minimize(), which is FLEET_EUNSUPPORTED
+ * in geo mode, where servers add up what workers have changed, and where no
+ * number that is kept is within the bounds. */
 FLEET_API fleet_status fleet_optimizer_set_row_bounds(
     fleet_optimizer *optimizer, float low, float high);
 

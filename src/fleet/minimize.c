@@ -1,4 +1,5 @@
 /* minimize.c - fleet_minimize(): a program is trained, as the strategy says. */
+#include <math.h>
 #include <string.h>
 
 #include "fleet/job/param_home.h"
@@ -6,6 +7,7 @@
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "runtime/graph/shown_slots.h"
+#include "runtime/optim/narrow_rows.h"
 #include "runtime/optim/table_optimizers.h"
 #include "runtime/plan/remote.h"
 
@@ -169,6 +171,38 @@ static fleet_status check_storage(const fleet *f, const fleet_program *p)
     return FLEET_OK;
 }
 
+/* In geo a copy's weights are in the bounds, and what servers add up is not;
+ * and where rows are in few bits there must be a number in the bounds. */
+static fleet_status check_bounds(const fleet *f, const fleet_program *p,
+                                 const fleet_optimizer *all)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+        const fleet_optimizer *own =
+            v->kind == FL_VAR_TABLE ? fl_optimizer_own(all, v->name) : NULL;
+        const fleet_optimizer *o = own ? own : all;
+        float low = o->low, high = o->high;
+
+        if (v->kind != FL_VAR_TABLE || !o->bounds)
+            continue;
+        if (fl_handle_mode(f) == FL_PS_GEO)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: table \"%s\" has row bounds, and "
+                           "in geo mode (a_sync_configs.k_steps) servers add "
+                           "up what workers have changed, beyond any bounds",
+                           v->name);
+        if (!fl_narrow_bounds(v->ids.storage, fmaxf(fabsf(low), fabsf(high)),
+                              &low, &high))
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: table \"%s\" keeps rows in %s, "
+                           "which has no number within the row bounds %g to "
+                           "%g: expected wider ones",
+                           v->name, fl_storage_names[v->ids.storage],
+                           (double)o->low, (double)o->high);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
 {
     if (o->n_user > 0)
@@ -211,6 +245,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(check_storage(f, p));
     if (fl_shown_slots_check(p) != FLEET_OK)
         return fl_fail_in(fl_last_code(), "fleet_minimize");
+    FL_TRY(check_bounds(f, p, o));
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));

@@ -261,6 +261,43 @@ TEST(a_rule_of_whole_rows_is_for_tables_alone)
     close_net(&n);
 }
 
+static fleet_status bounded(bool geo, fleet_row_storage storage, float low,
+                            float high)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    const fleet_sparse_embedding_options how = {.table = "t",
+                                                .storage = storage};
+    fleet_optimizer *all = fleet_sgd(f, 1), *own = fleet_sgd(f, 1);
+    fleet_status status;
+
+    if (geo) { /* as a worker of such a job has it */
+        f->role.server_num = 1;
+        f->strategy.a_sync = 1;
+        f->strategy.a_sync_configs.k_steps = 4;
+    }
+    CHECK_OK(fleet_optimizer_set_row_bounds(own, low, high));
+    CHECK_OK(fleet_optimizer_set_table(all, "t", own));
+    status = fleet_minimize(
+        all, fleet_mean(p, fleet_sparse_embedding(p, kit_data_ids(p, "id", 1),
+                                                  2, &how)));
+    f->role.server_num = 0;
+    fleet_destroy(f);
+    return status;
+}
+
+TEST(bounds_that_would_not_hold_are_refused_by_name)
+{
+    CHECK_OK(bounded(false, FLEET_ROW_FLOAT32, 0.3f, 0.30001f));
+    CHECK_FAILS(bounded(true, FLEET_ROW_FLOAT32, -1, 1), FLEET_EUNSUPPORTED,
+                "table \"t\" has row bounds, and in geo mode");
+    CHECK_FAILS(bounded(false, FLEET_ROW_BFLOAT16, 0.3f, 0.30001f),
+                FLEET_EUNSUPPORTED,
+                "table \"t\" keeps rows in bfloat16, which has no number "
+                "within the row bounds 0.3 to 0.30001");
+    CHECK_OK(bounded(false, FLEET_ROW_INT8, -0.3f, 0.3f));
+}
+
 /* --- saves ---------------------------------------------------------------- */
 
 static void open_scene(scene *s, const char *embedding, const char *wide)

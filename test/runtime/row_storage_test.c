@@ -377,3 +377,91 @@ TEST(small_updates_are_not_lost)
     }
     fleet_destroy(f);
 }
+
+/* --- bounds --------------------------------------------------------------- */
+
+typedef struct bounds {
+    float low, high;
+    float least[N_NARROW], most[N_NARROW]; /* that can be kept; 0: any */
+} bounds;
+
+static const bounds bounds_of[] = {
+    {-0.3f,
+     0.3f,
+     {-0.2998046875f, -0.298828125f, -0.296875f},
+     {0.2998046875f, 0.298828125f, 0.296875f}},
+    {0.2f, 0.3f, {0}, {0.2998046875f, 0.298828125f, 0.296875f}},
+    {-0.3f, -0.2f, {-0.2998046875f, -0.298828125f, -0.296875f}, {0}},
+    {-1e-6f, 3.3e-5f, {0}, {0}},
+    {0, 1e30f, {0}, {65504, 0, 0}},
+};
+
+/* A row that is pulled up and down beyond its bounds, with the sizes of its
+ * weights apart; rounding must not leave them, whatever is drawn. */
+static void pull(const fl_rows *r, const fleet_optimizer *o, float *row,
+                 const bounds *b, float *least, float *most)
+{
+    float g[DIM], got[DIM];
+    const float *grad = g;
+    const uint64_t key = 4;
+
+    for (int t = 0; t < 300; t++) {
+        fl_update u;
+
+        for (int i = 0; i < DIM; i++)
+            g[i] = noise(t / 20 * DIM + i) * 0.1f * (b->high - b->low) *
+                   (i % 2 ? 1.0f : 1e-3f);
+        fl_optimizer_update(o, t, 1, &u);
+        fl_rows_change(r, o, &u, &key, &row, &grad, 1);
+        fl_rows_read(r, got, row);
+        for (int i = 0; i < DIM; i++) {
+            CHECK(got[i] >= b->low && got[i] <= b->high);
+            *least = fminf(*least, got[i]);
+            *most = fmaxf(*most, got[i]);
+        }
+    }
+}
+
+TEST(no_rounding_leaves_the_bounds_and_they_are_the_next_that_can_be_kept)
+{
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &(fleet_options){.num_threads = 1}));
+    for (size_t i = 0; i < sizeof bounds_of / sizeof *bounds_of; i++)
+        for (int k = 0; k < N_NARROW; k++) {
+            const bounds *b = &bounds_of[i];
+            fleet_optimizer *o = fleet_sgd(f, 1);
+            fl_rows *r = table_in(narrow[k], 0, 0);
+            float least = INFINITY, most = -INFINITY;
+
+            CHECK_OK(fleet_optimizer_set_row_bounds(o, b->low, b->high));
+            pull(r, o, make(r, 4), b, &least, &most);
+            CHECK(b->least[k] == 0 || least == b->least[k]);
+            CHECK(b->most[k] == 0 || most == b->most[k]);
+            r->methods->destroy(r);
+        }
+    fleet_destroy(f);
+}
+
+TEST(bounds_between_which_nothing_can_be_kept_are_known)
+{
+    static const struct {
+        float low, high;
+        bool any[N_NARROW];
+    } said[] = {{0.3f, 0.30001f, {false, false, false}},
+                {0.3f, 0.3005f, {true, false, false}},
+                {-0.301f, -0.3f, {true, true, true}},
+                {70000, 80000, {false, true, true}},
+                {-1e-30f, 1e-30f, {true, true, true}}};
+
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        for (int k = 0; k < N_NARROW; k++) {
+            float low = said[i].low, high = said[i].high;
+            float size = fmaxf(fabsf(low), fabsf(high));
+
+            CHECK_INT(fl_narrow_bounds(narrow[k], size, &low, &high),
+                      said[i].any[k]);
+            CHECK(!said[i].any[k] ||
+                  (low >= said[i].low && high <= said[i].high));
+        }
+}

@@ -15,6 +15,11 @@ typedef struct fl_narrow_rows {
  * and wherever the row is. */
 uint64_t fl_rounding_seed(uint64_t table, uint64_t key, uint64_t version);
 
+/* Bring the bounds of weights inward, to numbers that the storage keeps, so
+ * that no rounding leaves the bounds. Of 8 bits the numbers are a row's whose
+ * largest weight has that size. false: it keeps none within the bounds. */
+bool fl_narrow_bounds(fleet_row_storage s, float size, float *low, float *high);
+
 /* n rows, record by record as a table has them, by optimizer o; key[i] is
  * w[i]'s.
  */

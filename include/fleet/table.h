@@ -22,6 +22,11 @@
  *           wrong with one worker's call fails all of them, and nothing is
  *           written
  *
+ * Within a training pass of the handle, as in fleet_train_options.on_batch,
+ * writes are FLEET_ESTATE, also in one process: rows of the next batch are
+ * there already then, and they would reach it or not. Executors that are run by
+ * hand have no passes.
+ *
  * A batch that is under way in another thread's executor of the same handle is
  * waited for. None of these calls is for a server's handle: FLEET_ESTATE.
  *

@@ -273,8 +273,8 @@ TEST(takes_no_integer_that_a_double_does_not_hold)
         "," SLOTS "}",
         "{\"model\": {\"type\": \"wide_deep\", \"most_rows\": %s}," DATA
         "," SLOTS "}",
-        "{\"model\": {\"type\": \"wide_deep\", \"rows\": %s}," DATA
-        "," SLOTS "}",
+        "{\"model\": {\"type\": \"wide_deep\", \"rows\": %s}," DATA "," SLOTS
+        "}",
         "{\"model\": {\"type\": \"wide_deep\", \"fresh\": \"row\", "
         "\"default_id\": %s}," DATA "," SLOTS "}"};
     char line[1000];

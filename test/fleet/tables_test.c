@@ -2,6 +2,7 @@
  * is there, what is set is what is trained on, and what cannot be is named. */
 #define SUITE tables
 #include "grown_kit.h"
+#include "model_kit.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -240,6 +241,84 @@ TEST(calls_that_cannot_be_are_named_and_change_nothing)
                 "\"w\", weight 2: inf");
     CHECK(grown_hash(&g) == before);
     grown_close(&g);
+}
+
+typedef struct writer {
+    scene *s;
+    int calls;
+} writer;
+
+/* The table's rows are of 8 numbers, however many: the pass is asked first. */
+static int write_within(void *user, int64_t batch, int64_t samples)
+{
+    static const float row[8] = {1};
+    static const uint64_t key = 3;
+    static const char words[] = "a pass over a dataset is under way: call it "
+                                "between two passes";
+    writer *w = user;
+    fleet *f = w->s->f;
+
+    (void)batch, (void)samples;
+    CHECK_FAILS(fleet_table_set(f, "embedding", &key, 1, 8, row, NULL),
+                FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_parameter_set(f, "none", row, 1), FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_shrink(f, "embedding"), FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_load_one_table(f, "embedding", "none", NULL),
+                FLEET_ESTATE, words);
+    CHECK_FAILS(fleet_import_table(f, "embedding", "none", NULL), FLEET_ESTATE,
+                words);
+    CHECK_CONTAINS(fleet_last_error(), "fleet_import_table");
+    w->calls++;
+    return 0;
+}
+
+static int shrink_in_test(void *user, int64_t batch, int64_t samples)
+{
+    writer *w = user;
+
+    (void)batch, (void)samples;
+    CHECK_OK(fleet_shrink(w->s->f, NULL));
+    w->calls++;
+    return 0;
+}
+
+/* Rows of the next batch may be there already. */
+TEST(writes_are_refused_within_a_training_pass_and_change_nothing)
+{
+    const fleet_options o = {.seed = 5, .num_threads = 1};
+    const char *file = scene_file("a.txt", 100, 1);
+    uint64_t hash[2];
+
+    for (int i = 0; i < 2; i++) {
+        scene s;
+        writer w = {&s, 0};
+        fleet_train_options callback = {.on_batch = write_within, .user = &w};
+
+        scene_open(&s, &o, "sgd");
+        scene_data(&s, file, 32, 1, 0);
+        s.e = fleet_executor_create(s.p, NULL);
+        CHECK_OK(
+            fleet_train_from_dataset(s.e, s.data, i ? &callback : NULL, NULL));
+        CHECK_INT(w.calls, i ? 4 : 0);
+        hash[i] = scene_hash(&s);
+        CHECK_OK(fleet_shrink(s.f, NULL));
+        scene_close(&s);
+    }
+    CHECK(hash[0] == hash[1]);
+}
+
+TEST(a_pass_for_test_takes_writes)
+{
+    scene s;
+    writer w = {&s, 0};
+    fleet_train_options callback = {.on_batch = shrink_in_test, .user = &w};
+
+    scene_trained(&s, "sgd", 7);
+    s.tester =
+        fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
+    CHECK_OK(fleet_infer_from_dataset(s.tester, s.data, &callback, NULL));
+    CHECK(w.calls > 0);
+    scene_close(&s);
 }
 
 /* --- whole parameters ----------------------------------------------------- */

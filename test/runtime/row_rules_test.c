@@ -293,8 +293,8 @@ TEST(bounds_bring_weights_back_and_nothing_else)
 /* Fleet's form has no epsilon: one that is set would do nothing. */
 TEST(fleets_form_takes_no_epsilon)
 {
-    static const fleet_rowwise_adagrad_options both = {
-        .epsilon = 0.5f, .initial_g2sum = 3};
+    static const fleet_rowwise_adagrad_options both = {.epsilon = 0.5f,
+                                                       .initial_g2sum = 3};
     fleet *f = handle();
 
     CHECK(fleet_rowwise_adagrad(f, 0.1f, &both) == NULL);

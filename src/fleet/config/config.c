@@ -66,20 +66,13 @@ static fleet_status read_hidden(fl_config *c, const fl_at *at)
 /* An mlp has none of the keys that tables have. */
 static fleet_status no_tables(const fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"rows",
-                                       "check_ids",
-                                       "fresh",
-                                       "entry",
-                                       "unknown_zeros",
-                                       "ttl_updates",
-                                       "ttl_seconds",
-                                       "most_rows",
-                                       "most_bytes",
-                                       "memory_cap_bytes",
-                                       "cold_folder",
-                                       "accessor",
-                                       "storage",
-                                       NULL};
+    static const char *const keys[] = {"rows",          "check_ids",
+                                       "fresh",         "entry",
+                                       "unknown_zeros", "ttl_updates",
+                                       "ttl_seconds",   "most_rows",
+                                       "most_bytes",    "memory_cap_bytes",
+                                       "cold_folder",   "accessor",
+                                       "storage",       NULL};
 
     for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
@@ -163,8 +156,7 @@ static fleet_status read_cap(fl_config *c, const fl_at *at)
     if (bytes.json)
         FL_TRY(fl_at_required(&folder));
     FL_TRY(read_path(&folder, &c->cold_folder));
-    return fl_at_int(&bytes, FL_LEAST_CAP, FL_MOST_EXACT,
-                     &c->memory_cap_bytes);
+    return fl_at_int(&bytes, FL_LEAST_CAP, FL_MOST_EXACT, &c->memory_cap_bytes);
 }
 
 /* What the tables do with ids. */

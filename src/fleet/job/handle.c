@@ -17,6 +17,19 @@ fleet_status fl_handle_check_worker(const fleet *f, const char *what)
     return FLEET_OK;
 }
 
+/* The next batch's rows may have been asked for already. */
+fleet_status fl_handle_check_writer(const fleet *f, const char *what)
+{
+    FL_TRY(fl_handle_check_worker(f, what));
+    for (const fleet_optimizer *o = f->optimizers; o; o = o->next)
+        if (o->passes > 0)
+            return fl_fail(FLEET_ESTATE,
+                           "%s: a pass over a dataset is under way: call it "
+                           "between two passes",
+                           what);
+    return FLEET_OK;
+}
+
 fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,
                                      float learning_rate,
                                      const float number[FL_MAX_NUMBER])

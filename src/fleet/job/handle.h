@@ -64,6 +64,10 @@ fleet_status fl_handle_check(const fleet *f, const char *what);
 /* FLEET_ESTATE in a server, too: its parameters are the job's. */
 fleet_status fl_handle_check_worker(const fleet *f, const char *what);
 
+/* The same of a call that writes, which is no part of a training pass:
+ * FLEET_ESTATE within one. */
+fleet_status fl_handle_check_writer(const fleet *f, const char *what);
+
 /* An optimizer of the handle, its numbers as fl_optimizer_create() takes
  * them. */
 fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,

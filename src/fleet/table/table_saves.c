@@ -77,7 +77,7 @@ fleet_status fleet_load_one_table(fleet *f, const char *table, const char *path,
     fl_rows *rows = NULL;
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, "fleet_load_one_table"));
+    FL_TRY(fl_handle_check_writer(f, "fleet_load_one_table"));
     status = fl_call_table(f, "fleet_load_one_table", table, &rows);
     o = o ? o : &none;
     how.o = (fleet_load_options){.states = o->states, .restart = o->restart};
@@ -338,7 +338,7 @@ fleet_status fleet_import_table(fleet *f, const char *table, const char *path,
     char *folder = NULL;
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, "fleet_import_table"));
+    FL_TRY(fl_handle_check_writer(f, "fleet_import_table"));
     status = fl_call_table(f, "fleet_import_table", table, &rows);
     t.into = rows;
     take_options(&t, o);

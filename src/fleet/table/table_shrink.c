@@ -85,7 +85,7 @@ fleet_status fleet_shrink_at(fleet *f, const char *table, int64_t seconds)
     fl_rows *only = NULL;
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, call_name));
+    FL_TRY(fl_handle_check_writer(f, call_name));
     status = find_only(f, table, &only);
     c.only = only;
     if (status == FLEET_OK)

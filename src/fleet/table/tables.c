@@ -379,7 +379,7 @@ fleet_status fleet_table_set(fleet *f, const char *table, const uint64_t *key,
                    .states = states};
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, c.name));
+    FL_TRY(fl_handle_check_writer(f, c.name));
     status = fl_call_table(f, c.name, table, &c.rows);
     if (status == FLEET_OK)
         status = check_set(&c, dim);
@@ -492,7 +492,7 @@ fleet_status fleet_parameter_set(fleet *f, const char *name,
     weights_call c = {.f = f, .name = "fleet_parameter_set", .values = values};
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, c.name));
+    FL_TRY(fl_handle_check_writer(f, c.name));
     status = find_param(f, c.name, name, &c.param);
     if (status == FLEET_OK)
         status = check_all_finite(&c, n);

@@ -176,6 +176,72 @@ TEST(a_shrink_lets_the_same_rows_go_for_any_number_of_servers)
     }
 }
 
+/* --- loads that keep rows ------------------------------------------------- */
+
+static const char *other_path; /* a save without the table */
+static const fleet_load_options keep = {.on_missing = FLEET_MISSING_KEEP,
+                                        .position = FLEET_POSITION_ANEW};
+
+static fleet_status keep_between(ps_node *n)
+{
+    fleet_table_statistics s;
+
+    TRY(ps_begin(n));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_load_model_with(n->s.f, other_path, &keep));
+    TRY(fleet_shrink(n->s.f, "t"));
+    TRY(fleet_table_stat(n->s.f, "t", &s));
+    n->number[0] = (double)s.rows;
+    TRY(fleet_barrier_worker(n->s.f));
+    TRY(ps_passes(n, 1));
+    TRY(fleet_shrink(n->s.f, "t"));
+    return ps_end(n);
+}
+
+/* load: else as without the load. */
+static int64_t kept_alone(const ps_job *like, bool load, uint64_t *hash)
+{
+    ps_job copy = *like;
+    ps_node n = {.job = &copy};
+    fleet_table_statistics all, s;
+
+    copy.how.merge = 2;
+    grown_open_node(&n, &(fleet_options){.seed = 5, .num_threads = 1});
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_table_stat(n.s.f, "t", &all));
+    if (load)
+        CHECK_OK(fleet_load_model_with(n.s.f, other_path, &keep));
+    CHECK_OK(fleet_shrink(n.s.f, "t"));
+    CHECK_OK(fleet_table_stat(n.s.f, "t", &s));
+    CHECK(s.rows > 0 && s.rows < all.rows);
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_shrink(n.s.f, "t"));
+    *hash = scene_hash(&n.s);
+    scene_close(&n.s);
+    return s.rows;
+}
+
+TEST(rows_that_a_load_keeps_are_as_old_for_any_number_of_servers)
+{
+    grown_how how = {.optimizer = "adam",
+                     .life = {.ttl_updates = 3, .most_rows = 1024}};
+    ps_job j = job_of(&how, 1, 1);
+    scene other;
+    uint64_t want, unloaded;
+    int64_t rows;
+
+    other_path = scene_saved(&other, "sgd");
+    scene_close(&other);
+    rows = kept_alone(&j, true, &want);
+    CHECK_INT(kept_alone(&j, false, &unloaded), rows);
+    for (int i = 0; i < 2; i++) {
+        j = job_of(&how, shape[i][0], shape[i][1]);
+        j.work = keep_between;
+        CHECK(ps_hash(&j) == want);
+        CHECK_INT((int64_t)ps_worker(&j, 1)->number[0], rows);
+    }
+}
+
 /* --- seconds, and bytes --------------------------------------------------- */
 
 /* The second worker's clock is another one. */

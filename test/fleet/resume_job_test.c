@@ -64,6 +64,7 @@ static void start_process(process *p, const char *config, bool resumes)
         return;
     dup2(open(out, O_CREAT | O_WRONLY | O_TRUNC, 0600), 1);
     dup2(open(err, O_CREAT | O_WRONLY | O_TRUNC, 0600), 2);
+    signal(SIGINT, SIG_DFL); /* a suite in the background has it ignored */
     execl(program, program, resumes ? "--resume" : config,
           resumes ? config : NULL, (char *)NULL);
     _exit(99);

@@ -9,14 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS = 20, LANES = -1 /* as many as a server has */ };
+#include "base/error.h"
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+enum { KEYS = 20, LANES = -1 /* as many as a server has */ };
 
 /* One rank reads, the other serves it while it waits. */
 static fleet_status get_in_turn(grown *g, const uint64_t *key, int64_t n,
@@ -24,9 +19,9 @@ static fleet_status get_in_turn(grown *g, const uint64_t *key, int64_t n,
 {
     for (int turn = 0; turn < 2; turn++) {
         if (fleet_worker_index(g->f) == turn)
-            TRY(fleet_table_get(g->f, "t", key, n, GROWN_DIM, row, states,
-                                found));
-        TRY(fleet_barrier_worker(g->f));
+            FL_TRY(fleet_table_get(g->f, "t", key, n, GROWN_DIM, row, states,
+                                   found));
+        FL_TRY(fleet_barrier_worker(g->f));
     }
     return FLEET_OK;
 }
@@ -43,15 +38,16 @@ static fleet_status check_set(grown *g)
     for (int i = 0; i < 7; i++)
         row[i][0] = row[i][1] = 1 / (float)(i + 3);
     if (first) /* the other one serves it: it waits in the write */
-        TRY(fleet_params_hash(g->f, &hash));
-    TRY(fleet_table_set(g->f, "t", key, first ? 7 : 0, GROWN_DIM,
-                        first ? row[0] : NULL, NULL));
-    TRY(fleet_parameter_set(g->f, "w", first ? w : NULL, first ? GROWN_W : 0));
-    TRY(get_in_turn(g, key, 7, got[0], NULL, found));
+        FL_TRY(fleet_params_hash(g->f, &hash));
+    FL_TRY(fleet_table_set(g->f, "t", key, first ? 7 : 0, GROWN_DIM,
+                           first ? row[0] : NULL, NULL));
+    FL_TRY(
+        fleet_parameter_set(g->f, "w", first ? w : NULL, first ? GROWN_W : 0));
+    FL_TRY(get_in_turn(g, key, 7, got[0], NULL, found));
     CHECK(memcmp(row, got, sizeof row) == 0);
     for (int i = 0; i < 7; i++)
         CHECK_INT(found[i], 1);
-    TRY(fleet_parameter_get(g->f, "w", got_w, GROWN_W));
+    FL_TRY(fleet_parameter_get(g->f, "w", got_w, GROWN_W));
     CHECK(memcmp(w, got_w, sizeof w) == 0);
     return FLEET_OK;
 }
@@ -59,8 +55,8 @@ static fleet_status check_set(grown *g)
 /* The first rank saves, the other one serves it while it waits. */
 static fleet_status save_all(grown *g)
 {
-    TRY(fleet_save_one_table(g->f, "t", getenv("TEST_TABLE_SAVE")));
-    TRY(fleet_export_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL));
+    FL_TRY(fleet_save_one_table(g->f, "t", getenv("TEST_TABLE_SAVE")));
+    FL_TRY(fleet_export_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL));
     return fleet_barrier_worker(g->f);
 }
 
@@ -71,12 +67,12 @@ static fleet_status load_all(grown *g, bool text)
     float got[2][GROWN_DIM];
     int found[2];
 
-    TRY(text
-            ? fleet_import_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL)
-            : fleet_load_one_table(g->f, "t", getenv("TEST_TABLE_SAVE"), NULL));
-    TRY(fleet_init_worker(g->f));
+    FL_TRY(text ? fleet_import_table(g->f, "t", getenv("TEST_TABLE_TEXT"), NULL)
+                : fleet_load_one_table(g->f, "t", getenv("TEST_TABLE_SAVE"),
+                                       NULL));
+    FL_TRY(fleet_init_worker(g->f));
     g->e = fleet_executor_create(g->p, NULL);
-    TRY(get_in_turn(g, key, 2, got[0], NULL, found));
+    FL_TRY(get_in_turn(g, key, 2, got[0], NULL, found));
     CHECK(found[0] && found[1]);
     CHECK(got[0][0] == 1 / 5.0f && got[1][1] == 1 / 8.0f);
     CHECK_FAILS(
@@ -104,8 +100,8 @@ static fleet_status check_stat(grown *g, int parts)
     fleet_table_statistics s = {0};
 
     if (fleet_worker_index(g->f) == 1)
-        TRY(fleet_table_stat(g->f, "t", &s));
-    TRY(fleet_barrier_worker(g->f));
+        FL_TRY(fleet_table_stat(g->f, "t", &s));
+    FL_TRY(fleet_barrier_worker(g->f));
     if (fleet_worker_index(g->f) == 0)
         return FLEET_OK;
     CHECK_INT(s.rows, KEYS + 2);
@@ -121,13 +117,13 @@ static fleet_status be_one(grown *g, int parts)
 
     CHECK_FAILS(fleet_table_set(g->f, "t", key, 1, GROWN_DIM, row, NULL),
                 FLEET_ESTATE, "fleet_init_worker()");
-    TRY(fleet_init_worker(g->f));
+    FL_TRY(fleet_init_worker(g->f));
     g->e = fleet_executor_create(g->p, NULL);
     grown_train(g, KEYS);
-    TRY(check_refused(g));
-    TRY(check_set(g));
-    TRY(check_stat(g, parts));
-    TRY(save_all(g));
+    FL_TRY(check_refused(g));
+    FL_TRY(check_set(g));
+    FL_TRY(check_stat(g, parts));
+    FL_TRY(save_all(g));
     grown_train(g, KEYS); /* and they go on */
     return fleet_stop_worker(g->f);
 }
@@ -163,12 +159,12 @@ static fleet_status have_a_life(grown *g)
 {
     uint64_t hash = 0;
 
-    TRY(fleet_init_worker(g->f));
+    FL_TRY(fleet_init_worker(g->f));
     g->e = fleet_executor_create(g->p, NULL);
-    TRY(train_with_a_life(g, 1));
+    FL_TRY(train_with_a_life(g, 1));
     if (fleet_worker_index(g->f) == 0)
-        TRY(fleet_params_hash(g->f, &hash));
-    TRY(fleet_barrier_worker(g->f));
+        FL_TRY(fleet_params_hash(g->f, &hash));
+    FL_TRY(fleet_barrier_worker(g->f));
     fprintf(stderr, "hash %016llx\n", (unsigned long long)hash);
     return fleet_stop_worker(g->f);
 }

@@ -9,13 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 typedef struct values {
     float w[GROWN_W], extra[2], row[GROWN_DIM];
 } values;
@@ -282,20 +275,20 @@ static const fleet_load_options grow = {.on_missing = FLEET_MISSING_INITIALIZE,
 /* Before and after fleet_init_worker(): the job has trained meanwhile. */
 static fleet_status load_before(ps_node *n)
 {
-    TRY(fleet_load_model_with(n->s.f, n->job->load, &grow));
-    TRY(fleet_init_worker(n->s.f));
+    FL_TRY(fleet_load_model_with(n->s.f, n->job->load, &grow));
+    FL_TRY(fleet_init_worker(n->s.f));
     n->s.e = fleet_executor_create(n->s.p, NULL);
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
 static fleet_status load_between(ps_node *n)
 {
-    TRY(fleet_init_worker(n->s.f));
+    FL_TRY(fleet_init_worker(n->s.f));
     n->s.e = fleet_executor_create(n->s.p, NULL);
-    TRY(ps_passes(n, 1));
-    TRY(fleet_load_model_with(n->s.f, n->job->load, &grow));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_load_model_with(n->s.f, n->job->load, &grow));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -342,7 +335,7 @@ static fleet_status load_refused(ps_node *n)
 {
     fleet_status status;
 
-    TRY(fleet_init_worker(n->s.f));
+    FL_TRY(fleet_init_worker(n->s.f));
     status = fleet_load_model_with(
         n->s.f, n->job->load,
         &(fleet_load_options){.states = FLEET_STATES_INITIALIZE});

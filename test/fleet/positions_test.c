@@ -274,16 +274,6 @@ static char *train_config(const char *config, int resume)
     return line;
 }
 
-static const char *value_of(const char *line, const char *key)
-{
-    const char *at = strstr(line, key);
-    char text[80];
-
-    CHECK(at != NULL);
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, ",}"), at);
-    return test_keep(text);
-}
-
 TEST(a_training_that_is_over_trains_nothing_more_and_says_the_same)
 {
     char rest[500];
@@ -300,18 +290,20 @@ TEST(a_training_that_is_over_trains_nothing_more_and_says_the_same)
     again = train_config(config, 1);
     CHECK_CONTAINS(again, "\"samples_per_s\":0,");
     CHECK(access(manifest_of(4), F_OK) != 0);
-    CHECK_TEXT(value_of(again, "\"params_hash\""),
-               value_of(first, "\"params_hash\""));
-    CHECK_TEXT(value_of(again, "\"loss\""), value_of(first, "\"loss\""));
+    CHECK_TEXT(test_json_value(again, "\"params_hash\""),
+               test_json_value(first, "\"params_hash\""));
+    CHECK_TEXT(test_json_value(again, "\"loss\""),
+               test_json_value(first, "\"loss\""));
     fleet_free(again);
 
     damage(3);
     again = train_config(config, 1);
     CHECK_CONTAINS(said, "a checkpoint is passed over: ");
     CHECK_CONTAINS(said, "checkpoint-000003");
-    CHECK_TEXT(value_of(again, "\"params_hash\""),
-               value_of(first, "\"params_hash\""));
-    CHECK_TEXT(value_of(again, "\"loss\""), value_of(first, "\"loss\""));
+    CHECK_TEXT(test_json_value(again, "\"params_hash\""),
+               test_json_value(first, "\"params_hash\""));
+    CHECK_TEXT(test_json_value(again, "\"loss\""),
+               test_json_value(first, "\"loss\""));
     fleet_free(again);
     fleet_free(first);
 }

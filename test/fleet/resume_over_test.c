@@ -57,16 +57,6 @@ static const char *checkpoint(int number, const char *file)
     return test_path(name);
 }
 
-static const char *value_of(const char *line, const char *key)
-{
-    const char *at = strstr(line, key);
-    char text[80];
-
-    CHECK(at != NULL);
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, ",}"), at);
-    return test_keep(text);
-}
-
 /* "save_every.steps" divides the pass: checkpoints 1 and 2 are of the last
  * batches of passes 0 and 1, and 3 is that of the end. */
 TEST(a_job_goes_on_after_the_last_batch_of_a_pass)
@@ -80,18 +70,19 @@ TEST(a_job_goes_on_after_the_last_batch_of_a_pass)
     later = run_job(config); /* of the last pass */
     CHECK_CONTAINS(launch_log("workerlog.0"),
                    "goes on in pass 1 after batch 5");
-    CHECK_TEXT(value_of(later, "\"params_hash\""),
-               value_of(whole, "\"params_hash\""));
-    CHECK_TEXT(value_of(later, "\"loss\""), "\"loss\":null");
+    CHECK_TEXT(test_json_value(later, "\"params_hash\""),
+               test_json_value(whole, "\"params_hash\""));
+    CHECK_TEXT(test_json_value(later, "\"loss\""), "\"loss\":null");
 
     fl_save_remove(checkpoint(3, ""));
     fl_save_remove(checkpoint(2, ""));
     later = run_job(config);
     CHECK_CONTAINS(launch_log("workerlog.1"),
                    "goes on in pass 0 after batch 5");
-    CHECK_TEXT(value_of(later, "\"params_hash\""),
-               value_of(whole, "\"params_hash\""));
-    CHECK_TEXT(value_of(later, "\"loss\""), value_of(whole, "\"loss\""));
+    CHECK_TEXT(test_json_value(later, "\"params_hash\""),
+               test_json_value(whole, "\"params_hash\""));
+    CHECK_TEXT(test_json_value(later, "\"loss\""),
+               test_json_value(whole, "\"loss\""));
 }
 
 TEST(an_async_job_that_is_over_trains_nothing_more)
@@ -101,9 +92,10 @@ TEST(an_async_job_that_is_over_trains_nothing_more)
     whole = run_job(config);
     later = run_job(config);
     CHECK_CONTAINS(later, "\"samples_per_s\":0,");
-    CHECK_TEXT(value_of(later, "\"params_hash\""),
-               value_of(whole, "\"params_hash\""));
-    CHECK_TEXT(value_of(later, "\"loss\""), value_of(whole, "\"loss\""));
+    CHECK_TEXT(test_json_value(later, "\"params_hash\""),
+               test_json_value(whole, "\"params_hash\""));
+    CHECK_TEXT(test_json_value(later, "\"loss\""),
+               test_json_value(whole, "\"loss\""));
 }
 
 TEST(workers_say_that_their_server_was_sent_sigterm)

@@ -17,30 +17,6 @@ static void open_life(grown *g, fleet_table_options life, const char *optimizer)
     grown_open(g, &how);
 }
 
-static fleet_table_statistics stat_of(const grown *g, const char *table)
-{
-    fleet_table_statistics s;
-
-    CHECK_OK(fleet_table_stat(g->f, table, &s));
-    return s;
-}
-
-static int64_t rows_of(const grown *g, const char *table)
-{
-    return stat_of(g, table).rows;
-}
-
-/* n keys from the first one on, in one update. */
-static void train_keys(grown *g, int64_t first, int n)
-{
-    int64_t *id = malloc((size_t)n * sizeof *id);
-
-    for (int i = 0; i < n; i++)
-        id[i] = first + i;
-    grown_train_ids(g, id, n);
-    free(id);
-}
-
 /* --- seconds -------------------------------------------------------------- */
 
 static const fleet_table_options hour = {.ttl_seconds = 3600};
@@ -50,17 +26,17 @@ TEST(rows_go_that_were_not_changed_for_as_long)
     grown g;
 
     open_life(&g, hour, "sgd");
-    train_keys(&g, 0, 9);
+    grown_train_keys(&g, 0, 9);
     CHECK_OK(fleet_shrink_at(g.f, "t", 1000));
-    train_keys(&g, 0, 5);
+    grown_train_keys(&g, 0, 5);
     CHECK_OK(fleet_shrink_at(g.f, "t", 4599));
-    CHECK_INT(rows_of(&g, "t"), 9);
+    CHECK_INT(grown_rows(&g, "t"), 9);
     CHECK_OK(fleet_shrink_at(g.f, NULL, 4600));
-    CHECK_INT(rows_of(&g, "t"), 5);
+    CHECK_INT(grown_rows(&g, "t"), 5);
     CHECK_OK(fleet_shrink_at(g.f, "t", 8198));
-    CHECK_INT(rows_of(&g, "t"), 5);
+    CHECK_INT(grown_rows(&g, "t"), 5);
     CHECK_OK(fleet_shrink_at(g.f, "t", 8199)); /* an hour after 4599 */
-    CHECK_INT(rows_of(&g, "t"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 0);
     grown_close(&g);
 }
 
@@ -70,14 +46,14 @@ TEST(a_clock_that_goes_back_stands_still)
 
     open_life(&g, hour, "sgd");
     CHECK_OK(fleet_shrink_at(g.f, "t", 9000));
-    train_keys(&g, 0, 4);
+    grown_train_keys(&g, 0, 4);
     CHECK_OK(fleet_shrink_at(g.f, "t", 1000));
     CHECK_OK(fleet_shrink_at(g.f, "t", 4600));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     CHECK_OK(fleet_shrink(g.f, "t")); /* years later, but never before */
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     CHECK_OK(fleet_shrink_at(g.f, "t", (int64_t)1 << 53));
-    CHECK_INT(rows_of(&g, "t"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 0);
     grown_close(&g);
 }
 
@@ -93,16 +69,16 @@ TEST(keys_that_wait_and_filters_go_by_it_too)
                                   .false_positive_rate = 0.01};
     open_life(&w, waits, "sgd");
     open_life(&f, filters, "sgd");
-    train_keys(&w, 0, 9);
-    train_keys(&f, 0, 9);
+    grown_train_keys(&w, 0, 9);
+    grown_train_keys(&f, 0, 9);
     for (int64_t at = 0; at <= 3600; at += 1800) {
-        CHECK_INT(rows_of(&w, "t.waiting"), 9);
-        CHECK(rows_of(&f, "t.filter") > 0);
+        CHECK_INT(grown_rows(&w, "t.waiting"), 9);
+        CHECK(grown_rows(&f, "t.filter") > 0);
         CHECK_OK(fleet_shrink_at(w.f, NULL, at));
         CHECK_OK(fleet_shrink_at(f.f, NULL, at));
     }
-    CHECK_INT(rows_of(&w, "t.waiting"), 0);
-    CHECK_INT(rows_of(&f, "t.filter"), 0);
+    CHECK_INT(grown_rows(&w, "t.waiting"), 0);
+    CHECK_INT(grown_rows(&f, "t.filter"), 0);
     grown_close(&w);
     grown_close(&f);
 }
@@ -114,15 +90,15 @@ TEST(a_load_is_a_change_of_all_rows_now)
     grown g;
 
     open_life(&g, hour, "sgd");
-    train_keys(&g, 0, 4);
+    grown_train_keys(&g, 0, 4);
     CHECK_OK(fleet_shrink_at(g.f, "t", 100));
     CHECK_OK(fleet_save_persistables(g.f, path));
     CHECK_OK(fleet_load_model(g.f, path));
-    train_keys(&g, 0, 1);
+    grown_train_keys(&g, 0, 1);
     CHECK_OK(fleet_shrink_at(g.f, "t", 4000));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     CHECK_OK(fleet_shrink_at(g.f, "t", 7600));
-    CHECK_INT(rows_of(&g, "t"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 0);
     grown_close(&g);
 }
 
@@ -166,7 +142,7 @@ TEST(times_that_cannot_be_are_named)
                 "fleet_shrink: -1 seconds: expected 0 to 2^53");
     CHECK_FAILS(fleet_shrink_at(g.f, "t", ((int64_t)1 << 53) + 1), FLEET_EINVAL,
                 "expected 0 to 2^53");
-    train_keys(&plain, 0, 1);
+    grown_train_keys(&plain, 0, 1);
     CHECK_FAILS(fleet_shrink_at(plain.f, "t", 1), FLEET_EINVAL,
                 "no life.ttl_updates, no");
     grown_close(&g);
@@ -179,7 +155,7 @@ enum { CAP = 12 << 20, LESS = 8 << 20, NEW = 8192, HOT = 50 };
 
 static int64_t used_of(const grown *g, const char *table)
 {
-    fleet_table_statistics s = stat_of(g, table);
+    fleet_table_statistics s = grown_stat(g, table);
 
     return s.row_bytes + s.index_bytes;
 }
@@ -210,17 +186,17 @@ TEST(memory_after_ten_times_as_many_ids_is_what_was_stated)
 
         open_life(&g, (fleet_table_options){.most_bytes = CAP}, rule[i]);
         do {
-            rows[i] = rows_of(&g, "t");
+            rows[i] = grown_rows(&g, "t");
             train_churn(&g, batch++);
             CHECK(used_of(&g, "t") <= CAP);
-        } while (rows_of(&g, "t") > rows[i]);
-        full = used_of(&g, "t") + stat_of(&g, "t").free_bytes;
+        } while (grown_rows(&g, "t") > rows[i]);
+        full = used_of(&g, "t") + grown_stat(&g, "t").free_bytes;
         CHECK(rows[i] > CAP / 1024 * 8); /* and it is not nothing */
         CHECK(used_of(&g, "t") > CAP / 2);
         for (int n = 10 * (int)rows[i] / NEW; batch < n; batch++)
             train_churn(&g, batch);
         CHECK(used_of(&g, "t") <= CAP);
-        all = used_of(&g, "t") + stat_of(&g, "t").free_bytes;
+        all = used_of(&g, "t") + grown_stat(&g, "t").free_bytes;
         CHECK(all <= full + full / 20);
         grown_close(&g);
     }
@@ -248,7 +224,7 @@ TEST(what_filters_count_is_in_the_bytes)
         CHECK(used_of(&b, "t") + used_of(&b, "t.filter") <= LESS);
     }
     CHECK(used_of(&w, "t") > CAP / 4 && used_of(&b, "t") > LESS / 4);
-    CHECK(rows_of(&b, "t") <=
+    CHECK(grown_rows(&b, "t") <=
           53 * 1024); /* more if its filter weighed nothing */
     grown_close(&w);
     grown_close(&b);
@@ -282,7 +258,7 @@ TEST(of_rows_and_bytes_the_lower_limit_holds)
     open_life(&g, both, "sgd");
     for (int i = 0; i < 4; i++)
         train_churn(&g, i);
-    CHECK(rows_of(&g, "t") <= 4096 && rows_of(&g, "t") > 3000);
+    CHECK(grown_rows(&g, "t") <= 4096 && grown_rows(&g, "t") > 3000);
     grown_close(&g);
 }
 
@@ -294,16 +270,16 @@ TEST(hot_rows_are_those_of_the_last_thousand_updates)
     grown g;
 
     open_life(&g, none, "sgd");
-    train_keys(&g, 0, 9);
-    CHECK_INT(stat_of(&g, "t").hot_rows, 9);
+    grown_train_keys(&g, 0, 9);
+    CHECK_INT(grown_stat(&g, "t").hot_rows, 9);
     for (int i = 1; i < FLEET_HOT_UPDATES; i++)
         grown_train(&g, 2);
-    CHECK_INT(stat_of(&g, "t").hot_rows, 9);
+    CHECK_INT(grown_stat(&g, "t").hot_rows, 9);
     grown_train(&g, 2);
-    CHECK_INT(stat_of(&g, "t").hot_rows, 2);
-    CHECK_INT(stat_of(&g, "t").rows, 9);
+    CHECK_INT(grown_stat(&g, "t").hot_rows, 2);
+    CHECK_INT(grown_stat(&g, "t").rows, 9);
     CHECK_OK(fleet_save_persistables(g.f, test_path("saved")));
     CHECK_OK(fleet_load_model(g.f, test_path("saved")));
-    CHECK_INT(stat_of(&g, "t").hot_rows, 0);
+    CHECK_INT(grown_stat(&g, "t").hot_rows, 0);
     grown_close(&g);
 }

@@ -31,30 +31,6 @@ static void open_life(grown *g, fleet_table_options life)
     grown_open(g, &how);
 }
 
-static fleet_table_statistics stat_of(const grown *g, const char *table)
-{
-    fleet_table_statistics s;
-
-    CHECK_OK(fleet_table_stat(g->f, table, &s));
-    return s;
-}
-
-static int64_t rows_of(const grown *g, const char *table)
-{
-    return stat_of(g, table).rows;
-}
-
-/* n keys from the first one on, in one update. */
-static void train_keys(grown *g, int first, int n)
-{
-    int64_t *id = malloc((size_t)n * sizeof *id);
-
-    for (int i = 0; i < n; i++)
-        id[i] = first + i;
-    grown_train_ids(g, id, n);
-    free(id);
-}
-
 /* --- how often it counts too much ----------------------------------------- */
 
 enum { STATED = 20000, LAST = 5000 };
@@ -71,10 +47,10 @@ TEST(new_keys_seem_known_no_more_often_than_was_stated)
 
         open_life(&g, filter_of(2, STATED, rate[i]));
         for (int k = 0; k < STATED - LAST; k += LAST)
-            train_keys(&g, k, LAST);
-        before = rows_of(&g, "t");
-        train_keys(&g, STATED - LAST, LAST);
-        come = rows_of(&g, "t") - before;
+            grown_train_keys(&g, k, LAST);
+        before = grown_rows(&g, "t");
+        grown_train_keys(&g, STATED - LAST, LAST);
+        come = grown_rows(&g, "t") - before;
         CHECK((double)come <= most + 3 * sqrt(most));
         CHECK((double)come >= most / 4); /* it is no larger than it need be */
         CHECK((double)before < most * 2);
@@ -189,7 +165,7 @@ TEST(a_filter_with_room_lets_in_what_an_exact_one_does)
         compare(&e, &g, &late, &early);
         CHECK(late == 0 && early == 0);
     }
-    CHECK(rows_of(&g, "t") > 100 && rows_of(&g, "t") < IDS);
+    CHECK(grown_rows(&g, "t") > 100 && grown_rows(&g, "t") < IDS);
     grown_close(&e);
     grown_close(&g);
 }
@@ -222,11 +198,11 @@ TEST(counters_stop_where_they_are_full)
 
     open_life(&g, filter_of(3, 1, 0.5));
     for (int i = 0; i < 40; i++)
-        train_keys(&g, 1000 * i, 1000);
-    CHECK(rows_of(&g, "t") > 0);
+        grown_train_keys(&g, 1000 * i, 1000);
+    CHECK(grown_rows(&g, "t") > 0);
     for (int i = 0; i < 2; i++)
-        train_keys(&g, 0, 40000);
-    CHECK_INT(rows_of(&g, "t"), 40000);
+        grown_train_keys(&g, 0, 40000);
+    CHECK_INT(grown_rows(&g, "t"), 40000);
     grown_close(&g);
 }
 
@@ -237,13 +213,13 @@ TEST(it_takes_a_tenth_of_the_memory_of_counts)
 
     open_life(&e, exact);
     open_life(&g, filter_of(3, KEYS, 0.01));
-    train_keys(&e, 0, KEYS);
-    train_keys(&g, 0, KEYS);
-    CHECK(stat_of(&e, "t.waiting").row_bytes +
-              stat_of(&e, "t.waiting").index_bytes >
+    grown_train_keys(&e, 0, KEYS);
+    grown_train_keys(&g, 0, KEYS);
+    CHECK(grown_stat(&e, "t.waiting").row_bytes +
+              grown_stat(&e, "t.waiting").index_bytes >
           40 * KEYS);
-    CHECK(stat_of(&g, "t.filter").row_bytes +
-              stat_of(&g, "t.filter").index_bytes <
+    CHECK(grown_stat(&g, "t.filter").row_bytes +
+              grown_stat(&g, "t.filter").index_bytes <
           6 * KEYS);
     grown_close(&e);
     grown_close(&g);
@@ -263,15 +239,15 @@ TEST(a_training_that_is_loaded_goes_on_with_its_counts)
     grown_open(&g, &how);
     how.options.seed = 8;
     grown_open(&to, &how);
-    train_keys(&g, 0, 2000);
-    train_keys(&g, 0, 1000);
+    grown_train_keys(&g, 0, 2000);
+    grown_train_keys(&g, 0, 1000);
     CHECK_OK(fleet_save_persistables(g.f, path));
-    train_keys(&to, 0, 9); /* is gone with the load */
+    grown_train_keys(&to, 0, 9); /* is gone with the load */
     CHECK_OK(fleet_load_model(to.f, path));
     CHECK(grown_hash(&g) == grown_hash(&to));
-    train_keys(&g, 500, 1500);
-    train_keys(&to, 500, 1500);
-    CHECK(rows_of(&to, "t") >= 500 && rows_of(&to, "t") < 1000);
+    grown_train_keys(&g, 500, 1500);
+    grown_train_keys(&to, 500, 1500);
+    CHECK(grown_rows(&to, "t") >= 500 && grown_rows(&to, "t") < 1000);
     CHECK(grown_hash(&g) == grown_hash(&to));
     grown_close(&g);
     grown_close(&to);
@@ -286,14 +262,14 @@ TEST(counts_of_another_filter_begin_anew)
     open_life(&five, filter_of(5, 1000, 0.01));
     open_life(&six, filter_of(6, 1000, 0.01));
     for (int i = 0; i < 4; i++)
-        train_keys(&five, 0, 10);
+        grown_train_keys(&five, 0, 10);
     CHECK_OK(fleet_save_persistables(five.f, path));
     CHECK_OK(fleet_load_model(six.f, path));
     for (int i = 0; i < 5; i++)
-        train_keys(&six, 0, 10);
-    CHECK_INT(rows_of(&six, "t"), 0);
-    train_keys(&six, 0, 10);
-    CHECK_INT(rows_of(&six, "t"), 10);
+        grown_train_keys(&six, 0, 10);
+    CHECK_INT(grown_rows(&six, "t"), 0);
+    grown_train_keys(&six, 0, 10);
+    CHECK_INT(grown_rows(&six, "t"), 10);
     grown_close(&five);
     grown_close(&six);
 }
@@ -307,22 +283,22 @@ TEST(a_shrink_empties_it_once_the_time_is_over)
     life.ttl_updates = 4;
     open_life(&g, life);
     for (int i = 0; i < 2; i++)
-        train_keys(&g, 0, 10);
+        grown_train_keys(&g, 0, 10);
     CHECK_OK(fleet_shrink(g.f, "t")); /* two updates are less than four */
-    train_keys(&g, 0, 10);
-    CHECK_INT(rows_of(&g, "t"), 10);
-    train_keys(&g, 20, 5);
+    grown_train_keys(&g, 0, 10);
+    CHECK_INT(grown_rows(&g, "t"), 10);
+    grown_train_keys(&g, 20, 5);
     CHECK_OK(fleet_shrink(g.f, "t"));
-    CHECK_INT(rows_of(&g, "t.filter"), 0);
-    train_keys(&g, 20, 5);
-    train_keys(&g, 20, 5);
-    CHECK(rows_of(&g, "t") <= 10);
+    CHECK_INT(grown_rows(&g, "t.filter"), 0);
+    grown_train_keys(&g, 20, 5);
+    grown_train_keys(&g, 20, 5);
+    CHECK(grown_rows(&g, "t") <= 10);
     CHECK_OK(fleet_save_persistables(g.f, path));
     for (int i = 0; i < 2; i++)
-        train_keys(&g, 30, 1);
+        grown_train_keys(&g, 30, 1);
     CHECK_OK(fleet_load_model(g.f, path));
     CHECK_OK(fleet_shrink(g.f, "t")); /* the load counts as if it were empty */
-    CHECK(rows_of(&g, "t.filter") > 0);
+    CHECK(grown_rows(&g, "t.filter") > 0);
     grown_close(&g);
 }
 
@@ -355,7 +331,7 @@ TEST(a_snapshot_has_the_counters_of_before)
     grown g;
 
     open_life(&g, filter_of(3, 100, 0.01));
-    train_keys(&g, 0, 8);
+    grown_train_keys(&g, 0, 8);
     for (int i = 0; i < 10; i++)
         key[i] = (uint64_t)i;
     s = g.p->store;

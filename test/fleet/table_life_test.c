@@ -25,14 +25,6 @@ static grown_how how_of(const fleet_table_options *life)
         .optimizer = "sgd", .life = *life, .options = {.seed = 7}};
 }
 
-static int64_t rows_of(const grown *g, const char *table)
-{
-    fleet_table_statistics s;
-
-    CHECK_OK(fleet_table_stat(g->f, table, &s));
-    return s.rows;
-}
-
 static bool same_row(const grown *a, const grown *b, int64_t id)
 {
     float x[GROWN_DIM], y[GROWN_DIM];
@@ -53,17 +45,17 @@ TEST(a_key_becomes_a_row_with_the_update_that_is_its_third)
     grown_open(&fresh, &how);
     for (int i = 0; i < 2; i++) {
         grown_train(&g, 4);
-        CHECK_INT(rows_of(&g, "t"), 0);
-        CHECK_INT(rows_of(&g, "t.waiting"), 4);
+        CHECK_INT(grown_rows(&g, "t"), 0);
+        CHECK_INT(grown_rows(&g, "t.waiting"), 4);
         CHECK(same_row(&g, &fresh, 2));
     }
     grown_train(&g, 3);
-    CHECK_INT(rows_of(&g, "t"), 3);
-    CHECK_INT(rows_of(&g, "t.waiting"), 1);
+    CHECK_INT(grown_rows(&g, "t"), 3);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 1);
     CHECK(!same_row(&g, &fresh, 2) && same_row(&g, &fresh, 3));
     grown_train(&g, 4);
-    CHECK_INT(rows_of(&g, "t"), 4);
-    CHECK_INT(rows_of(&g, "t.waiting"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 0);
     grown_close(&g);
     grown_close(&fresh);
 }
@@ -116,9 +108,9 @@ TEST(merged_batches_count_once)
     grown_open(&g, &how);
     for (int i = 0; i < 5; i++)
         grown_train(&g, 4);
-    CHECK_INT(rows_of(&g, "t"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 0);
     grown_train(&g, 4);
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     grown_close(&g);
 }
 
@@ -192,8 +184,8 @@ TEST(keys_are_drawn_by_seed_and_key_and_for_good)
         train_many(&g);
     found_of(&g, later);
     /* four standard deviations: 0.029 */
-    CHECK((double)rows_of(&g, "t") > 0.271 * MANY &&
-          (double)rows_of(&g, "t") < 0.329 * MANY);
+    CHECK((double)grown_rows(&g, "t") > 0.271 * MANY &&
+          (double)grown_rows(&g, "t") < 0.329 * MANY);
     grown_close(&g);
 
     grown_open(&g, &how);
@@ -256,12 +248,12 @@ TEST(counts_are_saved_and_go_on)
     CHECK_OK(fleet_save_persistables(g.f, path));
     grown_train(&to, 9); /* is gone with the load */
     CHECK_OK(fleet_load_model(to.f, path));
-    CHECK_INT(rows_of(&to, "t.waiting"), 4);
+    CHECK_INT(grown_rows(&to, "t.waiting"), 4);
     CHECK(grown_hash(&g) == grown_hash(&to));
     grown_train(&g, 4);
     grown_train(&to, 4);
-    CHECK_INT(rows_of(&to, "t"), 2);
-    CHECK_INT(rows_of(&to, "t.waiting"), 2);
+    CHECK_INT(grown_rows(&to, "t"), 2);
+    CHECK_INT(grown_rows(&to, "t.waiting"), 2);
     CHECK(grown_hash(&g) == grown_hash(&to));
     grown_close(&g);
     grown_close(&to);
@@ -281,10 +273,10 @@ TEST(a_save_without_counts_is_loaded_with_none_and_one_with_counts_without)
     grown_train(&g, 9);
     CHECK_OK(fleet_save_persistables(g.f, counted));
     CHECK_OK(fleet_load_model(g.f, path));
-    CHECK_INT(rows_of(&g, "t"), 4);
-    CHECK_INT(rows_of(&g, "t.waiting"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 0);
     CHECK_OK(fleet_load_model(p.f, counted));
-    CHECK_INT(rows_of(&p, "t"), 0);
+    CHECK_INT(grown_rows(&p, "t"), 0);
     grown_close(&g);
     grown_close(&p);
 }

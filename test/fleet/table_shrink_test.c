@@ -26,19 +26,6 @@ static void open_life(grown *g, const fleet_table_options *life)
     grown_open(g, &how);
 }
 
-static fleet_table_statistics stat_of(const grown *g, const char *table)
-{
-    fleet_table_statistics s;
-
-    CHECK_OK(fleet_table_stat(g->f, table, &s));
-    return s;
-}
-
-static int64_t rows_of(const grown *g, const char *table)
-{
-    return stat_of(g, table).rows;
-}
-
 static bool has_row(const grown *g, uint64_t key)
 {
     float row[GROWN_DIM];
@@ -63,18 +50,18 @@ TEST(rows_that_none_of_the_last_updates_has_changed_go)
     grown_train(&g, 5);
     grown_train(&g, 5);
     CHECK_OK(fleet_shrink(g.f, "t"));
-    CHECK_INT(rows_of(&g, "t"), 9); /* the last three have all of them */
+    CHECK_INT(grown_rows(&g, "t"), 9); /* the last three have all of them */
     grown_train(&g, 5);
     CHECK_OK(fleet_shrink(g.f, "t"));
-    CHECK_INT(rows_of(&g, "t"), 5);
+    CHECK_INT(grown_rows(&g, "t"), 5);
     CHECK(has_row(&g, 4) && !has_row(&g, 5));
     grown_row(&g, 5, x);
     grown_row(&fresh, 5, y);
     CHECK(memcmp(x, y, sizeof x) == 0);
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 5);
+    CHECK_INT(grown_rows(&g, "t"), 5);
     grown_train(&g, 9);
-    CHECK_INT(rows_of(&g, "t"), 9);
+    CHECK_INT(grown_rows(&g, "t"), 9);
     grown_close(&g);
     grown_close(&fresh);
 }
@@ -90,10 +77,10 @@ TEST(keys_that_wait_for_too_long_go_with_them)
     grown_train(&g, 6);
     for (int i = 0; i < 3; i++)
         grown_train(&g, 2);
-    CHECK_INT(rows_of(&g, "t.waiting"), 4);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 4);
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t.waiting"), 0);
-    CHECK_INT(rows_of(&g, "t"), 2);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 0);
+    CHECK_INT(grown_rows(&g, "t"), 2);
     grown_close(&g);
 }
 
@@ -109,18 +96,18 @@ TEST(a_load_is_a_change_of_all_rows)
     CHECK_OK(fleet_save_persistables(g.f, path));
     CHECK_OK(fleet_load_model(g.f, path));
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     for (int i = 0; i < 2; i++)
         grown_train(&g, 1);
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     grown_train(&g, 1);
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 1);
+    CHECK_INT(grown_rows(&g, "t"), 1);
     CHECK_OK(
         fleet_load_model_with(g.f, path, &(fleet_load_options){.restart = 1}));
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     grown_close(&g);
 }
 
@@ -132,7 +119,7 @@ TEST(a_shrink_of_what_does_not_shrink_says_so)
     open_life(&g, &none);
     grown_train(&g, 4);
     CHECK_OK(fleet_shrink(g.f, NULL));
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     CHECK_FAILS(fleet_shrink(g.f, "t"), FLEET_EINVAL,
                 "fleet_shrink: table \"t\" has no life.ttl_updates, no");
     CHECK_FAILS(fleet_shrink(g.f, "u"), FLEET_ENOENT,
@@ -166,16 +153,16 @@ TEST(of_a_full_bucket_the_row_that_has_changed_longest_ago_goes)
     open_life(&g, &full);
     for (int i = EACH - 1; i >= 0; i--) /* the last of them is the oldest */
         grown_train_ids(&g, &key[i], 1);
-    CHECK_INT(rows_of(&g, "t"), EACH);
+    CHECK_INT(grown_rows(&g, "t"), EACH);
     grown_train_ids(&g, &key[EACH - 1], 1); /* and no longer */
     grown_train_ids(&g, &key[EACH], 1);
-    CHECK_INT(rows_of(&g, "t"), EACH);
+    CHECK_INT(grown_rows(&g, "t"), EACH);
     CHECK(!has_row(&g, (uint64_t)key[EACH - 2]));
     CHECK(has_row(&g, (uint64_t)key[EACH]));
     grown_train_ids(&g, &key[EACH + 1], 1);
     CHECK(!has_row(&g, (uint64_t)key[EACH - 3]));
     CHECK(has_row(&g, (uint64_t)key[EACH - 1]));
-    CHECK_INT(rows_of(&g, "t"), EACH);
+    CHECK_INT(grown_rows(&g, "t"), EACH);
     grown_close(&g);
 }
 
@@ -207,7 +194,7 @@ TEST(of_more_new_keys_than_fit_the_lowest_become_rows)
         turned[i] = key[EACH + 2 - i];
     open_life(&g, &full);
     grown_train_ids(&g, turned, EACH + 3);
-    CHECK_INT(rows_of(&g, "t"), EACH);
+    CHECK_INT(grown_rows(&g, "t"), EACH);
     for (int i = 0; i < EACH + 3; i++)
         CHECK(has_row(&g, (uint64_t)key[i]) == (i < EACH));
     grown_close(&g);
@@ -230,7 +217,7 @@ static void train_churn(grown *g, int batch)
 
 static int64_t bytes_of(const grown *g, const char *table)
 {
-    fleet_table_statistics s = stat_of(g, table);
+    fleet_table_statistics s = grown_stat(g, table);
 
     return s.row_bytes + s.index_bytes + s.free_bytes;
 }
@@ -244,12 +231,12 @@ TEST(memory_is_bounded_whatever_comes_and_rows_in_use_stay)
     open_life(&plain, &none);
     for (int i = 0; i < BATCHES; i++) {
         train_churn(&g, i);
-        CHECK(rows_of(&g, "t") <= MOST);
+        CHECK(grown_rows(&g, "t") <= MOST);
         if (i * NEW < MOST)
             train_churn(&plain, i); /* as many as the other may have */
     }
-    CHECK(rows_of(&g, "t") > MOST * 6 / 8);
-    CHECK(rows_of(&plain, "t") >= MOST);
+    CHECK(grown_rows(&g, "t") > MOST * 6 / 8);
+    CHECK(grown_rows(&plain, "t") >= MOST);
     CHECK(bytes_of(&g, "t") <= bytes_of(&plain, "t") * 105 / 100);
     for (int i = MOST / NEW; i < BATCHES; i++)
         train_churn(&plain, i);
@@ -274,10 +261,10 @@ TEST(counts_of_keys_that_wait_are_bounded_too)
     open_life(&g, &life);
     for (int i = 0; i < BATCHES; i++) {
         train_churn(&g, i);
-        CHECK(rows_of(&g, "t.waiting") <= MOST);
+        CHECK(grown_rows(&g, "t.waiting") <= MOST);
     }
-    CHECK_INT(rows_of(&g, "t"), HOT);
-    CHECK(rows_of(&g, "t.waiting") > MOST * 6 / 8);
+    CHECK_INT(grown_rows(&g, "t"), HOT);
+    CHECK(grown_rows(&g, "t.waiting") > MOST * 6 / 8);
     grown_close(&g);
 }
 
@@ -385,13 +372,13 @@ TEST(rows_that_a_load_keeps_are_as_old_as_before)
         grown_train(&g, 5);
         CHECK_OK(load_keeping(&g, path, restart));
         CHECK_OK(fleet_shrink(g.f, "t"));
-        CHECK_INT(rows_of(&g, "t"), restart ? 9 : 5); /* of no update yet */
+        CHECK_INT(grown_rows(&g, "t"), restart ? 9 : 5); /* of no update yet */
         train_last(&g, 0, 2);
         CHECK_OK(fleet_shrink(g.f, "t"));
-        CHECK_INT(rows_of(&g, "t"), restart ? 9 : 5);
+        CHECK_INT(grown_rows(&g, "t"), restart ? 9 : 5);
         train_last(&g, 0, 1);
         CHECK_OK(fleet_shrink(g.f, "t"));
-        CHECK_INT(rows_of(&g, "t"), 1);
+        CHECK_INT(grown_rows(&g, "t"), 1);
         grown_close(&g);
     }
     scene_close(&other);
@@ -427,7 +414,7 @@ TEST(keys_that_wait_for_a_table_that_a_load_keeps_have_come_as_often)
     open_life(&g, &life);
     train_last(&g, 4, 2);
     CHECK_OK(load_keeping(&g, path, false));
-    CHECK_INT(rows_of(&g, "t.waiting"), 1);
+    CHECK_INT(grown_rows(&g, "t.waiting"), 1);
     train_last(&g, 4, 1);
     CHECK(has_row(&g, 4));
     grown_close(&g);
@@ -447,12 +434,12 @@ TEST(rows_that_stay_beside_those_of_a_save_go_as_they_would_have)
     grown_train(&g, 9);
     CHECK_OK(fleet_load_model_with(g.f, path,
                                    &(fleet_load_options){.keep_rows = 1}));
-    CHECK_INT(rows_of(&g, "t"), 9);
+    CHECK_INT(grown_rows(&g, "t"), 9);
     train_last(&g, 0, 2);
     CHECK_OK(fleet_shrink(g.f, "t"));
-    CHECK_INT(rows_of(&g, "t"), 9);
+    CHECK_INT(grown_rows(&g, "t"), 9);
     train_last(&g, 0, 2);
     CHECK_OK(fleet_shrink(g.f, "t"));
-    CHECK_INT(rows_of(&g, "t"), 1);
+    CHECK_INT(grown_rows(&g, "t"), 1);
     grown_close(&g);
 }

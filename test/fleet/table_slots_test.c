@@ -5,13 +5,6 @@
 #include "test.h"
 #include "train_kit.h"
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 static const fleet_table_options counted = {
     .accessor = {.kind = FLEET_CTR_ACCESSOR, .click = "y"}};
 
@@ -137,11 +130,11 @@ static fleet_status ask_lanes(ps_node *n)
     fleet_table_statistics s;
     int found = 0;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(fleet_table_stat(n->s.f, "t", &s));
-    TRY(fleet_table_slot_stat(n->s.f, "t", &slot, 1, &found));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
+    FL_TRY(fleet_table_slot_stat(n->s.f, "t", &slot, 1, &found));
     CHECK(found == 1 && slot.slot == 0);
     CHECK(s.parts == 4 && s.rows == 40);
     CHECK(slot.rows == 40 && slot.hot_rows == 40 && s.hot_rows == 40);

@@ -19,14 +19,6 @@ static bool same(const float *a, const float *b, size_t n)
     return memcmp(a, b, n * sizeof *a) == 0;
 }
 
-static int64_t rows_of(const grown *g, const char *table)
-{
-    fleet_table_statistics s;
-
-    CHECK_OK(fleet_table_stat(g->f, table, &s));
-    return s.rows;
-}
-
 /* --- reading -------------------------------------------------------------- */
 
 TEST(rows_are_got_as_they_are_trained_and_unknown_ones_as_they_would_begin)
@@ -45,7 +37,7 @@ TEST(rows_are_got_as_they_are_trained_and_unknown_ones_as_they_would_begin)
         CHECK(same(row[i], want, GROWN_DIM));
         CHECK((states[i][0] != 0) == (i < 3));
     }
-    CHECK_INT(rows_of(&g, "t"), 3);
+    CHECK_INT(grown_rows(&g, "t"), 3);
     CHECK_OK(fleet_table_get(g.f, "t", NULL, 0, GROWN_DIM, NULL, NULL, NULL));
     grown_close(&g);
 }
@@ -163,7 +155,7 @@ TEST(a_row_that_is_set_without_states_keeps_them_and_a_new_one_begins_anew)
     CHECK(same(got[0], row[0], 2 * GROWN_DIM));
     CHECK(same(before[0], states[0], GROWN_DIM));
     CHECK(states[0][0] != 0 && states[1][0] == 0);
-    CHECK_INT(rows_of(&g, "t"), 4);
+    CHECK_INT(grown_rows(&g, "t"), 4);
     grown_close(&g);
 }
 
@@ -184,7 +176,7 @@ TEST(a_hundred_thousand_rows_are_set_and_got)
     }
     grown_open(&g, &(grown_how){.optimizer = "adam"});
     CHECK_OK(fleet_table_set(g.f, "t", key, MANY, GROWN_DIM, row[0], NULL));
-    CHECK_INT(rows_of(&g, "t"), MANY);
+    CHECK_INT(grown_rows(&g, "t"), MANY);
     CHECK_OK(
         fleet_table_get(g.f, "t", key, MANY, GROWN_DIM, got[0], NULL, found));
     CHECK(same(row[0], got[0], (size_t)MANY * GROWN_DIM));

@@ -3,6 +3,7 @@
 #include "grown_kit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "test.h"
 #include "train_kit.h"
@@ -102,6 +103,29 @@ void grown_train(grown *g, int n)
 void grown_train_ids(grown *g, const int64_t *id, int n)
 {
     run_ids(g->e, id, n, NULL);
+}
+
+void grown_train_keys(grown *g, int64_t first, int n)
+{
+    int64_t *id = malloc((size_t)n * sizeof *id);
+
+    for (int i = 0; i < n; i++)
+        id[i] = first + i;
+    grown_train_ids(g, id, n);
+    free(id);
+}
+
+fleet_table_statistics grown_stat(const grown *g, const char *table)
+{
+    fleet_table_statistics s;
+
+    CHECK_OK(fleet_table_stat(g->f, table, &s));
+    return s;
+}
+
+int64_t grown_rows(const grown *g, const char *table)
+{
+    return grown_stat(g, table).rows;
 }
 
 uint64_t grown_hash(const grown *g)

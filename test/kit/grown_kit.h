@@ -46,7 +46,12 @@ void grown_close(grown *g);
 void grown_train(grown *g, int n);
 void grown_train_ids(grown *g, const int64_t *id, int n);
 
+/* n keys from the first one on, in one update. */
+void grown_train_keys(grown *g, int64_t first, int n);
+
 uint64_t grown_hash(const grown *g);
+fleet_table_statistics grown_stat(const grown *g, const char *table);
+int64_t grown_rows(const grown *g, const char *table);
 
 /* A parameter's value, by a fetch. */
 void grown_fetch(grown *g, const char *name, float *value, size_t size);

@@ -118,6 +118,17 @@ const char *test_keep(const char *text)
     return one->text;
 }
 
+const char *test_json_value(const char *line, const char *key)
+{
+    const char *at = strstr(line, key);
+    char text[80];
+
+    if (!at)
+        test_fail(__FILE__, __LINE__, "no %s in %s", key, line);
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, ",}"), at);
+    return test_keep(text);
+}
+
 const char *test_data(const char *name)
 {
     static char path[4096];

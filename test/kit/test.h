@@ -123,6 +123,8 @@ const char *test_beside(const char *name);
 
 /* A copy of the text that lives as long as the test. */
 const char *test_keep(const char *text);
+/* From the key, in its quotes, to the end of its value, in a line of JSON. */
+const char *test_json_value(const char *line, const char *key);
 
 void check_status(const char *file, int line, const char *call,
                   fleet_status got, fleet_status want);

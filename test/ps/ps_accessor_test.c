@@ -8,12 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 enum { LINES = 320, IDS = 40, SHOWN = 4 };
 
@@ -83,13 +78,13 @@ static fleet_status save_each(fleet *f, bool alone)
 {
     int64_t rows;
 
-    TRY(fleet_save_persistables_with(
+    FL_TRY(fleet_save_persistables_with(
         f, path_of(DELTA, alone),
         &(fleet_save_options){.mode = FLEET_SAVE_DELTA}));
-    TRY(fleet_save_persistables_with(
+    FL_TRY(fleet_save_persistables_with(
         f, path_of(BASE, alone),
         &(fleet_save_options){.mode = FLEET_SAVE_BASE}));
-    TRY(fleet_save_cache_model(f, path_of(HOT, alone), 0.1, &rows));
+    FL_TRY(fleet_save_cache_model(f, path_of(HOT, alone), 0.1, &rows));
     CHECK_INT(rows, fleet_is_first_worker(f) ? 4 : 0);
     return fleet_save_persistables_with(
         f, path_of(DAY, alone),
@@ -98,12 +93,12 @@ static fleet_status save_each(fleet *f, bool alone)
 
 static fleet_status save_between(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(save_each(n->s.f, false));
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(fleet_shrink(n->s.f, NULL));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(save_each(n->s.f, false));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_shrink(n->s.f, NULL));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -180,10 +175,10 @@ TEST(saves_of_some_rows_are_those_of_one_process_for_any_number_of_servers)
 
 static fleet_status shrink_between(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_shrink(n->s.f, NULL));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, NULL));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -245,13 +240,13 @@ static fleet_status count_all(ps_node *n)
     float row[IDS][GROWN_DIM], states[IDS][SHOWN];
     uint64_t key[IDS];
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_barrier_worker(n->s.f));
     for (int i = 0; i < IDS; i++)
         key[i] = (uint64_t)i;
-    TRY(fleet_table_get(n->s.f, "t", key, IDS, GROWN_DIM, row[0], states[0],
-                        NULL));
+    FL_TRY(fleet_table_get(n->s.f, "t", key, IDS, GROWN_DIM, row[0], states[0],
+                           NULL));
     for (int k = 0; k < IDS; k++) {
         float came = 0;
 
@@ -294,14 +289,14 @@ static fleet_status keep_rows(ps_node *n)
 {
     uint64_t key[IDS];
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_barrier_worker(n->s.f));
     for (int i = 0; i < IDS; i++)
         key[i] = (uint64_t)i;
     if (n->index == 0)
-        TRY(fleet_table_get(n->s.f, "t", key, IDS, GROWN_DIM,
-                            narrow_rows[is_narrow][0], NULL, NULL));
+        FL_TRY(fleet_table_get(n->s.f, "t", key, IDS, GROWN_DIM,
+                               narrow_rows[is_narrow][0], NULL, NULL));
     return ps_end(n);
 }
 

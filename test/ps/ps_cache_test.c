@@ -13,13 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 /* Of a scene's some 370 rows of each table: all of them, and a few. */
 enum { LARGE = 1 << 20, SMALL = 16 << 10 };
 
@@ -34,26 +27,26 @@ static fleet_status train_and_look(ps_node *n)
     const char *save = n->job->user;
     fleet_evaluation seen;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     n->s.tester = fleet_executor_create(n->s.p, &test);
     CHECK(n->s.tester);
     for (int i = 0; i < 3; i++) {
         if (n->index == 0)
-            TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
-        TRY(ps_passes(n, 1));
+            FL_TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
+        FL_TRY(ps_passes(n, 1));
         if (n->index == 0)
-            TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
+            FL_TRY(fleet_evaluate(n->s.tester, n->s.data, &n->s.m, &seen));
         n->number[0] += n->index == 0 ? seen.logloss : 0;
         if (i == 0)
-            TRY(fleet_save_persistables(n->s.f, save));
-        TRY(fleet_barrier_worker(n->s.f));
+            FL_TRY(fleet_save_persistables(n->s.f, save));
+        FL_TRY(fleet_barrier_worker(n->s.f));
         if (i == 1)
-            TRY(fleet_load_model(n->s.f, save));
+            FL_TRY(fleet_load_model(n->s.f, save));
     }
     if (n->job->how.cache_bytes > 0) {
         fleet_cache_statistics c;
 
-        TRY(fleet_cache_stat(n->s.f, &c));
+        FL_TRY(fleet_cache_stat(n->s.f, &c));
         CHECK(c.rows > 0 && c.unasked + c.unchanged < c.rows);
         CHECK_INT(c.replaced > 0, n->job->how.cache_bytes == SMALL);
         CHECK(c.bytes <= n->job->how.cache_bytes);
@@ -150,13 +143,13 @@ static fleet_status set_between(ps_node *n)
     static const float row[3][GROWN_DIM] = {{1, 2}, {3, 4}, {5, 0.1f}};
     bool first = n->index == 0;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < 3; i++) {
-        TRY(ps_passes(n, 1));
-        TRY(fleet_table_set(n->s.f, "t", key, first ? 3 : 0, GROWN_DIM, row[0],
-                            NULL));
+        FL_TRY(ps_passes(n, 1));
+        FL_TRY(fleet_table_set(n->s.f, "t", key, first ? 3 : 0, GROWN_DIM,
+                               row[0], NULL));
     }
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -196,14 +189,15 @@ static fleet_status see_what_was_set(ps_node *n)
     fleet_fetch fetch = {
         .var = n->s.m.prediction, .data = got, .size = sizeof got};
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < 5; i++)
-        TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1));
-    TRY(fleet_table_set(n->s.f, "t", key, 1, GROWN_DIM, row, NULL));
-    TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1));
+        FL_TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1));
+    FL_TRY(fleet_table_set(n->s.f, "t", key, 1, GROWN_DIM, row, NULL));
+    FL_TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1));
     CHECK_NEAR((double)got[0], 7, 0);
     CHECK_NEAR((double)got[1], 9, 0);
-    TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1)); /* without asking */
+    FL_TRY(
+        fleet_executor_run(n->s.e, &feed, 1, &fetch, 1)); /* without asking */
     CHECK_NEAR((double)got[0], 7, 0);
     CHECK_NEAR((double)got[1], 9, 0);
     return ps_end(n);
@@ -244,10 +238,10 @@ static fleet_status train_and_count(ps_node *n)
 
     CHECK_FAILS(fleet_cache_stat(n->s.f, &c), FLEET_ESTATE,
                 "it begins with fleet_init_worker()");
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, n->job->passes));
-    TRY(ps_end(n));
-    TRY(fleet_cache_stat(n->s.f, &c)); /* of a worker that has left */
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, n->job->passes));
+    FL_TRY(ps_end(n));
+    FL_TRY(fleet_cache_stat(n->s.f, &c)); /* of a worker that has left */
     CHECK(c.rows > 1000 && c.kept > 100 && c.bytes <= LARGE);
     CHECK(c.unasked > c.rows / 10);
     CHECK(c.saved_bytes > 0);

@@ -13,13 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 enum { LINES = 8000, CAP = 1 << 20 };
 
 static ps_job job_of(cold_how *how, int servers, int lanes, int workers)
@@ -147,9 +140,9 @@ static fleet_status train_and_look(ps_node *n)
     fleet_table_statistics stat;
     const cold_how *how = n->job->user;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_table_stat(n->s.f, "t", &stat));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &stat));
     n->number[0] = (double)stat.rows;
     if (how->cap && n->index == 0)
         CHECK(stat.cold_rows > 1000 ||
@@ -200,10 +193,10 @@ TEST(servers_train_in_async_as_well)
 /* Beside training in async: what it has loads, and goes on. */
 static fleet_status train_and_save(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     if (n->index == 0)
-        TRY(fleet_save_persistables(n->s.f, test_path("save")));
+        FL_TRY(fleet_save_persistables(n->s.f, test_path("save")));
     return ps_end(n);
 }
 

@@ -12,13 +12,6 @@
 
 #include "fleet/job/handle.h"
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
-
 /* --- counters: worker w adds 1 to row w, and 1 / workers to the others ---- */
 
 enum { ROWS = 8 };
@@ -92,20 +85,20 @@ static fleet_status count_steps(ps_node *n)
     float rows[ROWS];
     double one = 1;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     n->s.tester =
         fleet_executor_create(n->s.p, &(fleet_executor_options){.for_test = 1});
     for (int i = 0; i < count_of(n)->steps; i++) {
-        TRY(run_step(n, n->s.e, rows));
+        FL_TRY(run_step(n, n->s.e, rows));
         behind += rows[n->index] < (float)i;
     }
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(run_step(n, n->s.tester, rows));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(run_step(n, n->s.tester, rows));
     there = count_right(n, rows);
-    TRY(fleet_metrics_sum(n->s.f, &one, 1));
-    TRY(run_step(n, n->s.e, rows)); /* its copies, before one step more */
+    FL_TRY(fleet_metrics_sum(n->s.f, &one, 1));
+    FL_TRY(run_step(n, n->s.e, rows)); /* its copies, before one step more */
     here = count_right(n, rows);
-    TRY(fleet_metrics_sum(n->s.f, &one, 1));
+    FL_TRY(fleet_metrics_sum(n->s.f, &one, 1));
     if (behind > 0 || there < ROWS || here < ROWS)
         return fl_fail(FLEET_ESTATE,
                        "%d steps behind; %d rows of the servers and %d copies "
@@ -122,12 +115,12 @@ static fleet_status write_rows(ps_node *n)
     float rows[ROWS];
     double one = 1;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < count_of(n)->steps; i++)
-        TRY(run_step(n, n->s.e, rows));
-    TRY(fleet_table_set(n->s.f, "steps", key, 2, 1, value, NULL));
-    TRY(run_step(n, n->s.e, rows));
-    TRY(fleet_metrics_sum(n->s.f, &one, 1));
+        FL_TRY(run_step(n, n->s.e, rows));
+    FL_TRY(fleet_table_set(n->s.f, "steps", key, 2, 1, value, NULL));
+    FL_TRY(run_step(n, n->s.e, rows));
+    FL_TRY(fleet_metrics_sum(n->s.f, &one, 1));
     if (rows[3] != 100 || rows[5] != 200 ||
         rows[4] != (float)count_of(n)->steps)
         return fl_fail(FLEET_ESTATE, "rows 3, 4, 5 are %g, %g, %g", rows[3],
@@ -191,8 +184,8 @@ static ps_job job_of(int workers, const scene_training *how)
 
 static fleet_status train_alone(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, n->job->passes));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, n->job->passes));
     n->number[0] = n->result.loss;
     return ps_end(n);
 }
@@ -244,15 +237,15 @@ TEST_LIMIT(one_worker_learns_what_one_process_does_by_any_rule, 240)
 
 static fleet_status train_and_save(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, n->job->user));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
     return ps_end(n);
 }
 
 static fleet_status load_and_hash(ps_node *n)
 {
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     return ps_end(n);
 }
 
@@ -283,17 +276,17 @@ static fleet_status go_back(ps_node *n)
 {
     uint64_t saved, now;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, n->job->user));
-    TRY(fleet_params_hash(n->s.f, &saved));
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(ps_passes(n, 2));
-    TRY(fleet_load_model(n->s.f, n->job->user));
-    TRY(fleet_params_hash(n->s.f, &now));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
+    FL_TRY(fleet_params_hash(n->s.f, &saved));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 2));
+    FL_TRY(fleet_load_model(n->s.f, n->job->user));
+    FL_TRY(fleet_params_hash(n->s.f, &now));
     n->number[0] = saved == now;
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(ps_passes(n, 1)); /* and training goes on */
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1)); /* and training goes on */
     return ps_end(n);
 }
 
@@ -368,7 +361,7 @@ static fleet_status count_losses(ps_node *n)
         id[i] = i;
     n->s.tester =
         fleet_executor_create(n->s.p, &(fleet_executor_options){.for_test = 1});
-    TRY(fleet_executor_run(n->s.tester, &feed, 1, &fetch, 1));
+    FL_TRY(fleet_executor_run(n->s.tester, &feed, 1, &fetch, 1));
     for (int i = 0; i < N; i++) {
         n->number[0] += row[i] == -0.5f / BATCH;
         n->number[1] += row[i] == -1.0f / BATCH;
@@ -380,11 +373,11 @@ static fleet_status train_and_go_back(ps_node *n)
 {
     fleet_train_options o = {.on_batch = load_after, .user = n};
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, n->job->user));
-    TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, NULL));
-    TRY(count_losses(n));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
+    FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, NULL));
+    FL_TRY(count_losses(n));
     return ps_end(n);
 }
 

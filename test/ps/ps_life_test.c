@@ -8,12 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 enum { LINES = 320, PASSES = 2 };
 
@@ -113,14 +108,14 @@ static fleet_status shrink_between(ps_node *n)
 {
     fleet_table_statistics s;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_shrink(n->s.f, NULL));
-    TRY(fleet_table_stat(n->s.f, "t", &s));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, NULL));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
     n->number[0] = (double)s.rows;
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_shrink(n->s.f, "t"));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, "t"));
     return ps_end(n);
 }
 
@@ -186,15 +181,15 @@ static fleet_status keep_between(ps_node *n)
 {
     fleet_table_statistics s;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_load_model_with(n->s.f, other_path, &keep));
-    TRY(fleet_shrink(n->s.f, "t"));
-    TRY(fleet_table_stat(n->s.f, "t", &s));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_load_model_with(n->s.f, other_path, &keep));
+    FL_TRY(fleet_shrink(n->s.f, "t"));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
     n->number[0] = (double)s.rows;
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_shrink(n->s.f, "t"));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, "t"));
     return ps_end(n);
 }
 
@@ -255,17 +250,17 @@ static fleet_status shrink_by_seconds(ps_node *n)
     static const int64_t at[] = {1000, 1099, 1100};
     fleet_table_statistics s;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     for (int i = 0; i < 3; i++) {
-        TRY(shrink_at(n, at[i]));
-        TRY(fleet_table_stat(n->s.f, "t", &s));
+        FL_TRY(shrink_at(n, at[i]));
+        FL_TRY(fleet_table_stat(n->s.f, "t", &s));
         n->number[i] = (double)s.rows;
-        TRY(fleet_barrier_worker(n->s.f));
+        FL_TRY(fleet_barrier_worker(n->s.f));
     }
-    TRY(ps_passes(n, 1));
-    TRY(shrink_at(n, 1200)); /* since 1100 all have changed */
-    TRY(fleet_table_stat(n->s.f, "t", &s));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(shrink_at(n, 1200)); /* since 1100 all have changed */
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
     n->number[3] = (double)s.rows;
     return ps_end(n);
 }
@@ -305,14 +300,14 @@ static fleet_status shrink_wrongly(ps_node *n)
 {
     const char *table = n->index == 1 ? "u" : "t";
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     CHECK_INT(fleet_shrink(n->s.f, table),
               n->index == 1 ? FLEET_ENOENT : FLEET_EINVAL);
     CHECK_CONTAINS(fleet_last_error(), n->index == 1
                                            ? "there is no table \"u\""
                                            : "1 of 2 workers could not");
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -366,11 +361,11 @@ static const char *save_path;
 
 static fleet_status save_between(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, save_path));
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, save_path));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -415,14 +410,14 @@ static fleet_status count_pushes(ps_node *n)
     fleet_table_statistics s;
     float row[GROWN_DIM];
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 1; i <= 3; i++) {
-        TRY(ps_passes(n, 1));
+        FL_TRY(ps_passes(n, 1));
         grown_row(&g, 3, row);
         CHECK((row[0] == 0) == (i < 3));
-        TRY(fleet_table_stat(n->s.f, "t", &s));
+        FL_TRY(fleet_table_stat(n->s.f, "t", &s));
         CHECK_INT(s.rows, i < 3 ? 0 : 40);
-        TRY(fleet_table_stat(n->s.f, "t.waiting", &s));
+        FL_TRY(fleet_table_stat(n->s.f, "t.waiting", &s));
         CHECK_INT(s.rows, i < 3 ? 40 : 0);
     }
     return ps_end(n);
@@ -449,7 +444,7 @@ static uint64_t wanted_hash;
 
 static fleet_status shrink_and_compare(ps_node *n)
 {
-    TRY(shrink_between(n));
+    FL_TRY(shrink_between(n));
     CHECK(n->index > 0 || n->hash == wanted_hash);
     return FLEET_OK;
 }

@@ -8,12 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 enum { PASSES = 2, BATCH = 8 };
 
@@ -46,16 +41,16 @@ static fleet_status train_on(ps_node *n)
         .on_batch = on_batch, .user = n, .save_every = t->every};
     int64_t pass, batch;
 
-    TRY(fleet_dataset_position(n->s.data, &pass, &batch));
+    FL_TRY(fleet_dataset_position(n->s.data, &pass, &batch));
     for (; pass < PASSES; pass++) {
-        TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, &n->result));
+        FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, &n->result));
         if (n->result.stopped)
             break;
     }
     n->number[0] = (double)n->result.pass;
     n->number[1] = (double)n->result.batch;
     if (t->save && n->index == 0)
-        TRY(fleet_save_persistables(n->s.f, t->save));
+        FL_TRY(fleet_save_persistables(n->s.f, t->save));
     return FLEET_OK;
 }
 
@@ -65,9 +60,9 @@ static fleet_status work(ps_node *n)
 
     n->s.e = fleet_executor_create(n->s.p, NULL);
     if (n->job->load && (n->index == 0 || !t->loads_alone))
-        TRY(fleet_load_model(n->s.f, n->job->load));
-    TRY(fleet_init_worker(n->s.f));
-    TRY(train_on(n));
+        FL_TRY(fleet_load_model(n->s.f, n->job->load));
+    FL_TRY(fleet_init_worker(n->s.f));
+    FL_TRY(train_on(n));
     return ps_end(n);
 }
 

@@ -12,19 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 /* A pass, a save at job->user, and no more: the hash is that of the save. */
 static fleet_status train_and_save(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, n->job->user));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
     return ps_end(n);
 }
 
@@ -57,7 +52,7 @@ static wanted wanted_of(const ps_job *j)
 
 static fleet_status load_and_hash(ps_node *n)
 {
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     return ps_end(n);
 }
 
@@ -128,12 +123,12 @@ TEST(a_save_of_one_process_is_loaded_by_servers)
  * first pass's end. */
 static fleet_status go_back(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_persistables(n->s.f, n->job->user));
-    TRY(ps_passes(n, 2));
-    TRY(fleet_load_model(n->s.f, n->job->user));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
+    FL_TRY(ps_passes(n, 2));
+    FL_TRY(fleet_load_model(n->s.f, n->job->user));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -234,11 +229,11 @@ static score scores;
 
 static fleet_status train_and_publish(ps_node *n)
 {
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 2));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 2));
     if (n->index == 0)
-        TRY(score_with_executor(&n->s, &scores));
-    TRY(save_model(&n->s, n->job->user));
+        FL_TRY(score_with_executor(&n->s, &scores));
+    FL_TRY(save_model(&n->s, n->job->user));
     return ps_end(n);
 }
 
@@ -279,13 +274,13 @@ static fleet_status fail_to_save(ps_node *n)
 {
     fleet_status status;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     status = fleet_save_persistables(n->s.f, n->job->user);
     n->number[0] = status;
     snprintf(n->error, sizeof n->error, "%s",
              status == FLEET_OK ? "" : fleet_last_error());
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -323,7 +318,7 @@ static fleet_status load_in_the_job(ps_node *n)
 {
     fleet_status status;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     status = fleet_load_model(n->s.f, n->job->user);
     n->number[0] = status;
     snprintf(n->error, sizeof n->error, "%s", fleet_last_error());

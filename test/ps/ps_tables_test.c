@@ -9,12 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
+#include "base/error.h"
 
 enum { IDS = 40, KEYS = 60 };
 
@@ -46,8 +41,8 @@ static fleet_status get_all(fleet *f, rows *r)
     uint64_t key[KEYS];
 
     keys_of(key);
-    TRY(fleet_table_get(f, "t", key, KEYS, GROWN_DIM, r->row[0], r->states[0],
-                        r->found));
+    FL_TRY(fleet_table_get(f, "t", key, KEYS, GROWN_DIM, r->row[0],
+                           r->states[0], r->found));
     return fleet_parameter_get(f, "w", r->w, GROWN_W);
 }
 
@@ -58,12 +53,12 @@ static fleet_status train_and_get(ps_node *n)
     fleet_table_statistics s;
     rows *got = calloc(1, sizeof *got);
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(get_all(n->s.f, got));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(get_all(n->s.f, got));
     CHECK(memcmp(got, &wanted, sizeof wanted) == 0);
     free(got);
-    TRY(fleet_table_stat(n->s.f, "t", &s));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
     CHECK_INT(s.rows, IDS);
     CHECK_INT(s.n_state, 2);
     CHECK_INT(s.parts, n->job->servers * n->job->lanes);
@@ -105,19 +100,20 @@ static fleet_status set_between(ps_node *n)
     float w[GROWN_W], row[3][GROWN_DIM];
     bool first = n->index == 0;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_table_set(n->s.f, "t", key_set, first ? 3 : 0, GROWN_DIM,
-                        first ? row_set[0] : other[0], NULL));
-    TRY(fleet_parameter_set(n->s.f, "w", first ? w_set : NULL,
-                            first ? GROWN_W : 0));
-    TRY(fleet_parameter_get(n->s.f, "w", w, GROWN_W));
-    TRY(fleet_table_get(n->s.f, "t", key_set, 3, GROWN_DIM, row[0], NULL,
-                        NULL));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_table_set(n->s.f, "t", key_set, first ? 3 : 0, GROWN_DIM,
+                           first ? row_set[0] : other[0], NULL));
+    FL_TRY(fleet_parameter_set(n->s.f, "w", first ? w_set : NULL,
+                               first ? GROWN_W : 0));
+    FL_TRY(fleet_parameter_get(n->s.f, "w", w, GROWN_W));
+    FL_TRY(fleet_table_get(n->s.f, "t", key_set, 3, GROWN_DIM, row[0], NULL,
+                           NULL));
     CHECK(memcmp(w, w_set, sizeof w) == 0);
     CHECK(memcmp(row, row_set, sizeof row) == 0);
-    TRY(fleet_barrier_worker(n->s.f)); /* none trains before all have looked */
-    TRY(ps_passes(n, 1));
+    FL_TRY(
+        fleet_barrier_worker(n->s.f)); /* none trains before all have looked */
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -179,10 +175,10 @@ static fleet_status set_wrongly(ps_node *n)
     float row[GROWN_DIM] = {1, NAN};
     fleet_status status;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     if (first)
-        TRY(fleet_params_hash(n->s.f, &before));
+        FL_TRY(fleet_params_hash(n->s.f, &before));
     status = fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM, row, NULL);
     CHECK_INT(status, first ? FLEET_ENUMERIC : FLEET_EINVAL);
     CHECK_CONTAINS(fleet_last_error(),
@@ -194,10 +190,10 @@ static fleet_status set_wrongly(ps_node *n)
         fleet_table_get(n->s.f, "none", key_set, 1, GROWN_DIM, row, NULL, NULL);
     CHECK_INT(status, FLEET_ENOENT);
     if (first) {
-        TRY(fleet_params_hash(n->s.f, &after));
+        FL_TRY(fleet_params_hash(n->s.f, &after));
         CHECK(before == after);
     }
-    TRY(ps_passes(n, 1)); /* and the job goes on */
+    FL_TRY(ps_passes(n, 1)); /* and the job goes on */
     return ps_end(n);
 }
 
@@ -217,8 +213,8 @@ static fleet_status set_and_shrink(ps_node *n)
     bool first = n->index == 0;
     fleet_status status;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     status = first ? fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM,
                                      row_set[0], NULL)
                    : fleet_shrink(n->s.f, "t");
@@ -258,7 +254,7 @@ static fleet_status call_too_early(ps_node *n)
     status =
         fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM, row_set[0], NULL);
     CHECK_INT(status, FLEET_ESTATE);
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     return ps_end(n);
 }
 
@@ -286,12 +282,12 @@ static fleet_status read_or_train(ps_node *n)
 {
     rows got;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int i = 0; i < 5; i++) {
         if (n->index == 0)
             for (int k = 0; k < 5; k++)
-                TRY(get_all(n->s.f, &got));
-        TRY(ps_passes(n, 1));
+                FL_TRY(get_all(n->s.f, &got));
+        FL_TRY(ps_passes(n, 1));
     }
     return ps_end(n);
 }
@@ -327,11 +323,11 @@ static fleet_status export_all(ps_node *n)
 {
     const fleet_export_options states = {.states = 1};
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(fleet_save_one_table(n->s.f, "t", one_path));
-    TRY(fleet_export_table(n->s.f, "t", text_path, &states));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_save_one_table(n->s.f, "t", one_path));
+    FL_TRY(fleet_export_table(n->s.f, "t", text_path, &states));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
@@ -340,18 +336,18 @@ static fleet_status bring_back(ps_node *n)
 {
     bool text = n->job->id != NULL;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
-    TRY(text ? fleet_import_table(n->s.f, "t", text_path, NULL)
-             : fleet_load_one_table(n->s.f, "t", one_path, NULL));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(text ? fleet_import_table(n->s.f, "t", text_path, NULL)
+                : fleet_load_one_table(n->s.f, "t", one_path, NULL));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 
 static fleet_status load_early(ps_node *n)
 {
-    TRY(fleet_load_one_table(n->s.f, "t", one_path, NULL));
-    TRY(ps_begin(n));
+    FL_TRY(fleet_load_one_table(n->s.f, "t", one_path, NULL));
+    FL_TRY(ps_begin(n));
     return ps_end(n);
 }
 
@@ -423,8 +419,8 @@ static fleet_status import_wrongly(ps_node *n)
 {
     fleet_status status;
 
-    TRY(ps_begin(n));
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
     status = fleet_import_table(n->s.f, "t", text_path, NULL);
     CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_EINVAL);
     CHECK_CONTAINS(fleet_last_error(), n->index == 0
@@ -440,7 +436,7 @@ static fleet_status import_wrongly(ps_node *n)
     CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_ENOENT);
     status = fleet_import_table(n->s.f, "t", n->index ? NULL : text_path, NULL);
     CHECK_INT(status, n->index == 0 ? FLEET_EFORMAT : FLEET_EINVAL);
-    TRY(ps_passes(n, 1));
+    FL_TRY(ps_passes(n, 1));
     return ps_end(n);
 }
 

@@ -9,16 +9,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/hash.h"
 
 enum { WORDS = 200, TOPICS = 10, DIM = 16, BATCH = 64, STEPS = 1500, SEED = 7 };
-
-#define TRY(call)                                                              \
-    do {                                                                       \
-        fleet_status status_ = (call);                                         \
-        if (status_ != FLEET_OK)                                               \
-            return status_;                                                    \
-    } while (0)
 
 static fleet_var *vectors(ps_node *n, const char *slot, const char *table)
 {
@@ -142,17 +136,17 @@ static fleet_status learn_words(ps_node *n)
     double sum[3] = {0, 0, 1};
     float loss;
 
-    TRY(ps_begin(n));
+    FL_TRY(ps_begin(n));
     for (int step = 0; step < STEPS; step++) {
-        TRY(train_batch(n, step, &loss));
+        FL_TRY(train_batch(n, step, &loss));
         sum[0] += step < 100 ? (double)loss / 100 : 0;
         sum[1] += step >= STEPS - 100 ? (double)loss / 100 : 0;
     }
-    TRY(fleet_metrics_sum(n->s.f, sum, 3));
+    FL_TRY(fleet_metrics_sum(n->s.f, sum, 3));
     n->number[0] = sum[0] / sum[2];
     n->number[1] = sum[1] / sum[2];
-    TRY(fleet_barrier_worker(n->s.f));
-    TRY(read_vectors(n, v[n->index]));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(read_vectors(n, v[n->index]));
     n->number[2] = distinction(v[n->index]);
     return ps_end(n);
 }

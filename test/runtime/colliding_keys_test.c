@@ -16,24 +16,13 @@
 
 enum { N = TEST_SLOWNESS > 10 ? 6000 : 60000 }; /* times are no times there */
 
-/* The key that fl_mix() makes that of. */
-static uint64_t key_of(uint64_t hash)
-{
-    hash ^= hash >> 33;
-    hash *= 0x9cb4b2f8129337dbULL;
-    hash ^= hash >> 33;
-    hash *= 0x4f74430c22a54005ULL;
-    hash ^= hash >> 33;
-    return hash;
-}
-
 /* Of one bucket, and equal in the low bits of their hash. */
 static uint64_t *colliding_keys(void)
 {
     uint64_t *key = malloc(N * sizeof *key);
 
     for (uint64_t i = 0; i < N; i++) {
-        key[i] = key_of((uint64_t)5 << 54 | i << 21);
+        key[i] = fl_unmix((uint64_t)5 << 54 | i << 21);
         CHECK(fl_mix(key[i]) == ((uint64_t)5 << 54 | i << 21));
     }
     return key;

@@ -3,16 +3,6 @@
 
 #include "base/memory.h"
 
-static bool is_read(const fleet_program *p, const bool *marked,
-                    const fleet_var *v)
-{
-    for (size_t i = 0; i < p->n_node; i++)
-        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
-            if (p->node[i]->in[j] == v)
-                return true;
-    return false;
-}
-
 fleet_status fl_slot_bounds_find(const fleet_program *p, const int *var, int n,
                                  fl_slot_bounds *bounds)
 {
@@ -25,7 +15,7 @@ fleet_status fl_slot_bounds_find(const fleet_program *p, const int *var, int n,
         const fleet_var *v = var[i] >= 0 ? p->var[var[i]] : NULL;
 
         bounds[i] = (fl_slot_bounds){.ids_below = v ? v->ids_below : 0};
-        if (v && v->labels_to > 0 && is_read(p, marked, v))
+        if (v && v->labels_to > 0 && fl_program_reads(p, marked, v))
             bounds[i].labels_to = v->labels_to;
     }
     fl_free(marked);

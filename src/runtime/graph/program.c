@@ -569,3 +569,13 @@ void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
         for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
             mark_producer(p->node[i]->in[j], marked);
 }
+
+bool fl_program_reads(const fleet_program *p, const bool *marked,
+                      const fleet_var *v)
+{
+    for (size_t i = 0; i < p->n_node; i++)
+        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
+            if (p->node[i]->in[j] == v)
+                return true;
+    return false;
+}

@@ -77,3 +77,6 @@ bool fl_program_ok(const fleet_program *p);
 /* Which nodes must run so that `wanted` variables exist: marks by node id. */
 void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
                      bool *marked);
+/* Does a marked node read it? */
+bool fl_program_reads(const fleet_program *p, const bool *marked,
+                      const fleet_var *v);

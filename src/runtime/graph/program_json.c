@@ -99,16 +99,6 @@ static fleet_status put_node(fl_json *list, const fl_node *n)
     return FLEET_OK;
 }
 
-static bool is_read(const fleet_program *p, const bool *marked,
-                    const fleet_var *v)
-{
-    for (size_t i = 0; i < p->n_node; i++)
-        for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
-            if (p->node[i]->in[j] == v)
-                return true;
-    return false;
-}
-
 static fleet_status put_all(const fleet_program *p, const bool *marked,
                             fl_json *object)
 {
@@ -117,7 +107,8 @@ static fleet_status put_all(const fleet_program *p, const bool *marked,
     FL_TRY(fl_json_put_array(object, "vars", &vars));
     FL_TRY(fl_json_put_array(object, "nodes", &nodes));
     for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind != FL_VAR_TEMP && is_read(p, marked, p->var[i]))
+        if (p->var[i]->kind != FL_VAR_TEMP &&
+            fl_program_reads(p, marked, p->var[i]))
             FL_TRY(put_var(vars, p->var[i]));
     for (size_t i = 0; i < p->n_node; i++)
         if (marked[i])

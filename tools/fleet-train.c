@@ -18,27 +18,34 @@ static const char usage[] =
 
 static volatile sig_atomic_t stop_signal;
 
+static const int ends[] = {SIGINT, SIGTERM};
+static volatile sig_atomic_t is_caught[2];
+
 static void stop_on(int number)
 {
     stop_signal = number;
+    for (int i = 0; i < 2; i++)
+        if (is_caught[i])
+            signal(ends[i], SIG_DFL);
     fleet_train_stop();
     /* as libfleet does where nothing handles SIGTERM */
     fleet_stop_server_for(number == SIGTERM ? "it was sent SIGTERM"
                                             : "it was sent SIGINT");
 }
 
-/* Once each: a second one ends the process, as does one that was ignored by who
- * has started it. */
+/* Once: a second one, of either, ends the process. One that was ignored by who
+ * has started the process stays ignored. */
 static void catch_signals(void)
 {
-    static const int ends[] = {SIGINT, SIGTERM};
-    struct sigaction ours = {.sa_handler = stop_on,
-                             .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    const struct sigaction ours = {.sa_handler = stop_on,
+                                   .sa_flags = SA_RESTART};
     struct sigaction now;
 
     for (int i = 0; i < 2; i++)
-        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+            is_caught[i] = 1;
             sigaction(ends[i], &ours, NULL);
+        }
 }
 
 static void show_progress(void *user, const fleet_progress *p)
@@ -92,5 +99,6 @@ int main(int argc, char **argv)
         return 1;
     }
     fleet_free(line);
-    return stopped ? 128 + stop_signal : 0;
+    /* a worker may stop because another one was told to */
+    return stopped ? 128 + (stop_signal ? stop_signal : SIGTERM) : 0;
 }

@@ -291,6 +291,39 @@ static fleet_status unknown_key(const fl_at *at, const char *const *known)
     return FLEET_ECONFIG;
 }
 
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n)
+{
+    const char *text = NULL;
+    unsigned char *to;
+    size_t length;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_string(at, &text));
+    length = strlen(text);
+    if (length % (2 * size) != 0)
+        return fl_fail(FLEET_EFORMAT, "%s: %zu hex digits are no whole numbers",
+                       at->path, length);
+    FL_TRY(FL_NEW(&to, length / 2 + 1));
+    *(void **)data = to;
+    *n = (int64_t)(length / 2 / size);
+    for (size_t i = 0; i < length / 2; i++) {
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return fl_fail(FLEET_EFORMAT, "%s: expected hex digits, got '%.2s'",
+                           at->path, text + 2 * i);
+        to[i] = (unsigned char)(high << 4 | low);
+    }
+    return FLEET_OK;
+}
+
 fleet_status fl_at_keys(const fl_at *at, const char *const *known)
 {
     if (!at->json)
@@ -483,6 +516,23 @@ fl_json *fl_json_hex(uint64_t value)
 
     snprintf(text, sizeof text, "%016" PRIx64, value);
     return cJSON_CreateString(text);
+}
+
+fl_json *fl_json_words(const void *data, int64_t n, size_t size)
+{
+    static const char digit[] = "0123456789abcdef";
+    size_t bytes = (size_t)n * size;
+    const unsigned char *from = data;
+    char *text = fl_alloc(2 * bytes + 1);
+    fl_json *json;
+
+    for (size_t i = 0; text && i < bytes; i++) {
+        text[2 * i] = digit[from[i] >> 4];
+        text[2 * i + 1] = digit[from[i] & 15];
+    }
+    json = text ? fl_json_string(text) : NULL;
+    fl_free(text);
+    return json;
 }
 
 fl_json *fl_json_double(double value, int digits)

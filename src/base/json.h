@@ -68,6 +68,9 @@ fleet_status fl_at_required(const fl_at *at);           /* present */
 
 /* The index of the string in a NULL-ended list of names. */
 fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out);
+/* What fl_json_words() has written; *data is for fl_free(). FLEET_EFORMAT for
+ * what is none. */
+fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n);
 
 /* "path: expected WHAT, got VALUE" with the value as it stands. */
 fleet_status fl_at_expected(const fl_at *at, const char *what);
@@ -85,6 +88,8 @@ fl_json *fl_json_bool(bool value);
 fl_json *fl_json_int(int64_t value);               /* exact in 64 bits */
 fl_json *fl_json_hex(uint64_t value);              /* "16 hex digits" */
 fl_json *fl_json_double(double value, int digits); /* null if not finite */
+/* n words of `size` bytes each, as hex digits. */
+fl_json *fl_json_words(const void *data, int64_t n, size_t size);
 
 fl_json *fl_json_copy(const fl_json *json);
 

@@ -302,7 +302,7 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->spec = *spec;
-    if (spec->most_held == 0)
+    if (spec->most_held < MOST_HELD)
         s->spec.most_held = MOST_HELD;
     s->wakeup = -1;
     s->end = -1;

@@ -20,7 +20,8 @@ typedef struct fl_stream_spec {
     const fl_slot_bounds *bounds; /* by slot; NULL: none has any */
     int64_t batch_size;
     int n_thread;
-    int most_held;            /* batches that the caller may hold; 0: 4 */
+    int most_held;            /* batches that the caller may hold; as many
+                                as streams let it, or more */
     const char *pipe_command; /* NULL: none */
     int64_t pipe_timeout_ms;  /* of a command that brings nothing; 0: none */
     int64_t shuffle;

@@ -79,7 +79,6 @@ typedef struct fl_config {
     fleet_save_mode save_mode;
     fleet_load_options load_options;
     fleet_save_every save_every;        /* folder NULL: nothing says where */
-    bool saves_every;                   /* it is given */
     int64_t deadline_ms[FL_N_DEADLINE]; /* 0: not given */
     bool has_deadlines;                 /* any of them */
 } fl_config;

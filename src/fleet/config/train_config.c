@@ -33,6 +33,8 @@ typedef struct training {
     /* progress */
     int64_t epoch, epoch_samples, last_ns;
     int64_t before;       /* this process's samples of finished epochs */
+    int64_t skipped;      /* samples of before a resume, which `before` has */
+    double done_before;   /* of all epochs, when this process first said so */
     int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
     bool trains;          /* there is an epoch left to train */
@@ -220,9 +222,13 @@ static void say_progress(training *t, double share)
     p.samples = t->epoch_samples;
     p.loss = e->loss_samples > 0 ? e->loss_sum / (double)e->loss_samples
                                  : (double)NAN;
-    p.samples_per_s = (double)(t->before + p.samples) / seconds;
+    p.samples_per_s = (double)(t->before + p.samples - t->skipped) / seconds;
     p.done = ((double)(t->epoch - 1) + share) / (double)p.epochs;
-    p.seconds_left = p.done > 0 ? seconds * (1 - p.done) / p.done : (double)NAN;
+    if (isnan(t->done_before))
+        t->done_before = p.done;
+    p.seconds_left = p.done > t->done_before
+                         ? seconds * (1 - p.done) / (p.done - t->done_before)
+                         : (double)NAN;
     t->o->on_progress(t->o->user, &p);
 }
 
@@ -261,17 +267,20 @@ static fleet_status train(training *t)
                              .save_every = t->every.folder ? &t->every : NULL,
                              .thread = (int)t->c->trainer_threads,
                              .hogwild = t->c->hogwild};
-    int64_t pass, batch;
+    int64_t pass, batch, before;
 
     FL_TRY(fleet_dataset_position(t->train, &pass, &batch));
     FL_TRY(fl_position_take(t->train));
     t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
     t->trains = pass < t->c->epochs;
     t->started_ns = fl_now_ns();
+    t->done_before = (double)NAN;
     for (t->epoch = pass + 1; t->epoch <= t->c->epochs; t->epoch++) {
         const bool goes_on = t->train->at.batch > 0;
 
         t->epoch_samples = t->train->at.samples;
+        t->skipped += t->epoch_samples;
+        before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
         FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
         if (t->r.stopped)
             return note_stop(t);
@@ -284,7 +293,7 @@ static fleet_status train(training *t)
         if (t->o->on_progress)
             say_progress(t, 1);
         t->before += t->epoch_samples;
-        t->trained += t->r.samples;
+        t->trained += t->r.samples - before;
         t->trained_s += t->r.seconds;
     }
     return FLEET_OK;

@@ -40,19 +40,10 @@ const void *fleet_extra_get(const fleet *f, size_t *size)
     return f ? f->extra : NULL;
 }
 
-/* -1: it is no digit. */
-static int digit_of(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
 fleet_status fl_extra_read(const fl_at *at, void **extra, size_t *size)
 {
     const char *text = NULL;
-    unsigned char *bytes;
+    int64_t bytes;
     size_t n;
 
     *extra = NULL;
@@ -64,11 +55,7 @@ fleet_status fl_extra_read(const fl_at *at, void **extra, size_t *size)
     if (n % 2 != 0 || n / 2 > MOST_EXTRA ||
         strspn(text, "0123456789abcdef") != n)
         return fl_at_expected(at, "two digits for each of up to 2^20 bytes");
-    FL_TRY(FL_NEW(&bytes, n / 2));
-    for (size_t i = 0; i < n / 2; i++)
-        bytes[i] = (unsigned char)(digit_of(text[2 * i]) << 4 |
-                                   digit_of(text[2 * i + 1]));
-    *extra = bytes;
-    *size = n / 2;
+    FL_TRY(fl_at_words(at, 1, extra, &bytes));
+    *size = (size_t)bytes;
     return FLEET_OK;
 }

@@ -194,7 +194,7 @@ static fleet_status read_middle(const fl_at *entry, fl_position *at)
     fl_at loss = fl_at_key(entry, "loss_sum");
 
     FL_TRY(fl_at_required(&samples));
-    FL_TRY(fl_at_int(&samples, 0, (int64_t)1 << 53, &at->samples));
+    FL_TRY(fl_at_int(&samples, 0, FL_MOST_EXACT, &at->samples));
     return read_double(&loss, &at->loss_sum);
 }
 
@@ -221,9 +221,9 @@ static fleet_status read_position(const fl_at *entry, fl_saved_position *s)
     const char *inexact = NULL;
 
     FL_TRY(fl_at_required(&pass));
-    FL_TRY(fl_at_int(&pass, 0, (int64_t)1 << 53, &s->at.pass));
+    FL_TRY(fl_at_int(&pass, 0, FL_MOST_EXACT, &s->at.pass));
     FL_TRY(fl_at_required(&batch));
-    FL_TRY(fl_at_int(&batch, 0, (int64_t)1 << 53, &s->at.batch));
+    FL_TRY(fl_at_int(&batch, 0, FL_MOST_EXACT, &s->at.batch));
     FL_TRY(fl_at_string(&why, &inexact));
     if (inexact && !(s->inexact = fl_strdup(inexact)))
         return FLEET_ENOMEM;

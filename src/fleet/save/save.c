@@ -334,19 +334,10 @@ static fleet_status put_cuts(const fl_save *s, fl_json *m)
                : FLEET_OK;
 }
 
-/* The user's bytes, two digits each. */
 static fleet_status put_extra(const fl_save *s, fl_json *m)
 {
-    fl_text t = {0};
-    fleet_status status;
-
-    for (size_t i = 0; i < s->extra_size; i++)
-        fl_text_add(&t, "%02x", ((const unsigned char *)s->extra)[i]);
-    status = t.status;
-    if (status == FLEET_OK)
-        status = fl_json_put(m, "extra", fl_json_string(fl_text_chars(&t)));
-    fl_text_done(&t);
-    return status;
+    return fl_json_put(m, "extra",
+                       fl_json_words(s->extra, (int64_t)s->extra_size, 1));
 }
 
 static fleet_status describe_save(const fl_save *s, fl_json *m,

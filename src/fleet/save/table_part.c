@@ -14,58 +14,6 @@
 #include "runtime/lookup/wanted_rows.h"
 #include "runtime/store/table.h"
 
-/* --- numbers as texts ----------------------------------------------------- */
-
-fl_json *fl_hex_json(const void *data, int64_t n, size_t size)
-{
-    static const char digit[] = "0123456789abcdef";
-    size_t bytes = (size_t)n * size;
-    const unsigned char *from = data;
-    char *text = fl_alloc(2 * bytes + 1);
-    fl_json *json;
-
-    for (size_t i = 0; text && i < bytes; i++) {
-        text[2 * i] = digit[from[i] >> 4];
-        text[2 * i + 1] = digit[from[i] & 15];
-    }
-    json = text ? fl_json_string(text) : NULL;
-    fl_free(text);
-    return json;
-}
-
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n)
-{
-    const char *text = NULL;
-    unsigned char *to;
-    size_t length;
-
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_string(at, &text));
-    length = strlen(text);
-    if (length % (2 * size) != 0)
-        return fl_fail(FLEET_EFORMAT, "%s: %zu hex digits are no whole numbers",
-                       at->path, length);
-    FL_TRY(FL_NEW(&to, length / 2 + 1));
-    *(void **)data = to;
-    *n = (int64_t)(length / 2 / size);
-    for (size_t i = 0; i < length / 2; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return fl_fail(FLEET_EFORMAT, "%s: expected hex digits, got '%.2s'",
-                           at->path, text + 2 * i);
-        to[i] = (unsigned char)(high << 4 | low);
-    }
-    return FLEET_OK;
-}
-
 /* --- requests ------------------------------------------------------------- */
 
 static fleet_status print(fl_json *json, fleet_status status, char **text)
@@ -84,11 +32,12 @@ fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
 
     FL_GOTO(done, fl_json_put(json, "op", fl_json_string("rows")));
     FL_GOTO(done, fl_json_put(json, "table", fl_json_string(table)));
-    FL_GOTO(done, fl_json_put(json, "keys", fl_hex_json(key, n, sizeof *key)));
+    FL_GOTO(done,
+            fl_json_put(json, "keys", fl_json_words(key, n, sizeof *key)));
     FL_GOTO(done, fl_json_put(json, "states", fl_json_bool(states)));
     if (values)
         status = fl_json_put(json, "values",
-                             fl_hex_json(values, n * width, sizeof *values));
+                             fl_json_words(values, n * width, sizeof *values));
 done:
     return print(json, status, text);
 }
@@ -144,7 +93,7 @@ fleet_status fl_table_param_text(const char *name, int64_t first,
     FL_GOTO(done, fl_json_put(json, "name", fl_json_string(name)));
     FL_GOTO(done, fl_json_put(json, "first", fl_json_int(first)));
     status =
-        fl_json_put(json, "values", fl_hex_json(values, n, sizeof *values));
+        fl_json_put(json, "values", fl_json_words(values, n, sizeof *values));
 done:
     return print(json, status, text);
 }
@@ -267,12 +216,12 @@ static fleet_status answer_rows(const rows_request *r, char **answer)
     fleet_status status;
 
     FL_GOTO(done,
-            fl_json_put(json, "at", fl_hex_json(r->at, r->n, sizeof *r->at)));
+            fl_json_put(json, "at", fl_json_words(r->at, r->n, sizeof *r->at)));
     FL_GOTO(done, fl_json_put(json, "found",
-                              fl_hex_json(r->found, r->n, sizeof *r->found)));
+                              fl_json_words(r->found, r->n, sizeof *r->found)));
     status =
         fl_json_put(json, "values",
-                    fl_hex_json(r->value, r->n * r->width, sizeof *r->value));
+                    fl_json_words(r->value, r->n * r->width, sizeof *r->value));
 done:
     return print(json, status, answer);
 }
@@ -428,8 +377,8 @@ static fleet_status do_shows(const fl_store *store, const fl_at *root,
         qsort(s.show, s.n, sizeof *s.show, falling);
     n = n < (int64_t)s.n ? n : (int64_t)s.n;
     json = fl_json_object();
-    FL_GOTO(done,
-            fl_json_put(json, "shows", fl_hex_json(s.show, n, sizeof *s.show)));
+    FL_GOTO(done, fl_json_put(json, "shows",
+                              fl_json_words(s.show, n, sizeof *s.show)));
     status = print(json, FLEET_OK, answer);
     json = NULL;
 done:

@@ -51,8 +51,3 @@ fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
                                  char **text);
 fleet_status fl_table_param_text(const char *name, int64_t first,
                                  const float *values, int64_t n, char **text);
-
-/* Words of `size` bytes each, 4 or 8, as hex digits, and back; *data is for
- * fl_free(). FLEET_EFORMAT for what is none. */
-fl_json *fl_hex_json(const void *data, int64_t n, size_t size);
-fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n);

@@ -58,15 +58,15 @@ static fleet_status print_slots(const slot_sums *s, int64_t n, char **answer)
     fleet_status status;
 
     FL_GOTO(done, fl_json_put(json, "slots",
-                              fl_hex_json(s->slot, n, sizeof *s->slot)));
+                              fl_json_words(s->slot, n, sizeof *s->slot)));
     FL_GOTO(done, fl_json_put(json, "rows",
-                              fl_hex_json(s->rows, n, sizeof *s->rows)));
+                              fl_json_words(s->rows, n, sizeof *s->rows)));
     FL_GOTO(done,
-            fl_json_put(json, "hot", fl_hex_json(s->hot, n, sizeof *s->hot)));
+            fl_json_put(json, "hot", fl_json_words(s->hot, n, sizeof *s->hot)));
     FL_GOTO(done, fl_json_put(json, "shows",
-                              fl_hex_json(s->shows, n, sizeof *s->shows)));
+                              fl_json_words(s->shows, n, sizeof *s->shows)));
     FL_GOTO(done, fl_json_put(json, "clicks",
-                              fl_hex_json(s->clicks, n, sizeof *s->clicks)));
+                              fl_json_words(s->clicks, n, sizeof *s->clicks)));
     *answer = fl_json_print(json, false);
     status = *answer ? FLEET_OK : FLEET_ENOMEM;
 done:

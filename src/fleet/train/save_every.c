@@ -72,7 +72,15 @@ static fleet_status list_saves(const char *folder, int64_t **number, size_t *n)
         if (status == FLEET_OK)
             (*number)[(*n)++] = one;
     }
+    if (status == FLEET_OK && errno != 0)
+        status =
+            fl_fail(FLEET_EIO, "cannot list %s: %s", folder, strerror(errno));
     closedir(dir);
+    if (status != FLEET_OK) {
+        fl_free(*number);
+        *number = NULL;
+        *n = 0;
+    }
     if (*n > 1)
         qsort(*number, *n, sizeof **number, larger_first);
     return status;

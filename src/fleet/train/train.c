@@ -416,7 +416,7 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_crew_of(p->e,
                           &(fl_crew_kind){p->o->thread, p->o->hogwild != 0},
                           "fleet_train_from_dataset", &p->crew));
-    p->d->most_held = p->crew && p->o->thread > 4 ? p->o->thread : 0;
+    p->d->most_held = p->crew ? p->o->thread : 0;
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->bounds, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);

@@ -312,6 +312,7 @@ static fleet_status meet_member(fl_crew *crew, int i)
 
     now->micro = front->micro + i;
     m->c->alone = false;
+    m->c->first_thread = 0;
     fl_crew_link_sums(m->c, crew->member[0].c);
     status = fl_executor_run_part(m->e, m->c, m->batch, FL_MERGE);
     fl_crew_link_sums(m->c, m->c);

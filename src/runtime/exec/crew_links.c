@@ -49,6 +49,8 @@ void fl_crew_link_copies(fl_compiled *c, fl_hogwild *h, char *const *weight)
     const fl_plan *plan = c->plan;
     fl_update_now *now = fl_compiled_pointer(c, plan->update);
 
+    if (now->hogwild == h)
+        return; /* a round before this one's has done it */
     now->hogwild = h;
     for (size_t i = 0; i < plan->n_step; i++) {
         const fl_step *s = plan->step[i];

@@ -235,7 +235,7 @@ typedef enum fleet_save_mode {
     FLEET_SAVE_ALL = 0,
     FLEET_SAVE_DELTA = 1, /* since the last delta or base; delta scores of those
                              rows are 0 then */
-    FLEET_SAVE_BASE = 2,  /* the same whatever their delta scores are */
+    FLEET_SAVE_BASE = 2,  /* the same with any delta score from 0 on */
     FLEET_SAVE_DAY_END = 3 /* all; then all rows have not been seen for a day
                               more */
 } fleet_save_mode;
@@ -258,10 +258,10 @@ typedef enum fleet_save_mode {
  * blocks of counters, which come as keys do, up to 1.44 log2(1 / rate) counters
  * of ceil(log2(count + 1)) bits for each of most_keys and a third of that more,
  * and some more where a bucket of the table has few keys. Keys never leave it
- * one by one: with ttl_updates fleet_shrink() empties it, once so many updates
- * after it was empty or loaded, and all keys that wait begin anew. Until then a
- * row that has gone comes back with its key's next gradient. A checkpoint of
- * another filter is refused (FLEET_ESHAPE), or begins anew.
+ * one by one: with ttl_updates or ttl_seconds fleet_shrink() empties it, once
+ * so much later than it was empty or loaded, and all keys that wait begin anew.
+ * Until then a row that has gone comes back with its key's next gradient. A
+ * checkpoint of another filter is refused (FLEET_ESHAPE), or begins anew.
  *
  * Such tables stay on the host where a program runs on a GPU; geo mode refuses
  * them (FLEET_EUNSUPPORTED by fleet_init_worker()): its workers train copies of

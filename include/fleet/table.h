@@ -80,7 +80,8 @@ typedef struct fleet_table_statistics {
                             vector; else 0 */
 } fleet_table_statistics;
 
-/* fleet_table_stat - reads the head of every row: 10 ns each.
+/* fleet_table_stat - reads the head of every row: 10 ns each. Of a table with a
+ * memory cap it reads the rows in files, too.
  *
  *   FLEET_ENOENT  there is no such table
  */

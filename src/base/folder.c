@@ -99,19 +99,6 @@ static fleet_status may_replace(const fl_folder *f, const char *at,
 
 /* --- removing ------------------------------------------------------------- */
 
-void fl_folder_remove(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *e;
-
-    if (!dir)
-        return;
-    while ((e = fl_disk_list(dir)) != NULL)
-        fl_disk_remove(dirfd(dir), e->d_name, 0);
-    closedir(dir);
-    fl_disk_remove(AT_FDCWD, path, AT_REMOVEDIR);
-}
-
 void fl_folder_remove_ours(const char *path, fl_is_ours *is_ours)
 {
     DIR *dir = opendir(path);
@@ -121,10 +108,15 @@ void fl_folder_remove_ours(const char *path, fl_is_ours *is_ours)
         return;
     fchmod(dirfd(dir), S_IRWXU); /* a save may be read-only */
     while ((e = fl_disk_list(dir)) != NULL)
-        if (is_ours(e->d_name))
+        if (!is_ours || is_ours(e->d_name))
             fl_disk_remove(dirfd(dir), e->d_name, 0);
     closedir(dir);
     fl_disk_remove(AT_FDCWD, path, AT_REMOVEDIR);
+}
+
+void fl_folder_remove(const char *path)
+{
+    fl_folder_remove_ours(path, NULL);
 }
 
 fleet_status fl_folder_flush(const char *path)

@@ -343,6 +343,8 @@ TEST(vectors_are_in_saves_and_what_has_none_reads_as_0)
     float row[2][DIM], state[2 * DIM];
     fleet_var *feed, *fetch;
     const uint64_t key = 50;
+    float all[2 * DIM + FL_N_ACCESSOR];
+    int found;
     shop s;
 
     build(&s, &a, "adam", 0);
@@ -365,6 +367,12 @@ TEST(vectors_are_in_saves_and_what_has_none_reads_as_0)
     CHECK_OK(fleet_table_set(s.f, "embedding", &key, 1, DIM, row[0], NULL));
     CHECK(shown(&s, key, state));
     CHECK(state[3] == -1 - FL_SEEN_VECTOR);
+    CHECK_OK(
+        fleet_table_get(s.f, "embedding", &key, 1, DIM, row[0], all, &found));
+    CHECK_OK(fleet_table_set(s.f, "embedding", &key, 1, DIM, row[0], all));
+    all[2 * DIM + FL_AT_SEEN] = 3e9f;
+    CHECK_FAILS(fleet_table_set(s.f, "embedding", &key, 1, DIM, row[0], all),
+                FLEET_EINVAL, "key 50, number of its states");
     close_shop(&s);
 }
 
@@ -622,6 +630,12 @@ TEST(numbers_that_cannot_be_are_named)
             "embedding: show_click_decay_rate 1.5: expected 0 to 1");
     refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .nonclk_coeff = -1},
             "embedding: nonclk_coeff -1: expected 0 to");
+    refused((fleet_accessor){.embedx_dim = 2},
+            "accessor.embedx_dim without accessor.kind");
+    refused((fleet_accessor){.show = "show"},
+            "accessor.show without accessor.kind");
+    refused((fleet_accessor){.delta_threshold = 1},
+            "accessor.delta_threshold without accessor.kind");
     refused((fleet_accessor){.kind = (fleet_accessor_kind)7},
             "accessor 7 does not exist");
     refused((fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .embedx_dim = DIM},

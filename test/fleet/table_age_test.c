@@ -139,7 +139,7 @@ TEST(times_that_cannot_be_are_named)
     open_life(&g, hour, "sgd");
     open_life(&plain, none, "sgd");
     CHECK_FAILS(fleet_shrink_at(g.f, "t", -1), FLEET_EINVAL,
-                "fleet_shrink: -1 seconds: expected 0 to 2^53");
+                "fleet_shrink_at: -1 seconds: expected 0 to 2^53");
     CHECK_FAILS(fleet_shrink_at(g.f, "t", ((int64_t)1 << 53) + 1), FLEET_EINVAL,
                 "expected 0 to 2^53");
     grown_train_keys(&plain, 0, 1);

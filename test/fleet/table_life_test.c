@@ -368,9 +368,13 @@ TEST(entries_that_cannot_be_are_named)
     refused((fleet_table_options){.most_rows = 1023}, FLEET_EINVAL,
             "embedding: most_rows 1023: expected 0, or 1024 or more");
     refused((fleet_table_options){.ttl_seconds = -1}, FLEET_EINVAL,
-            "embedding: ttl_seconds -1: expected 0 or more");
+            "embedding: ttl_seconds -1: expected 0 to 2^53 - 1");
+    refused((fleet_table_options){.ttl_seconds = INT64_MAX}, FLEET_EINVAL,
+            "embedding: ttl_seconds 9223372036854775807: expected 0 to");
+    refused((fleet_table_options){.most_bytes = INT64_MAX}, FLEET_EINVAL,
+            "embedding: most_bytes 9223372036854775807: expected 0 to");
     refused((fleet_table_options){.most_bytes = -1}, FLEET_EINVAL,
-            "embedding: most_bytes -1: expected 0 or more");
+            "embedding: most_bytes -1: expected 0 to 2^53 - 1");
     refused((fleet_table_options){.ttl_seconds = 5}, FLEET_EEXIST,
             "there already with another ttl_seconds");
     refused((fleet_table_options){.most_bytes = 5000}, FLEET_EEXIST,
@@ -459,9 +463,8 @@ TEST(a_table_may_not_have_the_name_of_a_filters_counts)
         add_layer(f, first == 0);
         CHECK_OK(fleet_parameter_list(f, NULL, 0, &n));
         add_layer(f, first != 0);
-        CHECK_FAILS(
-            fleet_parameter_list(f, NULL, 0, &n), FLEET_EEXIST,
-            "the name of what the count filter of \"embedding\" counts");
+        CHECK_FAILS(fleet_parameter_list(f, NULL, 0, &n), FLEET_EEXIST,
+                    "the name of what the filter of \"embedding\" counts");
         fleet_destroy(f);
     }
 }

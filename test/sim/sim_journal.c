@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/memory.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/journal/journal_writer.h"
@@ -22,17 +23,6 @@ static void folder_of(const sim_lane *l, char path[300])
     snprintf(path, 300, "%s/lane-%d", l->s->o.journal, l->number);
 }
 
-static void empty_folder(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *e;
-
-    while (dir && (e = readdir(dir)) != NULL)
-        unlinkat(dirfd(dir), e->d_name, 0);
-    if (dir)
-        closedir(dir);
-}
-
 void sim_journal_clear(const char *folder)
 {
     char path[300];
@@ -40,7 +30,7 @@ void sim_journal_clear(const char *folder)
     mkdir(folder, 0755);
     for (int i = 0; i < SIM_MOST_LANE; i++) {
         snprintf(path, sizeof path, "%s/lane-%d", folder, i);
-        empty_folder(path);
+        fl_folder_remove(path);
         mkdir(path, 0755);
     }
 }

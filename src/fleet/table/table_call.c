@@ -109,39 +109,36 @@ static fleet_status sum_over_workers(fleet *f, double *x, int n)
                : fl_worker_io_reduce(f->worker_io, FL_REDUCTION_SUM, x, n);
 }
 
-/* Does any worker's call fail? Its own error is the caller's; the other
- * workers are told that there is one. Ranks wait for each other, and so serve
- * the first one's command meanwhile. */
-static fleet_status share_error(fleet *f, const char *call,
-                                const fl_error *mine)
-{
-    double bad = mine->code != FLEET_OK;
-
-    FL_TRY(sum_over_workers(f, &bad, 1));
-    FL_TRY(fl_error_raise(mine));
-    return bad > 0 ? fl_fail(FLEET_EINVAL,
-                             "%s: %.0f of %d workers could not: their errors "
-                             "say why",
-                             call, bad, f->role.worker_num)
-                   : FLEET_OK;
-}
-
-/* Do all workers make this call, of this thing? Numbers are all the same if the
- * sum of their squares is that of as many of this one. */
-static fleet_status share_call(fleet *f, const char *call, const char *of)
+/* A number of a call and what it is of. */
+static double call_number(const char *call, const char *of)
 {
     enum { BITS = 20 }; /* so that sums over 4,096 workers are exact */
-    double n = f->role.worker_num, mine = 0, sum[2];
     fl_hasher h;
 
     fl_hasher_init(&h, 0);
     fl_hasher_add(&h, call, strlen(call) + 1);
     fl_hasher_add(&h, of ? of : "", of ? strlen(of) : 0);
-    mine = (double)(fl_hasher_end(&h) >> (64 - BITS));
-    sum[0] = mine;
-    sum[1] = mine * mine;
-    FL_TRY(sum_over_workers(f, sum, 2));
-    return sum[0] == n * mine && sum[1] == n * mine * mine
+    return (double)(fl_hasher_end(&h) >> (64 - BITS));
+}
+
+/* Does any worker's call fail? Its own error is the caller's; the other
+ * workers are told that there is one. Do all workers make this call, of this
+ * thing? Numbers are all the same if their sum, and that of their squares, is the
+ * sum of as many of this one. Ranks wait for each other, and so serve the
+ * first one's command meanwhile. */
+static fleet_status share(fleet *f, const char *call, const char *of,
+                          const fl_error *error)
+{
+    const double n = f->role.worker_num, mine = call_number(call, of);
+    double bad = error->code != FLEET_OK, sum[] = {bad, mine, mine * mine};
+
+    FL_TRY(sum_over_workers(f, sum, 3));
+    FL_TRY(fl_error_raise(error));
+    if (sum[0] > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: %.0f of %d workers could not: their errors say why",
+                       call, sum[0], f->role.worker_num);
+    return sum[1] == n * mine && sum[2] == n * mine * mine
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
                          "%s%s%s%s: another worker makes another call at this "
@@ -197,10 +194,9 @@ fleet_status fl_call_together(fleet *f, const char *call, const char *of,
                    mine != FLEET_OK
                ? mine
                : meet(f));
-    FL_TRY(share_error(f, call, &error));
-    FL_TRY(share_call(f, call, of));
+    FL_TRY(share(f, call, of, &error));
     if (fleet_is_first_worker(f))
         fl_error_take(&error, write(arg));
-    FL_TRY(share_error(f, call, &error));
+    FL_TRY(share(f, call, of, &error));
     return meet(f);
 }

@@ -125,7 +125,9 @@ static fleet_status find_least(fleet *f, const fl_rows *r, double rate,
     status = read_shows(f, r, (int64_t)n, &m);
     if (m.n > 1)
         qsort(m.show, m.n, sizeof *m.show, most_shown_first);
-    *least = n > 0 && n <= m.n ? m.show[n - 1] : 0;
+    if (n > m.n) /* rows have gone meanwhile */
+        n = m.n;
+    *least = n > 0 ? m.show[n - 1] : 0;
     fl_free(m.show);
     return status;
 }

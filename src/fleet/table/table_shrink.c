@@ -73,8 +73,9 @@ static fleet_status check_time(int64_t now)
 {
     return now >= 0 && now <= FL_MOST_SECONDS
                ? FLEET_OK
-               : fl_fail(FLEET_EINVAL, "%s: %lld seconds: expected 0 to 2^53",
-                         call_name, (long long)now);
+               : fl_fail(FLEET_EINVAL,
+                         "fleet_shrink_at: %lld seconds: expected 0 to 2^53",
+                         (long long)now);
 }
 
 /* All workers have the same tables: where nothing is to be done, no worker

@@ -8,6 +8,7 @@
 #include "fleet/servers.h"
 #include "fleet/table/table_call.h"
 #include "runtime/exec/executor.h"
+#include "runtime/life/accessor.h"
 
 enum { CHUNK_FLOATS = 1 << 18, CHUNK_ROWS = 1 << 16 };
 
@@ -294,6 +295,27 @@ static fleet_status check_finite(const rows_call *c, const float *x,
     return FLEET_OK;
 }
 
+/* The last number of an accessor has parts. */
+static fleet_status check_seen(const rows_call *c)
+{
+    const int64_t width = fl_rows_floats(c->rows);
+
+    if (!c->states || !fl_rows_has_accessor(c->rows))
+        return FLEET_OK;
+    for (int64_t i = 0; i < c->n; i++) {
+        float seen = c->states[(i + 1) * width - 1];
+
+        if (!fl_is_seen(seen))
+            return fl_fail(FLEET_EINVAL,
+                           "%s: key %llu, number of its states %lld: %g: "
+                           "expected what fleet_table_get() gives, a whole "
+                           "number of fewer than 2^24",
+                           c->name, (unsigned long long)c->key[i],
+                           (long long)(width - 1), (double)seen);
+    }
+    return FLEET_OK;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
@@ -327,6 +349,7 @@ static fleet_status check_set(const rows_call *c, int64_t dim)
     FL_TRY(check_finite(c, c->values, c->rows->dim, "column"));
     FL_TRY(check_finite(c, c->states, fl_rows_floats(c->rows),
                         "number of its states"));
+    FL_TRY(check_seen(c));
     return check_once(c);
 }
 

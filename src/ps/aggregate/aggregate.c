@@ -448,8 +448,8 @@ static fleet_status make_record(const fl_aggregate *u, fl_record_parts *to)
     return fl_grow(&to->section, &to->section_capacity, n, sizeof *to->section);
 }
 
-/* Blocks from `first` on that have a gradient, RECORD_BLOCKS at most; returns
- * the block after them. */
+/* Blocks from `first` on that have a gradient, RECORD_BLOCKS at most; *first
+ * becomes the block after them. */
 static fleet_status record_blocks(const fl_aggregate *u, int *first,
                                   fl_record_parts *to)
 {

@@ -127,11 +127,10 @@ static bool is_last(const fl_journal_reader *r)
 
 static void note_cut(fl_journal_reader *r)
 {
-    snprintf(
-        r->cut, sizeof r->cut,
-        "%s: %zu bytes of a record that was not whole, at offset %zu, were "
-        "cut off: record %" PRIu64 " was not committed",
-        r->path, r->size - r->at, r->at, r->lsn);
+    snprintf(r->cut, sizeof r->cut,
+             "%s: %zu bytes that were not whole, at offset %zu, were "
+             "cut off: record %" PRIu64 " was not committed",
+             r->path, r->size - r->at, r->at, r->lsn ? r->lsn : 1);
 }
 
 static fleet_status is_damaged(const fl_journal_reader *r)

@@ -176,8 +176,6 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     return FL_ANSWER_OK;
 }
 
-/* A lane that is made again from its journal does not know yet whose place it
- * is: the worker asks again. */
 static fl_msg_status admit_process(fl_ps_lane *l, const hello *h,
                                    uint32_t *incarnation)
 {
@@ -191,6 +189,8 @@ void fl_lane_offer(fl_ps_lane *l, const char *const *address)
     l->o.address = address;
 }
 
+/* A lane that is made again from its journal does not know yet whose place it
+ * is: the worker asks again. */
 static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
 {
     uint32_t incarnation = 0;

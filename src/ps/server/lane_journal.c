@@ -33,8 +33,6 @@ static fleet_status put_record(fl_ps_lane *l, fl_lane_record_kind kind,
 
 fleet_status fl_lane_commit(fl_ps_lane *l)
 {
-    if (!l->o.journal.put)
-        return FLEET_OK;
     return name_server(l, l->o.journal.commit(l->o.journal.arg));
 }
 

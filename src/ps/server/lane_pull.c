@@ -13,7 +13,7 @@ bool fl_lane_want(fl_ps_lane *l, const fl_msg *msg, fl_wanted_list **list)
 {
     if (fl_aggregate_want(&l->aggregate, msg, l->now_ms, list) == FLEET_OK)
         return true;
-    fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    fl_lane_fail(l);
     return false;
 }
 
@@ -23,7 +23,7 @@ static bool look_for_rows(fl_ps_lane *l, const fl_wanted_list *list,
 {
     if (fl_wanted_list_missing(list, missing) == FLEET_OK)
         return true;
-    fl_lane_abort(l, fl_last_code(), fleet_last_error());
+    fl_lane_fail(l);
     return false;
 }
 

@@ -245,7 +245,7 @@ static bool update_together(fl_ps_lane *l)
     if (l->norming || !is_full(l) || next_stream(l, first, false) != FL_NOBODY)
         return false;
     if (compare_settings(l) != FLEET_OK || sum_up(l, -1) != FLEET_OK) {
-        fl_lane_abort(l, fl_last_code(), fleet_last_error());
+        fl_lane_fail(l);
         return false;
     }
     if (!fl_lane_has_clip_norm(l)) {

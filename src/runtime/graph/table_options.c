@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/error.h"
 
 /* Counts are kept as floats, which are exact up to this one. */
@@ -174,10 +175,27 @@ static fleet_status check_tier(const char *name, const fleet_accessor *a)
                          name, (double)a->ssd_unseenday_threshold);
 }
 
+/* The first member that is set; NULL: none. */
+static const char *asked_of(const fleet_accessor *a)
+{
+    for (int i = 0; i < N_NUMBER; i++)
+        if (*(const float *)(const void *)((const char *)a + numbers[i].at) !=
+            0)
+            return numbers[i].name;
+    return a->show                           ? "show"
+           : a->click                        ? "click"
+           : a->embedx_dim != 0              ? "embedx_dim"
+           : a->ssd_unseenday_threshold != 0 ? "ssd_unseenday_threshold"
+                                             : NULL;
+}
+
 static fleet_status check_accessor(const char *name, const fleet_accessor *a)
 {
     if (a->kind == FLEET_NO_ACCESSOR)
-        return FLEET_OK;
+        return asked_of(a) ? fl_fail(FLEET_EINVAL,
+                                     "%s: accessor.%s without accessor.kind",
+                                     name, asked_of(a))
+                           : FLEET_OK;
     if (a->kind != FLEET_CTR_ACCESSOR)
         return fl_fail(FLEET_EINVAL, "%s: accessor %d does not exist", name,
                        (int)a->kind);
@@ -273,14 +291,14 @@ fleet_status fl_table_options_check(const char *name,
         return fl_fail(FLEET_EINVAL,
                        "%s: ttl_updates %" PRId64 ": expected 0 or more", name,
                        o->ttl_updates);
-    if (o->ttl_seconds < 0)
+    if (o->ttl_seconds < 0 || o->ttl_seconds > FL_MOST_EXACT)
         return fl_fail(FLEET_EINVAL,
-                       "%s: ttl_seconds %" PRId64 ": expected 0 or more", name,
-                       o->ttl_seconds);
-    if (o->most_bytes < 0)
+                       "%s: ttl_seconds %" PRId64 ": expected 0 to 2^53 - 1",
+                       name, o->ttl_seconds);
+    if (o->most_bytes < 0 || o->most_bytes > FL_MOST_EXACT)
         return fl_fail(FLEET_EINVAL,
-                       "%s: most_bytes %" PRId64 ": expected 0 or more", name,
-                       o->most_bytes);
+                       "%s: most_bytes %" PRId64 ": expected 0 to 2^53 - 1",
+                       name, o->most_bytes);
     if (o->most_rows < 0 || (o->most_rows > 0 && o->most_rows < LEAST_ROWS))
         return fl_fail(FLEET_EINVAL,
                        "%s: most_rows %" PRId64 ": expected 0, or %d or more: "
@@ -311,13 +329,15 @@ static bool same_entry(const fleet_entry *a, const fleet_entry *b)
 const char *fl_table_options_differ(const fleet_table_options *has,
                                     const fleet_table_options *want)
 {
+    const char *number = differing_number(&has->accessor, &want->accessor);
+
     if (want->entry.kind != FLEET_ENTRY_ALL &&
         !same_entry(&has->entry, &want->entry))
         return "entry";
     if (want->unknown_zeros && !has->unknown_zeros)
         return "unknown_zeros";
-    if (differing_number(&has->accessor, &want->accessor))
-        return differing_number(&has->accessor, &want->accessor);
+    if (number)
+        return number;
     if (want->ttl_updates != 0 && want->ttl_updates != has->ttl_updates)
         return "ttl_updates";
     if (want->ttl_seconds != 0 && want->ttl_seconds != has->ttl_seconds)

@@ -21,14 +21,27 @@ static inline bool fl_is_uncounted(const float *numbers)
     return numbers[FL_AT_SEEN] < 0;
 }
 
+enum { FL_SEEN_END = 2 * FL_SEEN_VECTOR };
+
+/* Is it a number that says what a row has seen? Another number, of a
+ * damaged text, is read as 0. */
+static inline bool fl_is_seen(float seen)
+{
+    return seen > -FL_SEEN_END && seen < FL_SEEN_END &&
+           seen == (float)(int)seen;
+}
+
 static inline int fl_seen_slot(float seen)
 {
-    return seen < 0 ? 0 : (int)seen % FL_SEEN_VECTOR / FL_SEEN_DAYS;
+    return seen < 0 || !fl_is_seen(seen)
+               ? 0
+               : (int)seen % FL_SEEN_VECTOR / FL_SEEN_DAYS;
 }
 
 static inline int fl_unseen_days(float seen)
 {
-    return (int)(seen < 0 ? -1 - seen : seen) % FL_SEEN_DAYS;
+    return fl_is_seen(seen) ? (int)(seen < 0 ? -1 - seen : seen) % FL_SEEN_DAYS
+                            : 0;
 }
 
 static inline bool fl_has_vector(const float *numbers)

@@ -170,12 +170,10 @@ static fleet_status make_table(fl_store *s, const fleet_var *v,
 
 static fleet_status name_of_two(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-
     return fl_fail(FLEET_EEXIST,
                    "\"%s\" is a table of a program, and the name of what the "
-                   "count filter of \"%.*s\" counts",
-                   name, (int)(dot ? dot - name : 0), name);
+                   "filter of \"%.*s\" counts",
+                   name, (int)(strrchr(name, '.') - name), name);
 }
 
 /* What a filter counts, from 0 on: a table of that name behind v's. */
@@ -236,6 +234,30 @@ static fleet_status check_rows_can_go(const fl_rows *r)
                    r->name);
 }
 
+/* Rows carry the states of the rule that updates them, if any does, and behind
+ * them what the accessor counts. */
+static fleet_status set_row_states(const fl_store *s, fl_rows *r)
+{
+    int shown = fl_rows_has_accessor(r) ? FL_N_ACCESSOR : 0;
+    const fl_rule *rule;
+
+    if (r->counts)
+        return FLEET_OK;
+    if (!s->optimizer)
+        return shown ? r->methods->set_state(r, 0, shown, 0) : FLEET_OK;
+    r->optimizer = fl_optimizer_own(s->optimizer, r->name);
+    rule = fl_store_row_rule(s, r);
+    if (rule && rule->n_row > 0 && r->filler.vector_at > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\": embedx_dim with %s, which keeps numbers "
+                       "of a whole row: they would hold what gradients of a "
+                       "vector did that is not there",
+                       r->name, rule->name);
+    return r->methods->set_state(
+        r, rule ? rule->n_state : 0, (rule ? rule->n_row : 0) + shown,
+        fl_rows_optimizer(s->optimizer, r)->number[FL_FIRST_STATE]);
+}
+
 static fleet_status add_table(fl_store *s, const fleet_var *v)
 {
     fl_rows *r = fl_store_rows(s, v->name);
@@ -258,7 +280,7 @@ static fleet_status add_table(fl_store *s, const fleet_var *v)
     FL_TRY(check_rows_can_go(r));
     if (v->ids.storage != FLEET_ROW_FLOAT32)
         FL_TRY(r->methods->set_storage(r, v->ids.storage));
-    return fl_store_set_row_states(s, r);
+    return set_row_states(s, r);
 }
 
 static fleet_status add_state(fl_store *s, const fleet_var *v)
@@ -523,7 +545,7 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
     for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));
     for (size_t i = 0; i < s->tables.n; i++)
-        FL_TRY(fl_store_set_row_states(s, s->tables.entry[i].value));
+        FL_TRY(set_row_states(s, s->tables.entry[i].value));
     return FLEET_OK;
 }
 

@@ -153,31 +153,6 @@ static inline const fl_rule *fl_store_row_rule(const fl_store *s,
                : NULL;
 }
 
-/* Rows carry the states of the rule that updates them, if any does, and behind
- * them what the accessor counts. */
-static inline fleet_status fl_store_set_row_states(const fl_store *s,
-                                                   fl_rows *r)
-{
-    int shown = fl_rows_has_accessor(r) ? FL_N_ACCESSOR : 0;
-    const fl_rule *rule;
-
-    if (r->counts)
-        return FLEET_OK;
-    if (!s->optimizer)
-        return shown ? r->methods->set_state(r, 0, shown, 0) : FLEET_OK;
-    r->optimizer = fl_optimizer_own(s->optimizer, r->name);
-    rule = fl_store_row_rule(s, r);
-    if (rule && rule->n_row > 0 && r->filler.vector_at > 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "table \"%s\": embedx_dim with %s, which keeps numbers "
-                       "of a whole row: they would hold what gradients of a "
-                       "vector did that is not there",
-                       r->name, rule->name);
-    return r->methods->set_state(
-        r, rule ? rule->n_state : 0, (rule ? rule->n_row : 0) + shown,
-        fl_rows_optimizer(s->optimizer, r)->number[FL_FIRST_STATE]);
-}
-
 /* How many numbers it keeps for each weight of a dense parameter. */
 static inline int fl_store_states(const fl_store *s)
 {

@@ -123,9 +123,9 @@ static double call_number(const char *call, const char *of)
 
 /* Does any worker's call fail? Its own error is the caller's; the other
  * workers are told that there is one. Do all workers make this call, of this
- * thing? Numbers are all the same if their sum, and that of their squares, is the
- * sum of as many of this one. Ranks wait for each other, and so serve the
- * first one's command meanwhile. */
+ * thing? Numbers are all the same if their sum, and that of their squares,
+ * is the sum of as many of this one. Ranks wait for each other, and so serve
+ * the first one's command meanwhile. */
 static fleet_status share(fleet *f, const char *call, const char *of,
                           const fl_error *error)
 {

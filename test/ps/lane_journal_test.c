@@ -725,6 +725,79 @@ TEST(a_load_that_cannot_be_done_again_ends_the_replay)
     close_journal();
 }
 
+/* How far the load is counts for those who wait, and what could not be begun
+ * once need not be begun again. */
+TEST(a_load_that_failed_fails_again_in_a_replay)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        lane_kit live, again;
+
+        open_journal();
+        lane_open(&live, SIM_SGD, 1, false);
+        live.fails_commands = fails;
+        lane_load(&live, 0, 1, "some save");
+        if (!fails)
+            end_command(&live, FLEET_EIO);
+        lane_push(&live, 0, 2, 7, 1);
+        drain(&live);
+        lane_journal = (fl_journal_sink){0};
+        lane_open(&again, SIM_SGD, 1, false);
+        again.fails_commands = fails;
+        replay_all(&again);
+        CHECK(live.lane->stream[0].command_status != FLEET_OK);
+        check_same(&live, &again);
+        lane_close(&again);
+        lane_open(&again, SIM_SGD, 1, false);
+        again.fails_commands = !fails;
+        fl_lane_begin_replay(again.lane, 0);
+        if (fails) { /* now it can be done: it is another lane */
+            CHECK_OK(
+                fl_lane_replay(again.lane,
+                               &(fl_journal_record){.lsn = 1,
+                                                    .kind = journal.at[0].kind,
+                                                    .size = journal.at[0].size,
+                                                    .data = journal.at[0].data},
+                               0));
+            again.command_progress = 40;
+            lane_push(&again, 0, 1, 5, 1);
+            lane_hear_status(&again, 0, FL_ANSWER_WAITING);
+            CHECK_INT(again.msg.answer.applied, 41);
+            fl_lane_command_done(again.lane, FLEET_OK, "loaded", 0, 0, 0);
+            CHECK_CONTAINS(fl_lane_error(again.lane)->text,
+                           "server 0, lane 0: a load came to");
+        } else {
+            CHECK_FAILS(replay_one(&again, 0), FLEET_ENOMEM,
+                        "server 0, lane 0: record 1 of the log cannot be "
+                        "applied");
+        }
+        lane_close(&live);
+        lane_close(&again);
+        close_journal();
+    }
+}
+
+/* The lanes of a server are made again at once, in no order. */
+TEST(the_run_of_a_server_is_the_latest_that_a_lane_has_written_down)
+{
+    static const uint32_t runs[] = {9, 12, 11};
+    lane_kit again;
+
+    lane_open_second(&again);
+    fl_lane_begin_replay(again.lane, 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        fl_run_record r = {.run = runs[i]};
+
+        CHECK_OK(fl_lane_replay(again.lane,
+                                &(fl_journal_record){.lsn = i + 1,
+                                                     .kind = FL_LANE_RECORD_RUN,
+                                                     .size = sizeof r,
+                                                     .data = (const char *)&r},
+                                0));
+    }
+    CHECK_INT(again.identity.run, 12);
+    lane_close(&again);
+}
+
 /* --- a wish to stop ------------------------------------------------------- */
 
 static void push_and_stop(lane_kit *k, uint32_t stream, uint64_t step)

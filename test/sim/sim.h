@@ -127,8 +127,7 @@ typedef struct sim_lane {
 } sim_lane;
 
 typedef struct sim_server {
-    uint32_t life;   /* how many processes it has had */
-    uint32_t before; /* processes, this one apart */
+    uint32_t life; /* how many processes it has had */
     bool alive, dying;
     fl_server_identity identity;
     char address[FL_MOST_LANE][60];

@@ -143,7 +143,7 @@ void sim_journal_begin(sim *s, sim_lane *l)
     l->replays = false;
     if (!s->o.journal)
         return;
-    if (s->server[l->server].before == 0) {
+    if (s->server[l->server].life == 1) {
         begin_writer(l, (fl_journal_end){.lsn = 1, .file = 1});
         return;
     }

@@ -320,8 +320,7 @@ void sim_server_comes(sim *s, int server)
     sim_server *v = &s->server[server];
     uint32_t life = v->life + 1;
 
-    *v = (sim_server){
-        .life = life, .before = life - 1, .alive = true, .came_ms = s->now_ms};
+    *v = (sim_server){.life = life, .alive = true, .came_ms = s->now_ms};
     if (s->o.journal) /* it comes back with everything: it is the same */
         life = 1;
     v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;

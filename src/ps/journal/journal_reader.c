@@ -212,8 +212,7 @@ static fleet_status without_head(fl_journal_reader *r, fleet_status status)
         r->at = r->size;
         return FLEET_OK;
     }
-    return fl_fail(status, "the log is damaged: %s: %s", r->path,
-                   fleet_last_error());
+    return fl_fail_in(status, "the log is damaged: %s", r->path);
 }
 
 static fleet_status begin_file(fl_journal_reader *r)

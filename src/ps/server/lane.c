@@ -468,17 +468,22 @@ static void catch_up(fl_ps_lane *l)
     }
 }
 
+void fl_lane_note_change(fl_ps_lane *l, fleet_status status)
+{
+    if (l->command.kind == FL_COMMAND_LOAD ||
+        l->command.kind == FL_COMMAND_WRITE)
+        l->aggregate.life++; /* also if it has failed half-way */
+    if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
+        l->version = l->o.layout->store->updates;
+}
+
 void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
                          const uint64_t sums[2])
 {
     l->busy = l->saving = false;
     l->can_serve = true;
     fl_lane_command_had_store(l);
-    if (l->command.kind == FL_COMMAND_LOAD ||
-        l->command.kind == FL_COMMAND_WRITE)
-        l->aggregate.life++; /* also if it has failed half-way */
-    if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
-        l->version = l->o.layout->store->updates;
+    fl_lane_note_change(l, status);
     if (l->loading)
         fl_lane_end_load(l, status, text);
     else if (l->requester.packet)

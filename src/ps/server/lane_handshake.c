@@ -107,12 +107,6 @@ static void warn_of_isa(const fl_ps_lane *l, const hello *h)
                 l->msg.head.stream, h->isa, fl_simd_best()->isa);
 }
 
-/* Runs are numbered by the clock. */
-static bool is_later(uint32_t run, uint32_t other)
-{
-    return (int32_t)(run - other) > 0;
-}
-
 /* The worker has its run from server 0. A server that a worker of an earlier
  * run has found first goes over to the later one, as long as it has done
  * nothing; otherwise the worker asks again until the server has ended. */
@@ -127,7 +121,8 @@ static fl_msg_status check_run(fl_ps_lane *l)
     }
     if (run == own || (run == 0 && l->o.server == 0))
         return FL_ANSWER_OK;
-    if (l->o.server > 0 && run != 0 && (own == 0 || is_later(run, own))) {
+    if (l->o.server > 0 && run != 0 &&
+        (own == 0 || fl_run_is_later(run, own))) {
         if (own != 0 && fl_lane_is_used(l)) {
             fl_fail(FLEET_EEXIST, "server %d serves an earlier run of the job",
                     l->o.server);
@@ -214,7 +209,7 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     s->known = true;
     s->heard_ms = l->now_ms;
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
-    if (fl_lane_is_loading(l, &bytes, &total)) {
+    if (fl_lane_is_loading(l, &bytes, &total) || l->replaying) {
         w.head.status = FL_ANSWER_COMING;
         w.answer.applied = bytes;
         w.answer.durable = total;

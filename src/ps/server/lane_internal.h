@@ -84,6 +84,7 @@ typedef struct fl_stream_state {
     size_t parked_bytes; /* of all else that is parked, and around it */
     uint16_t next_piece, flags;
     bool complete;       /* step done + 1 has all its pieces */
+    bool recorded;       /* and is in the journal */
     fl_msg_head request; /* of the last piece, to be answered */
     fl_peer from;
     uint32_t n_batch;
@@ -225,6 +226,12 @@ void fl_lane_enter_run(fl_ps_lane *l);
 /* Anything that a run could not begin with was done for a worker. */
 bool fl_lane_is_used(const fl_ps_lane *l);
 
+/* Runs are numbered by the clock. */
+static inline bool fl_run_is_later(uint32_t run, uint32_t other)
+{
+    return (int32_t)(run - other) > 0;
+}
+
 /* --- answers (lane.c) ----------------------------------------------------- */
 
 /* The job's number in this run. */
@@ -264,6 +271,9 @@ void fl_lane_unpark(fl_ps_lane *l, fl_parked *p); /* and all after it */
 /* The command that is under way has come to that, and is answered. */
 void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
                          const uint64_t sums[2]);
+
+/* What the command, which has come to that, has changed in the store. */
+void fl_lane_note_change(fl_ps_lane *l, fleet_status status);
 
 /* It waits for the command that is under way. */
 void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
@@ -340,12 +350,17 @@ fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
                                    uint32_t n_batch, float clip,
                                    const fl_update_settings *settings);
 fleet_status fl_lane_commit(fl_ps_lane *l);
+
+/* The text of a failure names server and lane; the code as it is. */
+fleet_status fl_lane_name_server(const fl_ps_lane *l, fleet_status status);
 void fl_record_parts_done(fl_record_parts *p);
 
 /* --- replay (lane_replay.c) ----------------------------------------------- */
 
 /* l->msg, of a worker of the job, came meanwhile. */
 void fl_lane_answer_replaying(fl_ps_lane *l, const fl_peer *from);
+/* A number that grows while it gets on. */
+uint64_t fl_lane_replay_progress(const fl_ps_lane *l);
 void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,
                                  const char *text);
 

@@ -16,8 +16,8 @@ void fl_record_parts_done(fl_record_parts *p)
     *p = (fl_record_parts){0};
 }
 
-/* The server is named: its disk is not the worker's. */
-static fleet_status name_server(const fl_ps_lane *l, fleet_status status)
+/* Its disk is not the worker's. */
+fleet_status fl_lane_name_server(const fl_ps_lane *l, fleet_status status)
 {
     return status == FLEET_OK ? status
                               : fl_fail_in(status, "server %d, lane %d",
@@ -27,13 +27,13 @@ static fleet_status name_server(const fl_ps_lane *l, fleet_status status)
 static fleet_status put_record(fl_ps_lane *l, fl_lane_record_kind kind,
                                const fl_journal_part *part, size_t n)
 {
-    return name_server(
+    return fl_lane_name_server(
         l, l->o.journal.put(l->o.journal.arg, (uint16_t)kind, part, n));
 }
 
 fleet_status fl_lane_commit(fl_ps_lane *l)
 {
-    return name_server(l, l->o.journal.commit(l->o.journal.arg));
+    return fl_lane_name_server(l, l->o.journal.commit(l->o.journal.arg));
 }
 
 static fleet_status write_record(fl_ps_lane *l, fl_lane_record_kind kind,

@@ -10,7 +10,7 @@
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
     if (missing == FL_NOBODY && l->replaying)
-        return l->replayed;
+        return fl_lane_replay_progress(l);
     if (missing == FL_NOBODY && !l->busy && !l->saving)
         return atomic_load(&l->counters.pulls);
     if (missing == FL_NOBODY)
@@ -56,12 +56,14 @@ void fl_lane_note_message(fl_ps_lane *l)
  * sum waits for a clip, which the stream itself may send. */
 static uint32_t step_waits_for(const fl_ps_lane *l, const fl_stream_state *s)
 {
+    uint32_t missing = fl_lane_missing(l);
+
     if (l->norming && fl_contributes(s))
         return s->request.stream;
     return l->busy || (l->saving && s->flags & FL_MSG_COMMAND) ||
-                   fl_waits_for_rows(l, s)
+                   fl_waits_for_rows(l, s) || missing == s->request.stream
                ? FL_NOBODY
-               : fl_lane_missing(l);
+               : missing;
 }
 
 /* The lane is alive, and so is every request that the worker waits for. */

@@ -14,7 +14,7 @@ void fl_stream_reset(fl_ps_lane *l, fl_stream_state *s)
     s->last = &s->open;
     s->open_bytes = 0;
     s->next_piece = s->flags = 0;
-    s->complete = false;
+    s->complete = s->recorded = false;
 }
 
 /* --- pieces --------------------------------------------------------------- */

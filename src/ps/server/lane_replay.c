@@ -18,6 +18,14 @@ bool fl_lane_replay_waits(const fl_ps_lane *l)
     return l->replay_waits;
 }
 
+/* Of the command that is done again, too. */
+uint64_t fl_lane_replay_progress(const fl_ps_lane *l)
+{
+    return l->replayed + (l->replay_waits && l->host.progress
+                              ? l->host.progress(l->host.arg)
+                              : 0);
+}
+
 /* --- what comes meanwhile ------------------------------------------------- */
 
 /* Whose process it is and which steps the lane has is not known yet. A request
@@ -228,13 +236,24 @@ static fleet_status replay_reduced(fl_ps_lane *l, replay_bytes *b)
     return FLEET_OK;
 }
 
+/* The server's lanes are made again at once, and one may have written down a
+ * later run than another one: the server is of the latest. */
+static void enter_run(fl_server_identity *of, uint32_t run)
+{
+    uint32_t now = atomic_load(&of->run);
+
+    while ((now == 0 || fl_run_is_later(run, now)) &&
+           !atomic_compare_exchange_weak(&of->run, &now, run))
+        continue;
+}
+
 static fleet_status replay_run(fl_ps_lane *l, replay_bytes *b)
 {
     const fl_run_record *r = read_bytes(b, sizeof *r);
 
     if (!r)
         return is_short();
-    atomic_store(&l->o.identity->run, r->run);
+    enter_run(l->o.identity, r->run);
     l->run = r->run;
     for (int i = 0; i < l->o.n_stream; i++) {
         l->stream[i].incarnation = 0;
@@ -269,6 +288,11 @@ static void command_is_over(fl_ps_lane *l, const fl_stream_record *r)
     step_is_over(l, r);
 }
 
+static const char *command_name(fl_job_command kind)
+{
+    return kind == FL_COMMAND_LOAD ? "load" : "write";
+}
+
 /* Done again, by the host. What became of it once is known. */
 static fleet_status begin_again(fl_ps_lane *l, fl_job_command kind,
                                 const char *request, size_t size)
@@ -282,6 +306,27 @@ static fleet_status begin_again(fl_ps_lane *l, fl_job_command kind,
     return FLEET_OK;
 }
 
+/* It has come to that. FLEET_ECORRUPT: once it came to something else. */
+static fleet_status end_again(fl_ps_lane *l, fleet_status status,
+                              const char *text)
+{
+    fl_job_command kind = l->command.kind;
+
+    if (l->replay_waits) /* as far as it got */
+        l->replayed = fl_lane_replay_progress(l);
+    l->replay_waits = false;
+    fl_lane_note_change(l, status);
+    fl_free(l->command.text);
+    l->command = (fl_lane_command){.kind = FL_COMMAND_LOAD};
+    if (status == l->replay_status)
+        return FLEET_OK;
+    return fl_fail(status == FLEET_ENOMEM ? status : FLEET_ECORRUPT,
+                   "a %s came to \"%s\" once, and to \"%s\" when it was done "
+                   "again: %.300s",
+                   command_name(kind), fleet_status_name(l->replay_status),
+                   fleet_status_name(status), text ? text : "it is well");
+}
+
 static fleet_status replay_command(fl_ps_lane *l, replay_bytes *b)
 {
     const fl_command_record *r = read_bytes(b, sizeof *r);
@@ -289,6 +334,7 @@ static fleet_status replay_command(fl_ps_lane *l, replay_bytes *b)
         one = {.stream = r ? r->stream : 0, .step = r ? r->step : 0};
     replay_bytes streams = {(const char *)&one, sizeof one};
     const char *answer, *request;
+    fleet_status status;
     fl_stream_state *s;
 
     if (!r || !(answer = read_bytes(b, r->answer_size)) ||
@@ -304,27 +350,19 @@ static fleet_status replay_command(fl_ps_lane *l, replay_bytes *b)
     command_is_over(l, &one);
     if (r->request_size == 0)
         return FLEET_OK;
-    return begin_again(l, (fl_job_command)r->kind, request, r->request_size);
+    status = begin_again(l, (fl_job_command)r->kind, request, r->request_size);
+    return status == FLEET_OK ? status
+                              : end_again(l, status, fleet_last_error());
 }
 
 void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,
                                  const char *text)
 {
-    char why[500];
-
-    l->replay_waits = false;
-    l->aggregate.life++;
-    if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
-        l->version = l->o.layout->store->updates;
-    fl_free(l->command.text);
-    l->command = (fl_lane_command){.kind = FL_COMMAND_LOAD};
-    if (status == l->replay_status)
+    status = end_again(l, status, text);
+    if (status == FLEET_OK)
         return;
-    snprintf(why, sizeof why,
-             "a %s that was well (status %d) could not be done again: %.300s",
-             "load or write", (int)l->replay_status,
-             text ? text : "it is well");
-    fl_lane_end_replay(l, FLEET_ECORRUPT, why, l->now_ms);
+    fl_lane_name_server(l, status);
+    fl_lane_end_replay(l, status, fleet_last_error(), l->now_ms);
 }
 
 /* --- all of it ------------------------------------------------------------ */
@@ -362,9 +400,15 @@ fleet_status fl_lane_replay(fl_ps_lane *l, const fl_journal_record *r,
     status = replay_record(l, r);
     if (status == FLEET_OK)
         return status;
-    return fl_fail_in(status == FLEET_ENOMEM ? status : FLEET_ECORRUPT,
-                      "record %" PRIu64 " of the log is none of this lane",
-                      r->lsn);
+    if (status == FLEET_ENOMEM)
+        fl_fail_in(status, "record %" PRIu64 " of the log cannot be applied",
+                   r->lsn);
+    else
+        status = fl_fail_in(FLEET_ECORRUPT,
+                            "record %" PRIu64 " of the log is none of this "
+                            "lane",
+                            r->lsn);
+    return fl_lane_name_server(l, status);
 }
 
 /* A worker has all of the connect deadline to be heard of again. */

@@ -268,14 +268,26 @@ static fleet_status record_alone(fl_ps_lane *l, uint32_t first)
     if (!l->o.journal.put)
         return FLEET_OK;
     for (uint32_t i = first; i != FL_NOBODY;) {
-        const fl_stream_state *s = &l->stream[i];
+        fl_stream_state *s = &l->stream[i];
 
         FL_TRY(fl_lane_record_update(l, version++, (int)i,
                                      count_batches(l, (int)i), s->clip,
                                      &s->settings));
+        s->recorded = true;
         i = next_stream(l, s->link[FL_STREAMS_CONTRIBUTING].after, true);
     }
     return fl_lane_commit(l);
+}
+
+/* The next one to be applied: with a journal it is what was recorded, and not
+ * what has got its rows since. */
+static uint32_t next_alone(fl_ps_lane *l, uint32_t i)
+{
+    if (!l->o.journal.put)
+        return next_stream(l, i, true);
+    while (i != FL_NOBODY && !l->stream[i].recorded)
+        i = l->stream[i].link[FL_STREAMS_CONTRIBUTING].after;
+    return i;
 }
 
 static bool update_alone(fl_ps_lane *l)
@@ -293,7 +305,7 @@ static bool update_alone(fl_ps_lane *l)
             apply_update(l, (int)i, l->stream[i].clip);
         else
             fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
-        i = next_stream(l, after, true);
+        i = next_alone(l, after);
     }
     return any;
 }

@@ -264,7 +264,7 @@ static fleet_status pack_lane(packing *a)
 {
     int n = list_blocks(a), most = fl_worker_blocks(a->w, a->w->wire.push);
 
-    fl_request_clear(request_of(a));
+    fl_client_cancel(a->w->client, request_of(a));
     for (int i = 0; i < n; i += most)
         FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
     for (int i = 0; i < a->w->layout.n_table; i++)

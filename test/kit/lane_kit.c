@@ -11,6 +11,7 @@
 
 uint32_t lane_run = LANE_RUN;
 fl_journal_sink lane_journal;
+int64_t lane_restart_ms;
 
 static int n_open; /* kits: they share models */
 
@@ -107,6 +108,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.identity = &k->identity;
     o.pool = k->pool;
     o.journal = lane_journal;
+    o.restart_ms = lane_restart_ms;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
     o.log = &k->log;
     o.layout = &k->layout;

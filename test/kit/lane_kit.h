@@ -45,6 +45,9 @@ extern uint32_t lane_run;
 /* Where the lanes that are opened from now on write what they apply. */
 extern fl_journal_sink lane_journal;
 
+/* How long they wait until a worker is started again; 0: they do not. */
+extern int64_t lane_restart_ms;
+
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 /* Its tables are made by that maker. */

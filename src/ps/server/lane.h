@@ -86,7 +86,9 @@ typedef struct fl_lane_options {
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
-    size_t most_open, most_parked;        /* 0: FL_MOST_OPEN, ... */
+    int64_t restart_ms; /* for how long a worker that has died is waited for,
+                           until it is started again; 0: it may not be */
+    size_t most_open, most_parked; /* 0: FL_MOST_OPEN, ... */
     size_t most_unread, most_small;
     fl_journal_sink journal; /* gets what the lane is about to apply; put
                                 NULL: nothing does */

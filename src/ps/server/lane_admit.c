@@ -4,10 +4,9 @@
 
 #include "ps/server/lane_staleness.h"
 
-/* What a stream has begun, and has not been applied. A command that is under
- * way goes on: it is the stream's step, whichever process asked for it. A sum
- * that waits for its clip is made anew. */
-static void forget_process(fl_ps_lane *l, int stream)
+/* A command that is under way goes on: it is the stream's step, whichever
+ * process asked for it. A sum that waits for its clip is made anew. */
+void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream)
 {
     fl_stream_state *s = &l->stream[stream];
 
@@ -17,12 +16,30 @@ static void forget_process(fl_ps_lane *l, int stream)
     s->ended = false;
     s->newest_request = s->reported = 0;
     s->newest_piece = 0;
-    fl_lane_forget_pulls(l, stream);
-    fl_lane_forget_behind(l, stream);
+    fl_lane_forget_pulls(l, (int)stream);
+    fl_lane_forget_behind(l, (int)stream);
     fl_lane_unpark(l, s->reducing);
     s->reducing = NULL;
-    fl_staleness_forget_process(l, (uint32_t)stream);
-    fl_lane_file_stream(l, (uint32_t)stream);
+    fl_staleness_forget_process(l, stream);
+    fl_lane_file_stream(l, stream);
+}
+
+void fl_lane_note_alive(fl_ps_lane *l, uint32_t stream, const fl_peer *from)
+{
+    fl_stream_state *s = &l->stream[stream];
+    bool comes = !s->known;
+
+    if (s->absent) {
+        FL_INFO(l->o.log, "server %d: worker %u is back after %.1f s",
+                l->o.server, stream, (double)(l->now_ms - s->heard_ms) / 1000);
+        s->absent = false;
+        fl_lane_note_progress(l, stream);
+    }
+    s->known = true;
+    s->peer = *from;
+    s->heard_ms = l->now_ms;
+    if (comes)
+        fl_lane_file_stream(l, stream);
 }
 
 /* A process that was replaced has no say any more; a new one forgets what the
@@ -31,21 +48,16 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
     fl_stream_state *s = &l->stream[head->stream];
-    bool comes = !s->known;
 
     if (head->incarnation < s->incarnation) {
         fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
         return false;
     }
     if (head->incarnation > s->incarnation) {
-        forget_process(l, (int)head->stream);
+        fl_lane_forget_process(l, head->stream);
         s->incarnation = head->incarnation;
     }
-    s->known = true;
-    s->peer = *from;
-    s->heard_ms = l->now_ms;
-    if (comes)
-        fl_lane_file_stream(l, head->stream);
+    fl_lane_note_alive(l, head->stream, from);
     fl_lane_note_message(l);
     return true;
 }
@@ -78,7 +90,7 @@ void fl_lane_enter_run(fl_ps_lane *l)
         fl_stream_state *s = &l->stream[i];
 
         s->known = false;
-        forget_process(l, i);
+        fl_lane_forget_process(l, (uint32_t)i);
         s->incarnation = 0;
         s->nonce = 0;
         *s->who = 0;

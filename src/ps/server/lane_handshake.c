@@ -14,11 +14,12 @@
 typedef struct hello {
     const char *job, *mode, *program, *who, *isa, *nonce;
     int64_t workers, servers, server;
+    int64_t life; /* which process of its log it is; 0: it has no log */
 } hello;
 
 static fleet_status read_hello(const fl_json *json, hello *h)
 {
-    fl_at root = fl_at_root(json);
+    fl_at root = fl_at_root(json), at_life;
     const struct {
         const char *key;
         const char **to;
@@ -43,7 +44,8 @@ static fleet_status read_hello(const fl_json *json, hello *h)
         FL_TRY(fl_at_required(&at));
         FL_TRY(fl_at_int(&at, number[i].least, number[i].most, number[i].to));
     }
-    return FLEET_OK;
+    at_life = fl_at_key(&root, "life");
+    return fl_at_int(&at_life, 1, UINT32_MAX, &h->life);
 }
 
 static fleet_status check_numbers(const fl_ps_lane *l, const hello *h)
@@ -136,15 +138,58 @@ static fl_msg_status check_run(fl_ps_lane *l)
     return FL_ANSWER_REFUSED;
 }
 
+/* The process goes on with the log of the one that has the place, of which only
+ * one process at a time can have it: that one is dead. A life is the
+ * incarnation, so that all servers grant the same. */
+static bool goes_on(const fl_ps_lane *l, const fl_stream_state *s,
+                    const hello *h)
+{
+    return l->o.restart_ms > 0 && h->life > (int64_t)s->incarnation;
+}
+
+static fl_msg_status give_place(fl_ps_lane *l, const hello *h, uint64_t nonce,
+                                uint32_t *incarnation)
+{
+    uint32_t stream = l->msg.head.stream;
+    fl_stream_state *s = &l->stream[stream];
+
+    *incarnation = (int64_t)s->incarnation + 1 < h->life ? (uint32_t)h->life
+                                                         : s->incarnation + 1;
+    if (fl_lane_record_place(l, stream, *incarnation, nonce, h->who) !=
+        FLEET_OK) {
+        fl_lane_fail(l);
+        return FL_ANSWER_REFUSED;
+    }
+    if (s->nonce) {
+        FL_WARN(l->o.log,
+                "server %d: worker %u was started again: %.90s goes on for %s",
+                l->o.server, stream, h->who, s->who);
+        fl_lane_forget_process(l, stream);
+    }
+    s->nonce = nonce;
+    s->incarnation = *incarnation;
+    snprintf(s->who, sizeof s->who, "%s", h->who);
+    warn_of_isa(l, h);
+    return FL_ANSWER_OK;
+}
+
 /* FL_ANSWER_OK, with the incarnation; or why not. */
 static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
                                  uint32_t *incarnation)
 {
-    fl_stream_state *s = &l->stream[l->msg.head.stream];
+    const fl_stream_state *s = &l->stream[l->msg.head.stream];
     uint64_t nonce = fl_hash(h->nonce, strlen(h->nonce), 0);
 
     *incarnation = s->incarnation;
-    if (s->nonce == nonce)
+    if (s->nonce == nonce && goes_on(l, s, h))
+        return give_place(l, h, nonce, incarnation);
+    if (s->nonce == nonce && h->life > 0 && h->life < (int64_t)s->incarnation) {
+        fl_fail(FLEET_EEXIST,
+                "worker %u was started again: %s has taken the place of %.90s",
+                l->msg.head.stream, s->who, h->who);
+        return FL_ANSWER_REFUSED;
+    }
+    if (s->nonce == nonce && h->life <= (int64_t)s->incarnation)
         return FL_ANSWER_OK; /* said once more */
     if (s->left) {
         fl_fail(FLEET_ESTATE, "worker %u has left this job",
@@ -159,16 +204,7 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
                 (double)(l->now_ms - s->heard_ms) / 1000);
         return FL_ANSWER_TAKEN;
     }
-    if (fl_lane_record_place(l, l->msg.head.stream, s->incarnation + 1, nonce,
-                             h->who) != FLEET_OK) {
-        fl_lane_fail(l);
-        return FL_ANSWER_REFUSED;
-    }
-    s->nonce = nonce;
-    snprintf(s->who, sizeof s->who, "%s", h->who);
-    *incarnation = ++s->incarnation;
-    warn_of_isa(l, h);
-    return FL_ANSWER_OK;
+    return give_place(l, h, nonce, incarnation);
 }
 
 static fl_msg_status admit_process(fl_ps_lane *l, const hello *h,
@@ -191,7 +227,6 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     uint32_t incarnation = 0;
     fl_msg_status status = FL_ANSWER_REFUSED;
     uint64_t bytes, total;
-    fl_stream_state *s;
     fl_msg_writer w;
 
     if (check_hello(l, h) == FLEET_OK && fl_lane_check_load(l) == FLEET_OK)
@@ -204,10 +239,7 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
                        fleet_last_error());
         return;
     }
-    s = &l->stream[l->msg.head.stream];
-    s->peer = *from;
-    s->known = true;
-    s->heard_ms = l->now_ms;
+    fl_lane_note_alive(l, l->msg.head.stream, from);
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     if (fl_lane_is_loading(l, &bytes, &total) || l->replaying) {
         w.head.status = FL_ANSWER_COMING;

@@ -56,8 +56,9 @@ typedef struct fl_stream_list {
 
 typedef struct fl_stream_state {
     bool known, left, ended;
-    bool heard; /* that it has left */
-    bool told;  /* why the lane fails */
+    bool heard;  /* that it has left */
+    bool absent; /* it is silent, and its restart is waited for */
+    bool told;   /* why the lane fails */
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;
@@ -222,6 +223,13 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from);
  * the streams have begun is forgotten. A lane that has done anything for the
  * earlier run fails. */
 void fl_lane_enter_run(fl_ps_lane *l);
+
+/* What the stream's process has begun, and has not been applied, goes: another
+ * process has its place. */
+void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream);
+
+/* Something of the stream's process has come from that peer. */
+void fl_lane_note_alive(fl_ps_lane *l, uint32_t stream, const fl_peer *from);
 
 /* Anything that a run could not begin with was done for a worker. */
 bool fl_lane_is_used(const fl_ps_lane *l);

@@ -6,7 +6,13 @@
 
 /* --- progress ------------------------------------------------------------- */
 
-/* A worker that has not come is the connect deadline's affair. */
+/* A worker that has not come is the connect deadline's affair, and one that is
+ * to be started again the restart deadline's. */
+static bool is_awaited(const fl_stream_state *s)
+{
+    return !s->known || s->absent;
+}
+
 uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
     if (missing == FL_NOBODY && l->replaying)
@@ -15,8 +21,8 @@ uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
         return atomic_load(&l->counters.pulls);
     if (missing == FL_NOBODY)
         return l->host.progress ? l->host.progress(l->host.arg) : 0;
-    return l->stream[missing].known ? l->stream[missing].progress
-                                    : (uint64_t)l->now_ms;
+    return is_awaited(&l->stream[missing]) ? (uint64_t)l->now_ms
+                                           : l->stream[missing].progress;
 }
 
 uint32_t fl_lane_waits_for(const fl_ps_lane *l, const fl_msg_head *request,
@@ -93,6 +99,25 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
 
 /* --- deadlines ------------------------------------------------------------ */
 
+/* Its process may have died, and another one may be on its way. */
+static bool waits_out(fl_ps_lane *l, int i)
+{
+    fl_stream_state *s = &l->stream[i];
+    int64_t silent_ms = l->now_ms - s->heard_ms;
+
+    if (silent_ms > l->o.restart_ms)
+        return false;
+    if (!s->absent)
+        FL_WARN(l->o.log,
+                "server %d: worker %d%s%s%s was not heard of for %.1f s: it is "
+                "waited for, until it is started again, for %.1f s at most "
+                "(restart deadline)",
+                l->o.server, i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
+                (double)silent_ms / 1000, (double)l->o.restart_ms / 1000);
+    s->absent = true;
+    return true;
+}
+
 /* Workers say hello to a server's first lane; to its other lanes they come when
  * all servers have answered, and the first lane misses a worker that is gone by
  * then. */
@@ -110,12 +135,14 @@ static void check_stream(fl_ps_lane *l, int i)
                  *l->turned_away ? "; the last one that was refused: " : "",
                  l->turned_away);
         fl_lane_abort(l, FLEET_ETIMEDOUT, text);
-    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms) {
+    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms &&
+               !waits_out(l, i)) {
         snprintf(text, sizeof text,
                  "worker %d%s%s%s is gone: server %d has not heard of it for "
-                 "%.1f s (peer deadline)",
+                 "%.1f s (%s deadline)",
                  i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
-                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000);
+                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000,
+                 l->o.restart_ms > l->o.peer_ms ? "restart" : "peer");
         fl_lane_abort(l, FLEET_EPEER, text);
     }
 }
@@ -131,7 +158,7 @@ static int64_t stalled_since(const fl_ps_lane *l)
         since = l->command_ms;
     else if (missing == FL_NOBODY)
         since = l->pending_ms;
-    else if (l->stream[missing].known)
+    else if (!is_awaited(&l->stream[missing]))
         since = l->stream[missing].progress_ms;
     return since > l->pending_ms ? since : l->pending_ms;
 }

@@ -328,6 +328,7 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .connect_ms = s->o.connect_ms,
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
+                                     .restart_ms = s->o.restart_ms,
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
     const fl_lane_host host = {r, send_packet, fl_runner_begin_command,

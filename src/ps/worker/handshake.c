@@ -66,6 +66,8 @@ static char *describe_worker(const fl_handshake *h, int server)
     fl_json_put(json, "nonce", fl_json_string(nonce));
     fl_json_put(json, "isa", fl_json_string(fl_simd_best()->isa));
     fl_json_put(json, "library", fl_json_string(fleet_version()));
+    if (o->life > 0)
+        fl_json_put(json, "life", fl_json_int(o->life));
     fl_json_put(json, "workers", fl_json_int(o->n_worker));
     fl_json_put(json, "server", fl_json_int(server));
     text = fl_json_put(json, "servers", fl_json_int(o->n_server)) == FLEET_OK

@@ -24,7 +24,8 @@ typedef struct fl_hello_options {
     fl_log *log; /* NULL: none */
 
     /* of the process; its host's to say */
-    uint64_t nonce;
+    uint64_t nonce;       /* of its log, if it has one, and then a `life`: */
+    uint32_t life;        /* the how manieth process with that log; 0: none */
     const char *who;      /* fl_who_text() */
     const char *locality; /* fl_locality_text() */
 } fl_hello_options;

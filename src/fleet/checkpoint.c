@@ -343,7 +343,6 @@ fleet_status fleet_load_model_with(fleet *f, const char *path,
     FL_TRY(fl_handle_check_worker(f, "fleet_load_model_with"));
     if (o)
         how.o = *o;
-    how.keep_rows = how.o.keep_rows != 0;
     FL_TRY(fl_load_options_check(&how.o));
     return fl_checkpoint_load(f, path, &how);
 }

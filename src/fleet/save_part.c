@@ -279,7 +279,7 @@ static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
     int64_t updates = 0;
     int i = 0;
 
-    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &updates));
+    FL_TRY(fl_at_int(&at, 0, FL_MOST_EXACT, &updates));
     e->updates = updates > e->updates ? updates : e->updates;
     if (cut.json)
         FL_TRY(fl_json_append(e->cuts, fl_json_copy(cut.json)));
@@ -289,7 +289,7 @@ static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
          fl_at_next(&rows, &r), i++) {
         int64_t n = 0;
 
-        FL_TRY(fl_at_int(&r, 0, (int64_t)1 << 53, &n));
+        FL_TRY(fl_at_int(&r, 0, FL_MOST_EXACT, &n));
         e->rows[i] += n;
     }
     return FLEET_OK;

@@ -17,6 +17,7 @@ enum { MOST = 3, OUT = 2 };
 typedef struct tower {
     fleet *f;
     fleet_executor *e;
+    fleet_var *x, *out;
     int64_t width;
 } tower;
 
@@ -43,9 +44,9 @@ static void open_tower(tower *t, int64_t width)
                                                 .log = keep_line,
                                                 .log_level = FLEET_LOG_INFO}));
     p = fleet_program_create(t->f);
-    h = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, width}, 2);
+    h = t->x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, width}, 2);
     h = fleet_fc(p, h, OUT, &(fleet_fc_options){.name = "first"});
-    h = fleet_fc(p, h, 1, &(fleet_fc_options){.name = "last"});
+    h = t->out = fleet_fc(p, h, 1, &(fleet_fc_options){.name = "last"});
     CHECK_OK(fleet_minimize(kit_rule(t->f, "adam", 0.1f), fleet_mean(p, h)));
     t->e = fleet_executor_create(p, NULL);
     CHECK(t->e != NULL);
@@ -142,6 +143,24 @@ TEST(servers_and_configurations_know_of_it)
     CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
     CHECK_INT(c.load_options.on_shape, FLEET_SHAPE_INITIALIZE);
     fl_config_done(&c);
+}
+
+/* Rows that stay do so beside those of a checkpoint, or of a delta. */
+TEST(what_has_no_states_is_not_loaded_beside_rows_that_stay)
+{
+    const fleet_load_options more = {.keep_rows = 1};
+    tower t;
+
+    open_tower(&t, 2);
+    CHECK_OK(fleet_save_persistables(t.f, test_path("all")));
+    CHECK_OK(fleet_load_model_with(t.f, test_path("all"), &more));
+    CHECK_OK(fleet_save_inference_model(t.f, test_path("scores"), &t.x, 1,
+                                        &t.out, 1));
+    CHECK_FAILS(fleet_load_model_with(t.f, test_path("scores"), &more),
+                FLEET_EINVAL,
+                "what was saved is \"inference\", not \"delta\" or "
+                "\"checkpoint\"");
+    close_tower(&t);
 }
 
 /* What is no checkpoint is told how it is loaded. */

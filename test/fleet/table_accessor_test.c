@@ -244,6 +244,35 @@ TEST(saves_have_it_and_one_without_loads_as_not_counted)
     close_shop(&b);
 }
 
+/* A handle that serves, and saves what it has: no score of it is lost. */
+TEST(a_handle_without_an_optimizer_saves_the_counts_that_it_has_loaded)
+{
+    const char *path = test_path("trained"), *again = test_path("again");
+    const fleet_load_options by_name = {.states = FLEET_STATES_INITIALIZE};
+    const fleet_sparse_embedding_options o = {.life.accessor = counted};
+    fleet_program *p;
+    fleet *f;
+    shop s;
+
+    build(&s, &counted, "adam", 0);
+    CHECK_OK(sell(&s));
+    CHECK_OK(fleet_save_persistables(s.f, path));
+    CHECK_OK(fleet_init(&f, &(fleet_options){.num_threads = 1}));
+    p = fleet_program_create(f);
+    number(p, "shows", FLEET_INT64);
+    number(p, "clicks", FLEET_FLOAT32);
+    fleet_mean(
+        p, fleet_sparse_embedding(p, number(p, "left", FLEET_INT64), DIM, &o));
+    CHECK_OK(fleet_load_model(f, path));
+    CHECK_OK(fleet_save_persistables(f, again));
+    fleet_destroy(f);
+    CHECK_OK(sell(&s));
+    CHECK_OK(fleet_load_model_with(s.f, again, &by_name));
+    check_shown(&s, 1, 5, 1, 1.4f, 0);
+    check_shown(&s, 3, 3, 1.5f, 1.65f, FL_SEEN_DAYS);
+    close_shop(&s);
+}
+
 /* --- vectors that rows get late ------------------------------------------- */
 
 static fleet_accessor with_vector(void)

@@ -234,6 +234,21 @@ TEST(a_key_without_a_row_reads_as_zeros_where_that_is_asked_for)
 
 /* --- saves ---------------------------------------------------------------- */
 
+TEST(counts_by_hand_are_no_negative_numbers)
+{
+    const uint64_t key[] = {1, 2};
+    const float count[] = {2, -1};
+    grown g;
+
+    grown_open(&g, &(grown_how){.optimizer = "sgd", .life = third});
+    CHECK_OK(fleet_table_set(g.f, "t.waiting", key, 1, 1, count, NULL));
+    CHECK_FAILS(fleet_table_set(g.f, "t.waiting", key, 2, 1, count, NULL),
+                FLEET_EINVAL, "key 2, number 0: -1: \"t.waiting\" has counts");
+    grown_train(&g, 3);
+    CHECK_INT(grown_rows(&g, "t"), 1); /* of key 1, which came twice before */
+    grown_close(&g);
+}
+
 TEST(counts_are_saved_and_go_on)
 {
     const char *path = test_path("saved");

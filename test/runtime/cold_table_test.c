@@ -209,6 +209,36 @@ TEST(rows_come_from_a_disk_that_has_nothing_in_memory)
     close_pair(&p);
 }
 
+/* How many rows have changed since, and how many reads it takes. */
+static int64_t count_changed(const pair *p, uint64_t since, int *reads)
+{
+    enum { MANY = 1 << 30 };
+    int64_t n = 0;
+
+    cold_kit_disk(&(cold_kit_faults){.flip = MANY});
+    CHECK_OK(fl_rows_count_changed(p->cold, since, &n));
+    *reads = MANY - cold_kit_now.flip;
+    cold_kit_disk(&(cold_kit_faults){0});
+    return n;
+}
+
+/* Pages whose rows have not changed since are not read. */
+TEST(rows_that_have_changed_are_counted_without_reading_all)
+{
+    int all, some;
+    pair p;
+
+    open_pair(&p);
+    for (int step = 0; step < 100; step++)
+        CHECK_OK(update_some(&p, 30000, 500, false));
+    CHECK_INT(count_changed(&p, 0, &all), p.warm->methods->count(p.warm));
+    CHECK_INT(count_changed(&p, p.version - 20, &some),
+              see_all(p.warm, p.version - 20).n);
+    CHECK(all > 10000 && some > 0 && some * 3 < all);
+    check_same(&p);
+    close_pair(&p);
+}
+
 /* The hot rows of a Zipf distribution are found in memory. */
 TEST(the_clock_keeps_hot_rows)
 {

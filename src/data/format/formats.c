@@ -8,6 +8,12 @@
 #include "data/format/multislot.h"
 #include "data/format/text_reader.h"
 
+const char *const fl_format_names[] = {[FLEET_MULTISLOT] = "multislot",
+                                       [FLEET_CRITEO] = "criteo",
+                                       [FLEET_CSV] = "csv",
+                                       [FLEET_IDX] = "idx",
+                                       NULL};
+
 typedef struct format {
     fl_parse *parse;
     fleet_status (*open)(fl_reader **r, const fl_reader_env *env);

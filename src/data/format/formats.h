@@ -4,6 +4,9 @@
 
 #include "data/format/reader.h"
 
+/* By fleet_format, as configurations and saves say it; NULL at the end. */
+extern const char *const fl_format_names[];
+
 /* The parser of a format's lines. */
 fl_parse *fl_format_parse(fleet_format format);
 

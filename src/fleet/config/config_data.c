@@ -1,6 +1,7 @@
 /* config_data.c - the configuration's dataset. */
 #include <string.h>
 
+#include "data/format/formats.h"
 #include "data/layout/check_spec.h"
 #include "fleet/config/config_internal.h"
 
@@ -61,8 +62,6 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
         "pipe_timeout_ms", "batch_size", "thread_num", "shuffle",
         "separator",       "header",     "skip_lines", "missing",
         "comment",         NULL};
-    static const char *const formats[] = {"multislot", "criteo", "csv", "idx",
-                                          NULL};
     fleet_dataset_options *o = &c->dataset;
     int64_t threads = 1;
     int format = 0;
@@ -72,7 +71,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_keys(at, keys));
     one = fl_at_key(at, "format");
     FL_TRY(fl_at_required(&one));
-    FL_TRY(fl_at_choice(&one, formats, &format));
+    FL_TRY(fl_at_choice(&one, fl_format_names, &format));
     o->format = (fleet_format)format;
     one = fl_at_key(at, "pipe_command");
     FL_TRY(fl_at_string(&one, &o->pipe_command));

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "data/format/formats.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/inexact.h"
 #include "runtime/exec/executor.h"
@@ -62,14 +63,14 @@ static fleet_status put_files(const fl_paths *files, fl_json *json)
 
 static fleet_status put_data(const fleet_dataset *d, fl_json *json)
 {
-    static const char *const formats[] = {"multislot", "criteo", "csv", "idx"};
+    const char *format = fl_format_names[d->options.format];
     const fleet_dataset_options *o = &d->options;
     const char *pipe = o->pipe_command ? o->pipe_command : "cat";
 
     FL_TRY(fl_json_put(json, "seed", fl_json_hex(d->fleet->context.seed)));
     FL_TRY(
         fl_json_put(json, "workers", fl_json_int(d->fleet->role.worker_num)));
-    FL_TRY(fl_json_put(json, "format", fl_json_string(formats[o->format])));
+    FL_TRY(fl_json_put(json, "format", fl_json_string(format)));
     FL_TRY(fl_json_put(json, "batch_size", fl_json_int(o->batch_size)));
     FL_TRY(fl_json_put(json, "shuffle", fl_json_int(o->shuffle)));
     FL_TRY(fl_json_put(json, "pipe_command", fl_json_string(pipe)));

@@ -86,7 +86,7 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     uint64_t sum;
     part p = {.folder = s->folder.path, .file = ""};
 
-    FL_TRY(fl_manifest_int(entry, "size", 0, (int64_t)1 << 53, &size));
+    FL_TRY(fl_manifest_int(entry, "size", 0, FL_MOST_EXACT, &size));
     FL_TRY(fl_at_hex(&sum_at, &sum));
     FL_TRY(fl_manifest_text(entry, "file", &p.file));
     if (!*p.file ||
@@ -121,7 +121,7 @@ static fleet_status expect_parts(const fl_saved *s)
     for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e)) {
         int64_t size = 0;
 
-        FL_TRY(fl_manifest_int(&e, "size", 0, (int64_t)1 << 53, &size));
+        FL_TRY(fl_manifest_int(&e, "size", 0, FL_MOST_EXACT, &size));
         fl_file_expect(4 * (uint64_t)size);
     }
     return FLEET_OK;

@@ -44,10 +44,11 @@ typedef struct fl_saved {
 } fl_saved;
 
 /* Open and check everything: the manifest, each part's size and checksum, and
- * that the parts hold just what the manifest promises. what: "checkpoint", or
- * NULL for anything that a predictor can run. Then use it, and close it. If
- * another save takes the place of this one meanwhile, all of it is done again
- * with that one: `use` must not mind what its call before has left. */
+ * that the parts hold just what the manifest promises. what: "checkpoint",
+ * FL_WHAT_ADDS, or NULL for anything that a predictor can run. Then use it, and
+ * close it. If another save takes the place of this one meanwhile, all of it is
+ * done again with that one: `use` must not mind what its call before has
+ * left. */
 typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
 fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);

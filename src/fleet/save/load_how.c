@@ -25,7 +25,7 @@ fleet_status fl_load_options_check(const fleet_load_options *o)
 
 const char *fl_load_how_what(const fl_load_how *how)
 {
-    return how->table || how->keep_rows ? NULL : "checkpoint";
+    return how->table ? NULL : how->o.keep_rows ? FL_WHAT_ADDS : "checkpoint";
 }
 
 static fleet_status put_all(const fl_load_how *how, const char *path,
@@ -43,7 +43,7 @@ static fleet_status put_all(const fl_load_how *how, const char *path,
         FL_TRY(fl_json_put(json, "table", fl_json_string(how->table)));
     if (how->source)
         FL_TRY(fl_json_put(json, "source", fl_json_string(how->source)));
-    FL_TRY(fl_json_put(json, "keep_rows", fl_json_bool(how->keep_rows)));
+    FL_TRY(fl_json_put(json, "keep_rows", fl_json_bool(o->keep_rows != 0)));
     FL_TRY(fl_json_put(json, "own_filler", fl_json_bool(how->own_filler)));
     return fl_json_put(json, "wider", fl_json_bool(how->wider));
 }
@@ -64,7 +64,7 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
 {
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "path");
     int64_t missing = 0, extra = 0, states = 0, shape = 0;
-    bool restart = false;
+    bool restart = false, keep_rows = false;
 
     FL_TRY(fl_at_required(&at));
     FL_TRY(fl_at_string(&at, path));
@@ -83,7 +83,7 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
     at = fl_at_key(&root, "source");
     FL_TRY(fl_at_string(&at, &how->source));
     at = fl_at_key(&root, "keep_rows");
-    FL_TRY(fl_at_bool(&at, &how->keep_rows));
+    FL_TRY(fl_at_bool(&at, &keep_rows));
     at = fl_at_key(&root, "own_filler");
     FL_TRY(fl_at_bool(&at, &how->own_filler));
     at = fl_at_key(&root, "wider");
@@ -91,6 +91,7 @@ fleet_status fl_load_how_read(const fl_json *json, fl_load_how *how,
                                   .on_extra = (fleet_on_extra)extra,
                                   .on_shape = (fleet_on_shape)shape,
                                   .states = (fleet_load_states)states,
-                                  .restart = restart};
+                                  .restart = restart,
+                                  .keep_rows = keep_rows};
     return fl_at_bool(&at, &how->wider);
 }

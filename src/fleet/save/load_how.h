@@ -12,11 +12,13 @@ typedef struct fl_load_how {
     const char *table;  /* that one alone; NULL: all of the store */
     const char *source; /* its name in the save; NULL: the same, or that of
                            the only table of the save */
-    bool keep_rows;     /* rows that the save does not have */
     bool wider;         /* the save may have fewer columns */
     bool own_filler;    /* unknown rows begin as they do now, not as in the
                            save */
 } fl_load_how;
+
+/* What a load that keeps rows takes: a delta, or a checkpoint. */
+#define FL_WHAT_ADDS "delta"
 
 /* What the save must be; NULL: anything that has what is loaded. */
 const char *fl_load_how_what(const fl_load_how *how);

@@ -265,7 +265,7 @@ static fleet_status apply_row(const applying *a, const saved_row *from,
     fleet_status status = fl_rows_bring(&wanted, rows, &from->key, 1);
     float *before = NULL, *row;
 
-    if (status == FLEET_OK && a->how->keep_rows)
+    if (status == FLEET_OK && a->how->o.keep_rows)
         status = rows->methods->find(rows, &from->key, 1, &before);
     if (status == FLEET_OK)
         status = rows->methods->make(rows, &from->key, 1, &row);
@@ -339,7 +339,7 @@ static fleet_status check_counts(const applying *a)
         const fl_rows *r = a->store->tables.entry[i].value;
         const fl_saved_item *item = source_of(a, r);
 
-        if (item && !a->how->keep_rows && r->methods->count(r) != item->own)
+        if (item && !a->how->o.keep_rows && r->methods->count(r) != item->own)
             return fl_fail(FLEET_ECORRUPT,
                            "%s: damaged: the parts hold %lld different rows of "
                            "\"%s\", not %lld",
@@ -376,9 +376,9 @@ static void begin_tables(const applying *a)
         fl_rows *r = a->store->tables.entry[i].value;
         const fl_saved_item *item = source_of(a, r);
 
-        if (item ? !a->how->keep_rows : !stays(a, r))
+        if (item ? !a->how->o.keep_rows : !stays(a, r))
             r->methods->clear(r);
-        if (item && !a->how->keep_rows && !a->how->own_filler &&
+        if (item && !a->how->o.keep_rows && !a->how->own_filler &&
             item->shape.dim[1] == r->dim)
             fl_load_take_filler(a->store, item, r);
         if (item && r->life)
@@ -405,7 +405,7 @@ static void apply_counts(const applying *a)
     fl_store *store = a->store;
 
     fl_load_move_ages(store, updates_after(a),
-                      a->how->keep_rows ||
+                      a->how->o.keep_rows ||
                           a->how->o.on_missing == FLEET_MISSING_KEEP);
     store->updates = updates_after(a);
     if (s->scaling.scale > 0) {

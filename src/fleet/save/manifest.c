@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "fleet/save/load_how.h"
 
 fleet_status fl_manifest_int(const fl_at *object, const char *key, int64_t low,
                              int64_t high, int64_t *out)
@@ -90,7 +91,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_manifest_text(entry, "name", &item->name));
     FL_TRY(fl_manifest_int(entry, "dim", 1, 1 << 20, &dim));
     FL_TRY(fl_manifest_int(entry, "modulo", 0, FL_MOST_DIM, &modulo));
-    FL_TRY(fl_manifest_int(entry, "rows", 0, (int64_t)1 << 53, &item->n));
+    FL_TRY(fl_manifest_int(entry, "rows", 0, FL_MOST_EXACT, &item->n));
     FL_TRY(fl_manifest_int(entry, "initializer", FLEET_INIT_CONSTANT,
                            FLEET_INIT_KAIMING_NORMAL, &kind));
     FL_TRY(fl_at_float(&a_at, &first.a));
@@ -169,6 +170,29 @@ static fleet_status read_tables_row_steps(const fl_at *list, fl_saved *s)
     return FLEET_OK;
 }
 
+static bool adds(const char *what)
+{
+    return strcmp(what, FL_WHAT_ADDS) == 0;
+}
+
+static bool is_wanted(const char *found, const char *what)
+{
+    return strcmp(found, what) == 0 ||
+           (adds(what) && strcmp(found, "checkpoint") == 0);
+}
+
+static const char *advice_for(const char *found)
+{
+    if (strcmp(found, "delta") == 0)
+        return ": a delta is loaded with keep_rows, into what its base has "
+               "left";
+    if (strcmp(found, "cache") == 0)
+        return ": hot rows are loaded by fleet_load_one_table()";
+    return strcmp(found, "table") == 0
+               ? ": a table is loaded by fleet_load_one_table()"
+               : "";
+}
+
 static fleet_status read_manifest(fl_saved *s, const char *what)
 {
     fl_at root = fl_at_root(s->manifest), seed = fl_at_key(&root, "seed");
@@ -184,17 +208,12 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "a save of format \"%s\" %lld; expected \"libfleet\" %d",
                        format, (long long)version, FL_SAVE_VERSION);
-    if (what && strcmp(found, what) != 0)
-        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"%s",
-                       found, what,
-                       strcmp(found, "delta") == 0
-                           ? ": a delta is loaded with keep_rows, into what "
-                             "its base has left"
-                       : strcmp(found, "cache") == 0
-                           ? ": hot rows are loaded by fleet_load_one_table()"
-                           : "");
+    if (what && !is_wanted(found, what))
+        return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"%s%s",
+                       found, what, adds(what) ? " or \"checkpoint\"" : "",
+                       advice_for(found));
     FL_TRY(fl_at_hex(&seed, &s->seed));
-    FL_TRY(fl_manifest_int(&root, "updates", 0, (int64_t)1 << 53, &s->updates));
+    FL_TRY(fl_manifest_int(&root, "updates", 0, FL_MOST_EXACT, &s->updates));
     FL_TRY(read_scaling(&root, &s->scaling));
     FL_TRY(read_row_steps(&root, &s->row_steps));
     FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));

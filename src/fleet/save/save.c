@@ -65,6 +65,13 @@ static const fl_rule *row_rule(const fl_save *s, const fl_rows *r)
     return s->states ? fl_store_row_rule(s->store, r) : NULL;
 }
 
+/* Is what is behind the weights of rows saved? An accessor's numbers are also
+ * without an optimizer. */
+static bool saves_states(const fl_save *s, const fl_rows *r)
+{
+    return row_rule(s, r) || (s->states && fl_rows_has_accessor(r));
+}
+
 /* --- dense ---------------------------------------------------------------- */
 
 /* Does this process write the block? Where ranks share out
@@ -197,7 +204,7 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
 static fleet_status write_table(const fl_save *s, parts *p, int item)
 {
     const fl_rows *r = s->table[item];
-    bool states = row_rule(s, r) != NULL;
+    bool states = saves_states(s, r);
     bucket_rows b = {.parts = p,
                      .rows = r,
                      .states = states,
@@ -265,8 +272,6 @@ static fleet_status put_rule(const fl_save *s, const fl_rows *r,
     if (rule->n_row > 0)
         FL_TRY(put_names(entry, "row_states", rule->state + rule->n_state,
                          rule->n_row));
-    if (fl_rows_has_accessor(r))
-        FL_TRY(fl_json_put(entry, "accessor", fl_json_bool(true)));
     FL_TRY(fl_json_put(entry, "rule", fl_json_string(rule->name)));
     return r->optimizer && fl_optimizer_has_moments(o)
                ? fl_json_put(entry, "row_steps",
@@ -296,6 +301,8 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     if (f->vector_at > 0)
         FL_TRY(fl_json_put(entry, "vector_at", fl_json_int(f->vector_at)));
     FL_TRY(put_states(rule, entry));
+    if (saves_states(s, r) && fl_rows_has_accessor(r))
+        FL_TRY(fl_json_put(entry, "accessor", fl_json_bool(true)));
     return rule ? put_rule(s, r, rule, entry) : FLEET_OK;
 }
 

@@ -226,6 +226,12 @@ done:
     return print(json, status, answer);
 }
 
+/* Are shows and clicks of rows that are made unknown? */
+static bool counts_anew(const rows_request *r)
+{
+    return !r->states && fl_rows_has_accessor(r->rows);
+}
+
 /* A row that is written is one that has changed, as by the next update. Workers
  * that train copies ask for their rows again: the lane's list of changes does
  * not have it. */
@@ -233,7 +239,8 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
 {
     const fl_store *s = r->store;
 
-    FL_TRY(find_rows(r, first, end));
+    if (counts_anew(r))
+        FL_TRY(find_rows(r, first, end));
     FL_TRY(r->rows->methods->make(r->rows, r->own_key + first, end - first,
                                   r->row + first));
     for (int64_t i = first; i < end; i++) {
@@ -242,7 +249,7 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
         fl_rows_write(r->rows, r->row[i], from);
         memcpy(fl_rows_states(r->rows, r->row[i]), from + r->rows->dim,
                (size_t)(r->width - r->rows->dim) * sizeof *from);
-        if (!r->states && !r->found[i] && fl_rows_has_accessor(r->rows))
+        if (counts_anew(r) && !r->found[i])
             fl_accessor_uncounted(&r->rows->life->o.accessor,
                                   fl_accessor_of(r->rows, r->row[i]));
         if (fl_rows_has_accessor(r->rows))
@@ -323,7 +330,7 @@ done:
     return status;
 }
 
-static int falling(const void *a, const void *b)
+int fl_most_shown_first(const void *a, const void *b)
 {
     const float *x = a, *y = b;
 
@@ -370,11 +377,11 @@ static fleet_status do_shows(const fl_store *store, const fl_at *root,
     fleet_status status;
 
     FL_TRY(find_shown(store, root, &rows));
-    FL_TRY(fl_at_int(&n_at, 0, (int64_t)1 << 53, &n));
+    FL_TRY(fl_at_int(&n_at, 0, FL_MOST_EXACT, &n));
     s.rows = rows;
     FL_GOTO(done, rows->methods->each(rows, add_show, &s));
     if (s.n > 1)
-        qsort(s.show, s.n, sizeof *s.show, falling);
+        qsort(s.show, s.n, sizeof *s.show, fl_most_shown_first);
     n = n < (int64_t)s.n ? n : (int64_t)s.n;
     json = fl_json_object();
     FL_GOTO(done, fl_json_put(json, "shows",
@@ -463,30 +470,36 @@ static fleet_status do_param(const fl_store *store, const fl_at *root)
     return status;
 }
 
+enum { READ_ROWS, READ_STAT, READ_SHOWS, READ_SLOTS };
+enum { WRITE_ROWS, WRITE_PARAM, WRITE_SHRINK, WRITE_SAVED };
+
 static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                              bool write, const fl_at *root, char **answer)
 {
-    static const char *const names[] = {"rows",  "stat",  "param", "shrink",
-                                        "shows", "saved", "slots", NULL};
+    static const char *const reads[] = {[READ_ROWS] = "rows",
+                                        [READ_STAT] = "stat",
+                                        [READ_SHOWS] = "shows",
+                                        [READ_SLOTS] = "slots",
+                                        NULL};
+    static const char *const writes[] = {[WRITE_ROWS] = "rows",
+                                         [WRITE_PARAM] = "param",
+                                         [WRITE_SHRINK] = "shrink",
+                                         [WRITE_SAVED] = "saved",
+                                         NULL};
     fl_at op = fl_at_key(root, "op");
-    int which = -1;
+    int which = 0;
 
-    FL_TRY(fl_at_choice(&op, names, &which));
+    FL_TRY(fl_at_required(&op));
+    FL_TRY(fl_at_choice(&op, write ? writes : reads, &which));
     if (which == 0)
         return do_rows(store, own, write, root, answer);
-    if (which == 1 && !write)
-        return do_stat(store, root, answer);
-    if (which == 2 && write)
-        return do_param(store, root);
-    if (which == 3 && write)
-        return do_shrink(store, root);
-    if (which == 4 && !write)
-        return do_shows(store, root, answer);
-    if (which == 5 && write)
-        return do_saved(store, root);
-    if (which == 6 && !write)
-        return do_slots(store, root, answer);
-    return fl_fail(FLEET_EFORMAT, "a request without what is asked for");
+    if (write)
+        return which == WRITE_PARAM    ? do_param(store, root)
+               : which == WRITE_SHRINK ? do_shrink(store, root)
+                                       : do_saved(store, root);
+    return which == READ_STAT    ? do_stat(store, root, answer)
+           : which == READ_SHOWS ? do_shows(store, root, answer)
+                                 : do_slots(store, root, answer);
 }
 
 fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,

@@ -11,6 +11,9 @@
 
 #define FL_MOST_SECONDS ((int64_t)1 << 53)
 
+/* Of two floats, how often rows were shown: for qsort(). */
+int fl_most_shown_first(const void *a, const void *b);
+
 /* READ or WRITE of what the store has, of a table the rows in the buckets
  * `own`; NULL: all. *answer is for fl_free(). The store is the caller's alone,
  * and on the host. */

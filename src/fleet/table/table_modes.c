@@ -66,13 +66,6 @@ typedef struct most_shown {
     size_t n, capacity;
 } most_shown;
 
-static int most_shown_first(const void *a, const void *b)
-{
-    const float *x = a, *y = b;
-
-    return *x > *y ? -1 : *x < *y;
-}
-
 static fleet_status take_shows(const char *text, most_shown *m)
 {
     fl_json *json = NULL;
@@ -124,7 +117,7 @@ static fleet_status find_least(fleet *f, const fl_rows *r, double rate,
     n = (size_t)ceil(rate * (double)stat.rows);
     status = read_shows(f, r, (int64_t)n, &m);
     if (m.n > 1)
-        qsort(m.show, m.n, sizeof *m.show, most_shown_first);
+        qsort(m.show, m.n, sizeof *m.show, fl_most_shown_first);
     if (n > m.n) /* rows have gone meanwhile */
         n = m.n;
     *least = n > 0 ? m.show[n - 1] : 0;

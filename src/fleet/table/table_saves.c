@@ -82,7 +82,7 @@ fleet_status fleet_load_one_table(fleet *f, const char *table, const char *path,
     o = o ? o : &none;
     how.o = (fleet_load_options){.states = o->states, .restart = o->restart};
     how.source = o->source;
-    how.keep_rows = o->keep_rows != 0;
+    how.o.keep_rows = o->keep_rows != 0;
     how.wider = o->wider != 0;
     if (status == FLEET_OK)
         status = fl_load_options_check(&how.o);
@@ -265,7 +265,7 @@ static fleet_status read_import(table_import *t, const char *path,
         status = fl_save_write(&s, folder);
     t->saved = status == FLEET_OK;
     done_import(t);
-    return status;
+    return t->saved ? status : fl_fail_in(status, "fleet_import_table");
 }
 
 /* Ranks import each for itself. */
@@ -326,7 +326,7 @@ static void take_options(table_import *t, const fleet_import_options *o)
     if (!o)
         return;
     t->how.o.states = o->states;
-    t->how.keep_rows = o->keep_rows != 0;
+    t->how.o.keep_rows = o->keep_rows != 0;
     t->how.wider = o->wider != 0;
 }
 
@@ -352,5 +352,5 @@ fleet_status fleet_import_table(fleet *f, const char *table, const char *path,
     if (t.saved)
         fl_folder_remove(folder);
     fl_free(folder);
-    return status == FLEET_OK ? status : fl_fail_in(status, "import");
+    return status;
 }

@@ -257,7 +257,7 @@ static fleet_status read_head(const line_reader *r, fl_table_text_head *h)
     const char *s = r->line, *end;
     uint64_t rows = 0, dim = 0;
     bool ok = next_word(r, &s, &end) && fl_parse_u64(s, end, &rows) &&
-              rows <= (uint64_t)1 << 53;
+              rows <= FL_MOST_EXACT;
 
     s = end;
     ok = ok && next_word(r, &s, &end) && fl_parse_u64(s, end, &dim) &&

@@ -66,7 +66,7 @@ static fleet_status add_number(const fl_at *root, const char *name,
     fl_at at = fl_at_key(root, name);
     int64_t x = 0;
 
-    FL_TRY(fl_at_int(&at, 0, (int64_t)1 << 53, &x));
+    FL_TRY(fl_at_int(&at, 0, FL_MOST_EXACT, &x));
     *sum += x;
     return FLEET_OK;
 }
@@ -295,6 +295,21 @@ static fleet_status check_finite(const rows_call *c, const float *x,
     return FLEET_OK;
 }
 
+/* What a filter has counted of keys is no weight. */
+static fleet_status check_counts(const rows_call *c)
+{
+    for (int64_t i = 0; c->rows->counts && i < c->n * c->rows->dim; i++)
+        if (c->values[i] < 0)
+            return fl_fail(FLEET_EINVAL,
+                           "%s: key %llu, number %lld: %g: \"%s\" has counts, "
+                           "expected 0 or more",
+                           c->name,
+                           (unsigned long long)c->key[i / c->rows->dim],
+                           (long long)(i % c->rows->dim), (double)c->values[i],
+                           c->rows->name);
+    return FLEET_OK;
+}
+
 /* The last number of an accessor has parts. */
 static fleet_status check_seen(const rows_call *c)
 {
@@ -350,6 +365,7 @@ static fleet_status check_set(const rows_call *c, int64_t dim)
     FL_TRY(check_finite(c, c->states, fl_rows_floats(c->rows),
                         "number of its states"));
     FL_TRY(check_seen(c));
+    FL_TRY(check_counts(c));
     return check_once(c);
 }
 

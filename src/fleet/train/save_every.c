@@ -213,10 +213,11 @@ static fleet_status make_folder(const char *folder)
     return fl_fail(FLEET_EIO, "cannot create %s: %s", folder, strerror(errno));
 }
 
+/* Of the saves before the one that was just written. */
 static void remove_old(const fleet_save_every *o, const int64_t *number,
                        size_t n)
 {
-    const size_t keep = (size_t)(o->keep > 0 ? o->keep : KEEP);
+    const size_t keep = (size_t)(o->keep > 0 ? o->keep : KEEP) - 1;
 
     for (size_t i = keep; i < n; i++) {
         char *path = path_of(o->folder, number[i]);
@@ -256,14 +257,10 @@ fleet_status fl_save_every_write(const fleet_save_every *o, fleet *f)
     FL_TRY(list_saves(o->folder, &number, &n));
     path = path_of(o->folder, n > 0 ? number[0] + 1 : 1);
     status = path ? write_one(o, f, path) : FLEET_ENOMEM;
+    if (status == FLEET_OK)
+        remove_old(o, number, n);
     fl_free(number);
     fl_free(path);
-    if (status == FLEET_OK)
-        status = list_saves(o->folder, &number, &n);
-    if (status == FLEET_OK) {
-        remove_old(o, number, n);
-        fl_free(number);
-    }
     return status;
 }
 

@@ -531,10 +531,8 @@ static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
                        call, o->n_fetch, (long long)o->print_period);
     if (o && o->save_every)
         FL_TRY(fl_save_every_check(o->save_every, d->fleet));
-    if (o && o->thread < 0)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: thread %d: expected 0 to %d trainer threads", call,
-                       o->thread, (int)FL_MOST_MEMBERS);
+    if (o)
+        FL_TRY(fl_crew_check_size(o->thread, call));
     return fl_context_check(e->context);
 }
 

@@ -80,7 +80,7 @@ static fleet_status update_chunk(const fl_worker *w, const fl_update *u,
                                  fl_geo_table *t, const fl_push_part *part,
                                  int64_t first, int64_t n)
 {
-    float *row[CHUNK];
+    float *row[CHUNK] = {NULL};
     uint64_t key[CHUNK];
 
     for (int64_t i = 0; i < n; i++) {

@@ -64,6 +64,21 @@ uint32_t fl_cold_list_spots(const fl_cold_table *t, const fl_cold_part *p,
     return n;
 }
 
+/* The spots that fl_cold_list_spots() lists, without pages that cannot have
+ * what the walk wants: these are not read. */
+static uint32_t list_wanted(const fl_cold_table *t, const fl_cold_part *p,
+                            int bucket, uint32_t *list, const fl_table_walk *w)
+{
+    uint32_t all = fl_cold_list_spots(t, p, bucket, list), n = 0;
+
+    if (w->all)
+        return all;
+    for (uint32_t i = 0; i < all; i++)
+        if (fl_cold_pages_may_have(&p->pages, list[i], w->since))
+            list[n++] = list[i];
+    return n;
+}
+
 /* Rows of spots, with their heads, into bytes: from images, and in batches from
  * the file. */
 static fleet_status read_rows(const fl_cold_table *t, const fl_cold_part *p,
@@ -131,7 +146,7 @@ static fleet_status walk_bucket(const fl_cold_table *t, const fl_cold_part *p,
     fleet_status status = FLEET_ENOMEM;
 
     if (entry && spot && n + n_cold > 0) {
-        fl_cold_list_spots(t, p, bucket, spot);
+        n_cold = list_wanted(t, p, bucket, spot, w);
         for (size_t i = 0; i < n; i++) {
             fl_cold_place *at = fl_cold_place_of(t, p, list[i].place);
 
@@ -201,7 +216,8 @@ static void add_part(const fl_cold_table *t, const fl_cold_part *p,
     const fl_cold_pages *g = &p->pages;
     uint64_t index = p->n_slot * sizeof *p->slot +
                      fl_cold_index_bytes(&p->index) +
-                     g->live_capacity * sizeof *g->live + g->is_capacity;
+                     g->live_capacity * sizeof *g->live +
+                     g->newest_capacity * sizeof *g->newest + g->is_capacity;
     uint64_t rows = (uint64_t)p->n_row * t->place_bytes;
 
     stat->rows += p->n_row + p->index.count;

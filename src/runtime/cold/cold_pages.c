@@ -63,6 +63,7 @@ void fl_cold_pages_done(fl_cold_pages *p)
     free_images(p->waits);
     free_images(p->unused);
     fl_free(p->live);
+    fl_free(p->newest);
     fl_free(p->is);
     fl_free(p->extent);
     fl_free(p->spare);
@@ -132,13 +133,15 @@ static fleet_status add_page(fl_cold_pages *p, uint32_t *page)
                        p->page_bytes);
     FL_TRY(fl_grow(&p->live, &p->live_capacity, (size_t)p->n + 1,
                    sizeof *p->live));
+    FL_TRY(fl_grow(&p->newest, &p->newest_capacity, (size_t)p->n + 1,
+                   sizeof *p->newest));
     FL_TRY(fl_grow(&p->is, &p->is_capacity, (size_t)p->n + 1, sizeof *p->is));
     FL_TRY(fl_grow(&p->extent, &p->extent_capacity, extents + 1,
                    sizeof *p->extent));
     if (p->n % FL_COLD_EXTENT == 0)
         p->extent[extents] = (uint32_t)atomic_fetch_add(p->n_extent, 1);
     *page = p->n++;
-    p->live[*page] = 0;
+    p->live[*page] = p->newest[*page] = 0;
     p->is[*page] = 0;
     return FLEET_OK;
 }
@@ -159,6 +162,8 @@ static fleet_status open_page(fl_cold_pages *p)
     m->next = NULL;
     m->has = 0;
     m->room = all_spots(p) & ~p->live[m->page];
+    if (p->live[m->page] == 0)
+        p->newest[m->page] = 0;
     p->is[m->page] = FL_PAGE_HAS_IMAGE;
     p->open = m;
     return FLEET_OK;
@@ -197,6 +202,19 @@ fleet_status fl_cold_pages_take(fl_cold_pages *p, uint32_t *spot, char **bytes)
     if (m->room == 0)
         close_page(p);
     return FLEET_OK;
+}
+
+void fl_cold_pages_changed(fl_cold_pages *p, uint32_t spot, uint64_t version)
+{
+    uint64_t *newest = &p->newest[fl_cold_page_of(spot)];
+
+    *newest = version > *newest ? version : *newest;
+}
+
+bool fl_cold_pages_may_have(const fl_cold_pages *p, uint32_t spot,
+                            uint64_t since)
+{
+    return p->newest[fl_cold_page_of(spot)] > since;
 }
 
 static void leave_now(fl_cold_pages *p, uint32_t spot)
@@ -268,7 +286,8 @@ int64_t fl_cold_pages_offset(const fl_cold_pages *p, uint32_t spot)
 
 size_t fl_cold_pages_memory(const fl_cold_pages *p)
 {
-    return p->live_capacity * sizeof *p->live + p->is_capacity +
+    return p->live_capacity * sizeof *p->live +
+           p->newest_capacity * sizeof *p->newest + p->is_capacity +
            p->extent_capacity * sizeof *p->extent +
            p->spare_capacity * sizeof *p->spare +
            p->hole_capacity * sizeof *p->hole +

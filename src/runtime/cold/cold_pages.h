@@ -35,10 +35,11 @@ typedef struct fl_cold_pages {
     int n_spot;                      /* of a page */
     atomic_uint_least64_t *n_extent; /* of the file, shared by its parts */
 
-    uint64_t *live; /* by page: its spots that have rows */
-    uint8_t *is;    /* by page: FL_PAGE_... */
+    uint64_t *live;   /* by page: its spots that have rows */
+    uint64_t *newest; /* by page: no row of it has changed since that version */
+    uint8_t *is;      /* by page: FL_PAGE_... */
     uint32_t n;
-    size_t live_capacity, is_capacity;
+    size_t live_capacity, newest_capacity, is_capacity;
     uint32_t *extent; /* where pages are, FL_COLD_EXTENT at a time */
     size_t extent_capacity;
     uint32_t *spare; /* pages that may be filled again */
@@ -81,6 +82,13 @@ int fl_cold_spots_of_page(size_t spot_bytes);
 /* A spot for a row: *bytes of an image, to be filled at once. *bytes NULL: as
  * many images wait as may. FLEET_ENOMEM: nothing has changed. */
 fleet_status fl_cold_pages_take(fl_cold_pages *p, uint32_t *spot, char **bytes);
+
+/* The row of this spot, which was just taken, has changed at that version. */
+void fl_cold_pages_changed(fl_cold_pages *p, uint32_t spot, uint64_t version);
+
+/* May the row of this spot have changed since? */
+bool fl_cold_pages_may_have(const fl_cold_pages *p, uint32_t spot,
+                            uint64_t since);
 
 /* The row of this spot is somewhere else now, or gone. */
 void fl_cold_pages_leave(fl_cold_pages *p, uint32_t spot);

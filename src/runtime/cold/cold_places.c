@@ -227,6 +227,7 @@ fleet_status fl_cold_place_evict(fl_cold_table *t, fl_cold_part *p,
     fl_cold_seal(t, fl_cold_part_number(t, p), spot, head);
     if (fl_cold_place_row(at)->changed_at > p->newest)
         p->newest = fl_cold_place_row(at)->changed_at;
+    fl_cold_pages_changed(&p->pages, spot, fl_cold_place_row(at)->changed_at);
     fl_cold_place_forget_key(t, p, number);
     fl_cold_place_free(t, p, number);
     p->n_row--;

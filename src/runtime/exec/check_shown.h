@@ -8,5 +8,6 @@
  * and at least 0. Before the iteration changes anything. */
 fleet_status fl_executor_check_shown(const fleet_executor *e, int64_t batch);
 
-/* Does it have a table with an accessor? */
-bool fl_executor_counts_shown(const fleet_program *p);
+/* Once, of an executor that trains: which columns these are, each once.
+ * e->shown is for fl_free(). */
+fleet_status fl_executor_find_shown(fleet_executor *e);

@@ -56,13 +56,19 @@ static fleet_status check_hogwild(const fleet_executor *e, const char *what)
     return FLEET_OK;
 }
 
+fleet_status fl_crew_check_size(int n, const char *what)
+{
+    return n >= 0 && n <= FL_MOST_MEMBERS
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "%s: thread %d: expected 0 to %d trainer threads",
+                         what, n, (int)FL_MOST_MEMBERS);
+}
+
 static fleet_status check_kind(const fleet_executor *e,
                                const fl_crew_kind *kind, const char *what)
 {
-    if (kind->n > FL_MOST_MEMBERS)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: thread %d: expected 0 to %d trainer threads", what,
-                       kind->n, (int)FL_MOST_MEMBERS);
+    FL_TRY(fl_crew_check_size(kind->n, what));
     if (e->place.on_gpu)
         return refuse(what, "do not train on a GPU: place the executor on "
                             "FLEET_CPU");
@@ -313,9 +319,11 @@ static fleet_status meet_member(fl_crew *crew, int i)
     now->micro = front->micro + i;
     m->c->alone = false;
     m->c->first_thread = 0;
-    fl_crew_link_sums(m->c, crew->member[0].c);
+    if (i > 0)
+        fl_crew_link_sums(m->c, crew->member[0].c);
     status = fl_executor_run_part(m->e, m->c, m->batch, FL_MERGE);
-    fl_crew_link_sums(m->c, m->c);
+    if (i > 0)
+        fl_crew_link_sums(m->c, m->c);
     return status;
 }
 

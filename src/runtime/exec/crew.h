@@ -29,6 +29,10 @@ enum { FL_MOST_MEMBERS = 64 };
 
 typedef struct fl_crew fl_crew;
 
+/* FLEET_EINVAL unless a crew may have n members, or there is none (0 or 1);
+ * `what` begins the text. */
+fleet_status fl_crew_check_size(int n, const char *what);
+
 /* The executor's crew of that kind, n > 1: as it has been since the last pass,
  * or made now. FLEET_EINVAL for a number out of range, FLEET_EUNSUPPORTED for
  * what crews cannot train; `what` begins the text. */
@@ -46,8 +50,8 @@ fleet_status fl_crew_plan(fl_crew *crew, int64_t batch, const fl_plan **plan);
  * the first batch that failed, by its number. */
 fleet_status fl_crew_round(fl_crew *crew, const int64_t *batch, int n);
 
-/* After a round, for its batches one after the other: the executor is as if it
- * had just trained batch i by itself, for lines and fetches. */
+/* After a round, for its batches one after the other: what lines and fetches
+ * read of the executor is that of batch i, as member i has left it. */
 void fl_crew_show(fl_crew *crew, int i);
 
 /* The pass is over: what is left of a merge group is given up. Afterwards

@@ -50,7 +50,6 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->remote = p->store->remote;
     e->n_joined = p->store->n_joined;
     e->training = p->training.loss && !o->for_test;
-    e->counts_shown = e->training && fl_executor_counts_shown(p);
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);
     e->input = fl_alloc(p->n_var * sizeof *e->input);
@@ -58,6 +57,8 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->next.input = fl_alloc(p->n_var * sizeof *e->input);
     placed = fl_place_of(&p->place, o->place, &e->place);
     e->backend = fl_backend_of(&e->place);
+    if (e->training && placed == FLEET_OK)
+        placed = fl_executor_find_shown(e);
     if (placed != FLEET_OK || !e->fetched || !e->input || !e->current.input ||
         !e->next.input) {
         fleet_executor_destroy(e);
@@ -110,6 +111,7 @@ void fleet_executor_destroy(fleet_executor *e)
     fl_place_done(&e->place);
     fl_free(e->fetched);
     fl_free(e->input);
+    fl_free(e->shown);
     fl_free(e->current.input);
     fl_free(e->next.input);
     fl_free(e);

@@ -42,7 +42,9 @@ struct fleet_executor {
     fl_place place;
     const struct fl_backend *backend;
     bool training;
-    bool counts_shown; /* it trains a table with an accessor */
+    struct fl_shown_data *shown; /* that tables with an accessor count, of a
+                                    program that trains; n_shown of them */
+    size_t n_shown;
     int64_t max_batch;
     bool any_batch;  /* sizes change all the time: a plan for each power of 2 */
     bool *fetched;   /* by variable */

@@ -32,18 +32,14 @@ static int older_first(const void *a, const void *b)
 static fleet_status list_older(const fl_rows *r, int bucket, uint64_t version,
                                fl_life_scratch *s, int64_t *n)
 {
-    const fl_table_bucket b = fl_table_bucket_of(r, bucket);
-    const fl_page_layout layout = fl_table_layout(r);
+    fl_bucket_walk h = fl_bucket_walk_of(r, bucket);
 
     *n = 0;
-    FL_TRY(fl_grow(&s->old, &s->old_capacity, (size_t)b.n, sizeof *s->old));
-    for (int64_t i = 0; i < b.n; i++) {
-        const fl_row_head *head = fl_place_at(&layout, b.page, i);
-
-        if (!head->erased && head->changed_at < version)
-            s->old[(*n)++] = (fl_row_age){head->changed_at,
-                                          *fl_place_key(&layout, b.page, i)};
-    }
+    FL_TRY(
+        fl_grow(&s->old, &s->old_capacity, (size_t)h.bucket.n, sizeof *s->old));
+    while (fl_bucket_walk_next(&h))
+        if (h.head->changed_at < version)
+            s->old[(*n)++] = (fl_row_age){h.head->changed_at, h.key};
     return FLEET_OK;
 }
 
@@ -119,18 +115,14 @@ static fleet_status decay(fl_life *life, const fl_rows *r, int bucket,
                           int64_t *n)
 {
     fl_life_scratch *s = &life->scratch[0];
-    const fl_table_bucket b = fl_table_bucket_of(r, bucket);
-    const fl_page_layout layout = fl_table_layout(r);
+    fl_bucket_walk h = fl_bucket_walk_of(r, bucket);
 
     *n = 0;
-    FL_TRY(fl_grow(&s->old, &s->old_capacity, (size_t)b.n, sizeof *s->old));
-    for (int64_t i = 0; i < b.n; i++) {
-        fl_row_head *head = fl_place_at(&layout, b.page, i);
-        float *row = (float *)(void *)(head + 1);
-
-        if (!head->erased && decays_away(life, r, row))
-            s->old[(*n)++] = (fl_row_age){0, *fl_place_key(&layout, b.page, i)};
-    }
+    FL_TRY(
+        fl_grow(&s->old, &s->old_capacity, (size_t)h.bucket.n, sizeof *s->old));
+    while (fl_bucket_walk_next(&h))
+        if (decays_away(life, r, fl_bucket_walk_row(&h)))
+            s->old[(*n)++] = (fl_row_age){0, h.key};
     return FLEET_OK;
 }
 
@@ -163,20 +155,11 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
 
 void fl_life_saved(fl_rows *rows, fleet_save_mode mode)
 {
-    const fl_page_layout layout = fl_table_layout(rows);
-
-    for (int i = 0; i < FL_N_BUCKET; i++) {
-        const fl_table_bucket b = fl_table_bucket_of(rows, i);
-
-        for (int64_t k = 0; k < b.n; k++) {
-            fl_row_head *head = fl_place_at(&layout, b.page, k);
-            float *row = (float *)(void *)(head + 1);
-
-            if (!head->erased)
-                fl_accessor_saved(&rows->life->o.accessor, mode,
-                                  fl_accessor_of(rows, row));
-        }
-    }
+    for (int i = 0; i < FL_N_BUCKET; i++)
+        for (fl_bucket_walk h = fl_bucket_walk_of(rows, i);
+             fl_bucket_walk_next(&h);)
+            fl_accessor_saved(&rows->life->o.accessor, mode,
+                              fl_accessor_of(rows, fl_bucket_walk_row(&h)));
 }
 
 int64_t fl_life_count_vectors(const fl_rows *rows)
@@ -185,16 +168,9 @@ int64_t fl_life_count_vectors(const fl_rows *rows)
 
     if (rows->filler.vector_at == 0 || !fl_rows_has_accessor(rows))
         return 0;
-    for (int i = 0; i < FL_N_BUCKET; i++) {
-        const fl_table_bucket b = fl_table_bucket_of(rows, i);
-        const fl_page_layout layout = fl_table_layout(rows);
-
-        for (int64_t k = 0; k < b.n; k++) {
-            const fl_row_head *head = fl_place_at(&layout, b.page, k);
-            const float *row = (const float *)(const void *)(head + 1);
-
-            count += !head->erased && fl_has_vector(fl_rows_shown(rows, row));
-        }
-    }
+    for (int i = 0; i < FL_N_BUCKET; i++)
+        for (fl_bucket_walk h = fl_bucket_walk_of(rows, i);
+             fl_bucket_walk_next(&h);)
+            count += fl_has_vector(fl_rows_shown(rows, fl_bucket_walk_row(&h)));
     return count;
 }

@@ -15,11 +15,10 @@ static uint64_t hash_of(const fl_rows *filter, uint64_t key)
 }
 
 /* The key of the row that has its counters: one that is in its own bucket. */
-static uint64_t block_of(const fl_life *life, uint64_t key)
+static uint64_t block_of(const fl_life *life, uint64_t key, uint64_t hash)
 {
     uint64_t bucket = (uint64_t)fl_bucket_of(fl_mix(key));
-    uint64_t block =
-        fl_hash_below(hash_of(life->filter, key), (uint64_t)life->shape.blocks);
+    uint64_t block = fl_hash_below(hash, (uint64_t)life->shape.blocks);
 
     return fl_unmix(bucket << (64 - FL_BUCKET_BITS) | block);
 }
@@ -61,10 +60,9 @@ static void begin_block(const fl_filter_shape *s, float *block)
     block[0] = s->signature;
 }
 
-static void count_key(const fl_life_update *u, uint64_t key, float *block)
+static void count_key(const fl_life_update *u, uint64_t hash, float *block)
 {
     const fl_life *life = u->rows->life;
-    uint64_t hash = hash_of(life->filter, key);
 
     begin_block(&life->shape, block);
     for (int i = 0; i < life->shape.n_hash; i++)
@@ -89,15 +87,17 @@ static fleet_status count_chunk(const fl_life_update *u, const fl_life_key *k,
 {
     const fl_life *life = u->rows->life;
     fl_rows *filter = life->filter;
-    uint64_t key[CHUNK];
+    uint64_t hash[CHUNK], key[CHUNK];
 
-    for (int64_t i = 0; i < n; i++)
-        key[i] = block_of(life, k[i].key);
+    for (int64_t i = 0; i < n; i++) {
+        hash[i] = hash_of(filter, k[i].key);
+        key[i] = block_of(life, k[i].key, hash[i]);
+    }
     if (u->frozen)
         FL_TRY(fl_snapshot_change(u->frozen, filter, key, n));
     FL_TRY(filter->methods->make(filter, key, n, block));
     for (int64_t i = 0; i < n; i++)
-        count_key(u, k[i].key, block[i]);
+        count_key(u, hash[i], block[i]);
     return FLEET_OK;
 }
 

@@ -92,7 +92,7 @@ static fleet_status make_run(const fl_life_update *u, fl_rows *r,
                              float **row)
 {
     for (int64_t i = 0; i < n; i++) {
-        float *made;
+        float *made = NULL;
 
         FL_TRY(r->methods->make(r, &k[i].key, 1, &made));
         begin(u, &k[i], made, row);

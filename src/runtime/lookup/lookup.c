@@ -8,7 +8,7 @@
 #include "runtime/lookup/lookup_gpu.h"
 
 /* Operands: the lookup first, then what the step adds to it. */
-enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1, FIRST_OUT = 2 };
+enum { THE_LOOKUP, FIRST_IDS = 1, THE_TABLE = 1 };
 
 int fl_lookup_features(const fl_lookup_slot *slot)
 {
@@ -66,7 +66,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
                                            const fl_lookup_slot *slot,
                                            int n_slot, shown_operands shown)
 {
-    const fl_lookup_places at = {FIRST_IDS, FIRST_OUT, FIRST_IDS + n_slot};
+    const fl_lookup_places at = {FIRST_IDS, FL_FIRST_OUT, FIRST_IDS + n_slot};
     fl_lookup_config c = {.table = table,
                           .slot = slot,
                           .predicts = l->program->predicts,
@@ -144,7 +144,7 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
     int lookup = (l->plan->store->remote ? fl_object_per_slot : fl_object)(
         l, "lookup", sizeof(fl_lookup));
     int rows = fl_value_of(l, table);
-    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + 2 * n_slot);
+    fl_operand *o = fl_lookup_operands(l, FL_FIRST_OUT + 2 * n_slot);
 
     if (!c || !o)
         return -1;
@@ -152,8 +152,8 @@ static int emit_forward(fl_lowering *l, const fl_node *n,
     o[THE_LOOKUP] = (fl_operand)FL_R(lookup);
     o[THE_TABLE] = (fl_operand)FL_R(rows);
     for (int i = 0; i < n_slot; i++)
-        o[FIRST_OUT + i] = (fl_operand)FL_W(fl_value_of(l, slot[i].out));
-    fl_emit(l, &fl_kernel_rows_gather, n, c, o, FIRST_OUT + n_slot);
+        o[FL_FIRST_OUT + i] = (fl_operand)FL_W(fl_value_of(l, slot[i].out));
+    fl_emit(l, &fl_kernel_rows_gather, n, c, o, FL_FIRST_OUT + n_slot);
     return lookup;
 }
 
@@ -186,8 +186,8 @@ static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
                       const fl_lookup_slot *slot, int n_slot)
 {
     const fleet_accessor *a = &s->table->ids.life.accessor;
-    fl_operand *o = fl_lookup_operands(l, FIRST_OUT + n_slot + 2);
-    int n_operand = FIRST_OUT + n_slot;
+    fl_operand *o = fl_lookup_operands(l, FL_FIRST_OUT + n_slot + 2);
+    int n_operand = FL_FIRST_OUT + n_slot;
     const fl_lookup_config *c;
     shown_operands shown;
 
@@ -201,10 +201,10 @@ static void emit_sums(fl_lowering *l, const fl_node *n, fl_sparse *s,
     o[THE_LOOKUP] = (fl_operand)FL_RW(s->lookup);
     o[THE_TABLE] = (fl_operand){-1, FL_READ};
     for (int i = 0; i < n_slot; i++)
-        o[FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
+        o[FL_FIRST_OUT + i] = (fl_operand)FL_R(fl_gradient_of(l, slot[i].out));
     fl_emit(l, &fl_kernel_rows_sum, n, c, o, n_operand);
     s->config = c;
-    s->gradient = o + FIRST_OUT;
+    s->gradient = o + FL_FIRST_OUT;
     s->n_gradient = n_slot;
 }
 

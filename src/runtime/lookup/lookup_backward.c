@@ -16,8 +16,7 @@ enum {
     THE_UPDATE,
     THE_TABLE,
     THE_NORMS = 2,
-    THE_SUMS = 2, /* absent: in the lookup */
-    FIRST_OUT = 2
+    THE_SUMS = 2 /* absent: in the lookup */
 };
 
 /* --- rows.sum ------------------------------------------------------------ */
@@ -134,7 +133,7 @@ static void count_shown(const fl_instance *in, const fl_lookup *k, uint32_t at,
         uint32_t cell = c->ragged ? k->cell[at - 1] : at - 1;
         uint32_t sample = cell / (uint32_t)c->n_feature;
         int out = c->feature[cell - sample * (uint32_t)c->n_feature].out;
-        float slot = (float)(out - FIRST_OUT);
+        float slot = (float)(out - FL_FIRST_OUT);
 
         if (!in->arg[out].base)
             continue;
@@ -333,20 +332,22 @@ static fl_life_update life_of(const fl_instance *in, const fl_range *r)
                             .version = now->u.version};
 }
 
-/* The keys of the rows to change, of a table that needs them; keys that do not
- * become rows are left out later. */
+/* The keys of the rows to change, of a table that needs them: *key. Where a
+ * life may leave some of them out later they are a copy. */
 static fleet_status list_changed(const fl_lookup_config *c, const fl_lookup *k,
-                                 fl_lookup_part *p)
+                                 fl_lookup_part *p, const uint64_t **key)
 {
     int64_t n = count_changed(c, p);
 
-    if (!fl_rows_need_keys(k->rows))
+    *key = p->merged.keys.key;
+    if (!fl_rows_need_keys(k->rows) || (c->merged && !k->rows->life))
         return FLEET_OK;
     FL_TRY(fl_grow(&p->changed, &p->changed_capacity, (size_t)n,
                    sizeof *p->changed));
     for (int64_t i = 0; i < n; i++)
         p->changed[i] =
             c->merged ? p->merged.keys.key[i] : p->keys.key[p->which[i]];
+    *key = p->changed;
     return FLEET_OK;
 }
 
@@ -434,8 +435,7 @@ static fleet_status change_rows(const fl_instance *in, const fl_range *r)
     fl_update u;
     int64_t n;
 
-    FL_TRY(list_changed(c, k, p));
-    key = p->changed;
+    FL_TRY(list_changed(c, k, p, &key));
     FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
                      : rows_to_change(k, p, &life, &n));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);

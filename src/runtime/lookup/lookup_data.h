@@ -9,6 +9,9 @@
 #include "runtime/store/lookup_kernels.h"
 #include "runtime/lookup/wanted_rows.h"
 
+/* Of the operands of a lookup's steps: the first slot's output or gradient. */
+enum { FL_FIRST_OUT = 2 };
+
 /* A set of keys, numbered in the order in which they came. */
 typedef struct fl_key_set {
     uint64_t *key; /* n of them */

@@ -83,6 +83,45 @@ static inline uint64_t *fl_place_key(const fl_page_layout *l, char *const *page,
                                 (size_t)in_page * l->key_step);
 }
 
+/* The rows of a bucket, one after the other as they lie; rows may change
+ * meanwhile, none may come or go:
+ *
+ *     fl_bucket_walk h = fl_bucket_walk_of(r, bucket);
+ *
+ *     while (fl_bucket_walk_next(&h))
+ *         h.head, h.key */
+typedef struct fl_bucket_walk {
+    fl_row_head *head;
+    uint64_t key;
+    fl_table_bucket bucket;
+    fl_page_layout layout;
+    int64_t at; /* of the next place */
+} fl_bucket_walk;
+
+static inline fl_bucket_walk fl_bucket_walk_of(const fl_rows *r, int bucket)
+{
+    return (fl_bucket_walk){.bucket = fl_table_bucket_of(r, bucket),
+                            .layout = fl_table_layout(r)};
+}
+
+static inline bool fl_bucket_walk_next(fl_bucket_walk *h)
+{
+    while (h->at < h->bucket.n) {
+        h->head = fl_place_at(&h->layout, h->bucket.page, h->at);
+        if (!h->head->erased) {
+            h->key = *fl_place_key(&h->layout, h->bucket.page, h->at++);
+            return true;
+        }
+        h->at++;
+    }
+    return false;
+}
+
+static inline float *fl_bucket_walk_row(const fl_bucket_walk *h)
+{
+    return (float *)(void *)(h->head + 1);
+}
+
 /* A place, and the key of the row that it has. */
 typedef struct fl_row_entry {
     uint64_t key;

@@ -241,33 +241,24 @@ static fleet_status count_row(void *arg, int bucket, uint64_t key,
 
 fleet_status fl_rows_count_changed(const fl_rows *r, uint64_t since, int64_t *n)
 {
-    const fl_table *t = fl_table_of(r);
-
     *n = 0;
     if (!fl_is_table(r))
         return r->methods->each_changed(r, since, count_row, n);
     for (int i = 0; i < FL_N_BUCKET; i++)
-        for (int64_t k = 0; k < t->bucket[i].n; k++) {
-            const fl_row_head *head =
-                fl_place_at(&t->layout, t->bucket[i].page, k);
-
-            *n += !head->erased && head->changed_at > since;
-        }
+        for (fl_bucket_walk h = fl_bucket_walk_of(r, i);
+             fl_bucket_walk_next(&h);)
+            *n += h.head->changed_at > since;
     return FLEET_OK;
 }
 
 void fl_rows_move_versions(fl_rows *r, int64_t by)
 {
-    const fl_table *t = fl_table_of(r);
-
     if (!fl_is_table(r))
         return;
     for (int i = 0; i < FL_N_BUCKET; i++)
-        for (int64_t k = 0; k < t->bucket[i].n; k++) {
-            fl_row_head *head = fl_place_at(&t->layout, t->bucket[i].page, k);
-
-            if (!head->erased && head->changed_at > 0)
-                head->changed_at = fl_version_moved(head->changed_at, by);
-        }
+        for (fl_bucket_walk h = fl_bucket_walk_of(r, i);
+             fl_bucket_walk_next(&h);)
+            if (h.head->changed_at > 0)
+                h.head->changed_at = fl_version_moved(h.head->changed_at, by);
     fl_rows_next_epoch(r);
 }

@@ -145,9 +145,8 @@ FLEET_API fleet_status fleet_train_from_dataset(
  * Each handle stops once, also one that trains no pass now: its next pass stops
  * before its first batch. Handles that are made later do not.
  *
- * What is in no save, such as the ages of rows of a table with
- * life.ttl_updates, is named in a warning as the training goes on. Metrics
- * start anew.
+ * What is in no save, such as what ranks with dgc have not sent yet, is named
+ * in a warning as the training goes on. Metrics start anew.
  *
  * In a job whose workers make updates together (sync servers, ranks) all
  * workers stop after the same update, if one of them wants to that still has

@@ -171,6 +171,46 @@ TEST(a_shrink_lets_the_same_rows_go_for_any_number_of_servers)
     }
 }
 
+/* --- saves ---------------------------------------------------------------- */
+
+static const char *saved_path;
+
+/* As shrink_between(), from a save that all load in the middle. */
+static fleet_status load_between(ps_node *n)
+{
+    fleet_table_statistics s;
+
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    if (fleet_is_first_worker(n->s.f))
+        FL_TRY(fleet_save_persistables(n->s.f, saved_path));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_load_model(n->s.f, saved_path));
+    FL_TRY(fleet_shrink(n->s.f, NULL));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
+    n->number[0] = (double)s.rows;
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, "t"));
+    return ps_end(n);
+}
+
+TEST(rows_of_a_save_are_as_old_as_they_were_for_any_number_of_servers)
+{
+    grown_how how = all_lives();
+    ps_job j = job_of(&how, 1, 1);
+    double rows;
+    uint64_t want = shrink_alone(&j, &rows);
+
+    saved_path = test_path("saved");
+    for (int i = 0; i < 2; i++) {
+        j = job_of(&how, shape[i][0], shape[i][1]);
+        j.work = load_between;
+        CHECK(ps_hash(&j) == want);
+        CHECK(ps_worker(&j, 0)->number[0] == rows);
+    }
+}
+
 /* --- loads that keep rows ------------------------------------------------- */
 
 static const char *other_path; /* a save without the table */

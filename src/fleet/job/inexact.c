@@ -1,7 +1,5 @@
-/* inexact.c - what of a training is in no save, by its strategy and tables. */
+/* inexact.c - what of a training is in no save, by its strategy. */
 #include "fleet/job/inexact.h"
-
-#include "runtime/store/table_api.h"
 
 static bool averages(const fleet *f)
 {
@@ -12,21 +10,6 @@ static bool averages(const fleet *f)
 bool fl_inexact_apart(const fleet *f)
 {
     return !fl_mode_is_sync(fl_handle_mode(f)) || averages(f);
-}
-
-static void list_tables(const fleet *f, fl_text *why)
-{
-    const fl_map *tables = &f->store->tables;
-
-    for (size_t i = 0; i < tables->n; i++) {
-        const fl_rows *r = tables->entry[i].value;
-
-        if (r->life && (r->life->o.ttl_updates > 0 || r->life->o.most_rows > 0))
-            fl_text_add(why,
-                        "table \"%s\" lets rows go by their ages, which no "
-                        "save has; ",
-                        r->name);
-    }
 }
 
 static void list_all(const fleet *f, fl_text *why)
@@ -49,7 +32,6 @@ static void list_all(const fleet *f, fl_text *why)
         s->wire_configs.push_type != FLEET_WIRE_FP32)
         fl_text_add(why, "wire_configs.error_feedback: what pushes have "
                          "rounded away is in no save; ");
-    list_tables(f, why);
 }
 
 fleet_status fl_inexact_why(const fleet *f, fl_text *why)

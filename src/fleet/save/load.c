@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/save/manifest.h"
+#include "fleet/save/row_ages.h"
 
 /* --- parts ---------------------------------------------------------------- */
 
@@ -27,8 +28,11 @@ static size_t payload_size(const fl_saved_item *item, const fl_record *h)
 {
     if (h->kind == FL_RECORD_DENSE)
         return (size_t)h->n * (1 + (size_t)item->n_state) * sizeof(float);
-    return (size_t)h->n * (sizeof(uint64_t) + sizeof(uint32_t) +
-                           (size_t)fl_saved_width(item) * sizeof(float));
+    if (h->kind == FL_RECORD_LIFE)
+        return fl_life_numbers(h->n) * sizeof(int64_t);
+    return (size_t)h->n *
+           (sizeof(uint64_t) + fl_saved_age_bytes(item) + sizeof(uint32_t) +
+            (size_t)fl_saved_width(item) * sizeof(float));
 }
 
 static fleet_status check_head(const part *p, const fl_saved *s,
@@ -37,10 +41,15 @@ static fleet_status check_head(const part *p, const fl_saved *s,
     bool dense = h->kind == FL_RECORD_DENSE;
     int64_t left;
 
-    if (h->magic != FL_RECORD_MAGIC || (!dense && h->kind != FL_RECORD_ROWS) ||
+    if (h->magic != FL_RECORD_MAGIC || h->kind < FL_RECORD_DENSE ||
+        h->kind > FL_RECORD_LIFE ||
         h->item >= (uint32_t)(dense ? s->n_param : s->n_table))
         return part_damaged(p, "no record");
     *item = &(dense ? s->param : s->table)[h->item];
+    if (h->kind == FL_RECORD_LIFE)
+        return (*item)->ages && h->n <= FL_LIFE_MARKS
+                   ? FLEET_OK
+                   : part_damaged(p, "marks that cannot be");
     if (h->n > (uint64_t)(*item)->n || h->n > p->size)
         return part_damaged(p, "a record that is too large");
     if (!dense)
@@ -133,6 +142,8 @@ static fleet_status count_record(void *arg, const fl_saved_record *r)
     bool dense = r->head.kind == FL_RECORD_DENSE;
     fl_saved_item *item = &(dense ? s->param : s->table)[r->head.item];
 
+    if (r->head.kind == FL_RECORD_LIFE)
+        return FLEET_OK;
     if (dense) {
         FL_TRY(fl_grow(&s->block, &s->block_capacity, s->n_block + 1,
                        sizeof *s->block));

@@ -18,6 +18,9 @@ typedef struct fl_saved_item {
     bool is_table;
     bool accessor;    /* the last FL_N_ACCESSOR numbers of its rows are an
                          accessor's */
+    bool ages;        /* its rows have ages, and its parts what the table
+                         remembers of earlier updates */
+    bool has_life;    /* that was brought into a store */
     bool row_steps;   /* of Adam's rows: see fl_optimizer_has_row_steps() */
     fl_filler filler; /* tables */
 } fl_saved_item;
@@ -27,6 +30,12 @@ static inline int64_t fl_saved_width(const fl_saved_item *item)
 {
     return item->shape.dim[1] * (1 + item->n_state) + item->n_row +
            (item->accessor ? FL_N_ACCESSOR : 0);
+}
+
+/* Bytes of the age of a saved row. */
+static inline size_t fl_saved_age_bytes(const fl_saved_item *item)
+{
+    return item->ages ? sizeof(int64_t) : 0;
 }
 
 typedef struct fl_saved {

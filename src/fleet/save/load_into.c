@@ -9,6 +9,7 @@
 #include "fleet/save/load_notes.h"
 #include "fleet/save/load_states.h"
 #include "fleet/save/load_tables.h"
+#include "fleet/save/row_ages.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
@@ -113,7 +114,7 @@ static fleet_status check_key(void *arg, const fl_saved_record *r)
     const applying *a = arg;
     const fl_rows *rows = fl_store_rows(a->store, a->how->table);
 
-    if (r->head.kind == FL_RECORD_DENSE ||
+    if (r->head.kind != FL_RECORD_ROWS ||
         r->item != find_source(a->saved, a->how))
         return FLEET_OK;
     for (uint64_t i = 0; i < r->head.n; i++) {
@@ -190,6 +191,7 @@ static void apply_dense(const applying *a, const fl_saved_record *r,
 /* A row of a save. */
 typedef struct saved_row {
     uint64_t key;
+    int64_t age; /* FL_NO_AGE: it has none, or the table asks for none */
     uint32_t step;
     const float *values;
     const fl_saved_item *item;
@@ -255,7 +257,8 @@ static void fill_row(const applying *a, const saved_row *from,
         fl_accessor_find_vector(rows, row);
     }
     fl_row_of(row)->step = fresh || a->how->o.restart ? 0 : from->step;
-    fl_row_of(row)->changed_at = 0;
+    fl_row_of(row)->changed_at =
+        fl_row_changed_at(from->age, a->store->updates);
 }
 
 static fleet_status apply_row(const applying *a, const saved_row *from,
@@ -275,18 +278,43 @@ static fleet_status apply_row(const applying *a, const saved_row *from,
     return status;
 }
 
+static bool takes_ages(const applying *a, const fl_saved_item *item,
+                       const fl_rows *rows)
+{
+    return item->ages && fl_row_ages_saved(a->store, rows);
+}
+
+/* Each lane and each rank has written the same, or in async about the same: the
+ * first one's is taken. */
+static void apply_life(const applying *a, const fl_saved_record *r,
+                       fl_rows *rows)
+{
+    fl_saved_item *item = &a->saved->table[r->head.item];
+
+    if (!rows || rows->remote || !rows->life || item->has_life ||
+        !takes_ages(a, r->item, rows))
+        return;
+    item->has_life = true;
+    fl_life_read(rows->life, a->store->updates, r->payload, r->head.n,
+                 a->how->o.keep_rows);
+}
+
 static fleet_status apply_rows(const applying *a, const fl_saved_record *r,
                                fl_rows *rows)
 {
     size_t n = (size_t)r->head.n;
     size_t width = (size_t)fl_saved_width(r->item);
-    const char *keys = r->payload, *steps = keys + n * sizeof(uint64_t);
+    const char *keys = r->payload, *ages = keys + n * sizeof(uint64_t);
+    const char *steps = ages + n * fl_saved_age_bytes(r->item);
     const char *values = steps + n * sizeof(uint32_t);
+    const bool has_ages = takes_ages(a, r->item, rows);
 
     for (size_t i = 0; i < n; i++) {
-        saved_row one = {.item = r->item};
+        saved_row one = {.item = r->item, .age = FL_NO_AGE};
 
         memcpy(&one.key, keys + i * sizeof one.key, sizeof one.key);
+        if (has_ages)
+            memcpy(&one.age, ages + i * sizeof one.age, sizeof one.age);
         memcpy(&one.step, steps + i * sizeof one.step, sizeof one.step);
         one.values =
             (const float *)(const void *)(values + i * width * sizeof(float));
@@ -325,6 +353,8 @@ static fleet_status apply_record(void *arg, const fl_saved_record *r)
         return FLEET_OK;
     }
     rows = fl_saved_target(a->saved, a->store, a->how, r->item);
+    if (r->head.kind == FL_RECORD_LIFE)
+        return apply_life(a, r, rows), FLEET_OK;
     if (!rows || rows->remote ||
         (a->rows && !fl_bucket_set_has(a->rows, (int)r->head.index)))
         return FLEET_OK;
@@ -382,7 +412,8 @@ static void begin_tables(const applying *a)
             item->shape.dim[1] == r->dim)
             fl_load_take_filler(a->store, item, r);
         if (item && r->life)
-            fl_load_begin_life(a->store, r->life);
+            fl_load_begin_life(a->store, r->life,
+                               a->how->o.keep_rows && takes_ages(a, item, r));
     }
 }
 
@@ -398,16 +429,21 @@ static void begin_params(const applying *a)
     }
 }
 
+/* Before rows are brought, whose ages count back from it. */
+static void begin_updates(const applying *a)
+{
+    fl_load_move_ages(a->store, updates_after(a),
+                      a->how->o.keep_rows ||
+                          a->how->o.on_missing == FLEET_MISSING_KEEP);
+    a->store->updates = updates_after(a);
+}
+
 /* What is of the store as a whole. */
 static void apply_counts(const applying *a)
 {
     const fl_saved *s = a->saved;
     fl_store *store = a->store;
 
-    fl_load_move_ages(store, updates_after(a),
-                      a->how->o.keep_rows ||
-                          a->how->o.on_missing == FLEET_MISSING_KEEP);
-    store->updates = updates_after(a);
     if (s->scaling.scale > 0) {
         store->scaling = s->scaling;
         store->known_skips = 0;
@@ -434,8 +470,12 @@ static fleet_status apply_all(applying *a)
     begin_tables(a);
     if (!a->how->table)
         begin_params(a);
-    for (int i = 0; i < a->saved->n_table; i++)
+    if (!a->how->table)
+        begin_updates(a);
+    for (int i = 0; i < a->saved->n_table; i++) {
         a->saved->table[i].own = 0;
+        a->saved->table[i].has_life = false;
+    }
     FL_TRY(fl_saved_each(a->saved, apply_record, a));
     FL_TRY(check_counts(a));
     if (!a->how->table)

@@ -33,9 +33,10 @@ const fl_rows *fl_load_counted(const fl_store *store, const fl_rows *counts)
     return of;
 }
 
-void fl_load_begin_life(const fl_store *store, fl_life *life)
+void fl_load_begin_life(const fl_store *store, fl_life *life, bool stays)
 {
-    life->loaded_at = (uint64_t)store->updates;
+    if (!stays)
+        life->loaded_at = (uint64_t)store->updates;
     life->emptied_at = 0;
     life->n_mark = 0;
 }

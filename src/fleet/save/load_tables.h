@@ -15,8 +15,9 @@ void fl_load_move_ages(const fl_store *store, int64_t to, bool rows);
 /* The table whose keys the filter counts that has those counts. */
 const fl_rows *fl_load_counted(const fl_store *store, const fl_rows *counts);
 
-/* A table is loaded, before the ages move: it has no earlier ones. */
-void fl_load_begin_life(const fl_store *store, fl_life *life);
+/* A table is loaded, before the ages move: it has no earlier ones. stays: it
+ * keeps rows, and what comes has ages. */
+void fl_load_begin_life(const fl_store *store, fl_life *life, bool stays);
 
 /* An unknown row starts as it would have where the table was saved. Where rows
  * are trained, it is the table that says when they get a vector. */

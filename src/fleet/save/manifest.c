@@ -85,6 +85,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     fl_at seed_at = fl_at_key(entry, "seed");
     fl_at accessor = fl_at_key(entry, "accessor");
     fl_at vector_at = fl_at_key(entry, "vector_at");
+    fl_at ages = fl_at_key(entry, "ages");
     int64_t dim = 0, modulo = 0, kind = 0;
     fleet_initializer first = {0};
 
@@ -105,6 +106,7 @@ static fleet_status read_table(const fl_at *entry, fl_saved_item *item)
     FL_TRY(fl_at_int(&vector_at, 1, dim - 1, &item->filler.vector_at));
     FL_TRY(read_states(entry, item));
     FL_TRY(fl_at_bool(&accessor, &item->accessor));
+    FL_TRY(fl_at_bool(&ages, &item->ages));
     return read_row_states(entry, item);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/save/row_ages.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/simd/simd.h"
@@ -72,6 +73,19 @@ static bool saves_states(const fl_save *s, const fl_rows *r)
     return row_rule(s, r) || (s->states && fl_rows_has_accessor(r));
 }
 
+static bool saves_ages(const fl_save *s, const fl_rows *r)
+{
+    return s->states && fl_row_ages_saved(s->store, r);
+}
+
+/* That the save is of. */
+static int64_t updates_of(const fl_save *s)
+{
+    const fl_snapshot *frozen = s->store->snapshot;
+
+    return frozen ? fl_snapshot_updates(frozen) : s->store->updates;
+}
+
 /* --- dense ---------------------------------------------------------------- */
 
 /* Does this process write the block? Where ranks share out
@@ -122,17 +136,19 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* Rows of the bucket under way: keys, steps, then values row by row. */
+/* Rows of the bucket under way: keys, ages, steps, then values row by row. */
 typedef struct bucket_rows {
     parts *parts;
     const fl_rows *rows;
-    bool states;
+    bool states, ages;
+    int64_t updates; /* that ages count back from */
     int item, bucket;
     int64_t n;
     uint64_t *key;
+    int64_t *age;
     uint32_t *step;
     float *value;
-    size_t key_capacity, step_capacity, value_capacity;
+    size_t key_capacity, age_capacity, step_capacity, value_capacity;
     int64_t width; /* floats that are saved of a row */
     fleet_save_mode mode;
     float least_show;
@@ -160,6 +176,8 @@ static fleet_status flush_bucket(bucket_rows *b)
         return FLEET_OK;
     FL_TRY(begin_record(b->parts, &r));
     fl_writer_put(w, b->key, (size_t)b->n * sizeof *b->key);
+    if (b->ages)
+        fl_writer_put(w, b->age, (size_t)b->n * sizeof *b->age);
     fl_writer_put(w, b->step, (size_t)b->n * sizeof *b->step);
     fl_writer_put(w, b->value, (size_t)(b->n * b->width) * sizeof *b->value);
     b->total += b->n;
@@ -191,14 +209,29 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
     b->bucket = bucket;
     n = (size_t)b->n + 1;
     FL_TRY(fl_grow(&b->key, &b->key_capacity, n, sizeof *b->key));
+    FL_TRY(fl_grow(&b->age, &b->age_capacity, n, sizeof *b->age));
     FL_TRY(fl_grow(&b->step, &b->step_capacity, n, sizeof *b->step));
     FL_TRY(fl_grow(&b->value, &b->value_capacity, n * (size_t)b->width,
                    sizeof *b->value));
     b->key[b->n] = key;
+    b->age[b->n] = fl_row_age(head->changed_at, b->updates);
     b->step[b->n] = head->step;
     put_row(b, b->value + b->n * b->width, row);
     b->n++;
     return FLEET_OK;
+}
+
+static fleet_status write_life(parts *p, const fl_life *life, int item,
+                               int64_t updates)
+{
+    const fl_record r = {FL_RECORD_MAGIC, FL_RECORD_LIFE, (uint32_t)item, 0,
+                         (uint64_t)life->n_mark};
+    int64_t numbers[FL_MOST_LIFE];
+    size_t n = fl_life_write(life, updates, numbers);
+
+    FL_TRY(begin_record(p, &r));
+    fl_writer_put(&p->writer, numbers, n * sizeof *numbers);
+    return p->writer.status;
 }
 
 static fleet_status write_table(const fl_save *s, parts *p, int item)
@@ -208,6 +241,8 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
     bucket_rows b = {.parts = p,
                      .rows = r,
                      .states = states,
+                     .ages = saves_ages(s, r),
+                     .updates = updates_of(s),
                      .item = item,
                      .bucket = -1,
                      .width = r->dim + (states ? fl_rows_floats(r) : 0),
@@ -219,9 +254,12 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
 
     if (status == FLEET_OK)
         status = flush_bucket(&b);
+    if (status == FLEET_OK && b.ages && r->life)
+        status = write_life(p, r->life, item, b.updates);
     if (s->written)
         s->written[item] = b.total;
     fl_free(b.key);
+    fl_free(b.age);
     fl_free(b.step);
     fl_free(b.value);
     return status;
@@ -303,6 +341,8 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     FL_TRY(put_states(rule, entry));
     if (saves_states(s, r) && fl_rows_has_accessor(r))
         FL_TRY(fl_json_put(entry, "accessor", fl_json_bool(true)));
+    if (saves_ages(s, r))
+        FL_TRY(fl_json_put(entry, "ages", fl_json_bool(true)));
     return rule ? put_rule(s, r, rule, entry) : FLEET_OK;
 }
 

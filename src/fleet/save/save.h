@@ -18,13 +18,19 @@ enum { FL_SAVE_VERSION = 1 };
 /* What stands before every piece of a part, little-endian. */
 typedef struct fl_record {
     uint32_t magic; /* FL_RECORD_MAGIC */
-    uint32_t kind;  /* 1: a dense block, 2: rows of a bucket */
+    uint32_t kind;  /* 1: a dense block, 2: rows of a bucket, 3: what a table
+                       remembers of earlier updates (row_ages.h) */
     uint32_t item;  /* place in the manifest's params or tables */
     uint32_t index; /* which block, or bucket */
-    uint64_t n;     /* floats, or rows */
+    uint64_t n;     /* floats, rows, or marks */
 } fl_record;
 
-enum { FL_RECORD_MAGIC = 0x43524c46, FL_RECORD_DENSE = 1, FL_RECORD_ROWS = 2 };
+enum {
+    FL_RECORD_MAGIC = 0x43524c46,
+    FL_RECORD_DENSE = 1,
+    FL_RECORD_ROWS = 2,
+    FL_RECORD_LIFE = 3
+};
 
 /* Parts that other processes write: servers, or ranks. */
 struct fl_save;

@@ -47,10 +47,13 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
     int64_t dim = r->item->shape.dim[1], n = (int64_t)r->head.n;
     int64_t width = fl_saved_width(r->item);
     const char *keys = r->payload;
-    const char *steps = keys + n * (int64_t)sizeof(uint64_t);
+    const char *steps =
+        keys + n * (int64_t)(sizeof(uint64_t) + fl_saved_age_bytes(r->item));
     const float *row =
         (const float *)(const void *)(steps + n * (int64_t)sizeof(uint32_t));
 
+    if (r->head.kind != FL_RECORD_ROWS)
+        return FLEET_OK;
     for (int64_t i = 0; i < n; i++, row += width) {
         uint64_t key;
         uint32_t step;

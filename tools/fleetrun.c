@@ -83,6 +83,6 @@ int main(int argc, char **argv)
     status = run_folders_choose(options.word);
     if (status == FLEET_OK)
         status = run_keeper(keep_job, &options, &result);
-    run_folders_remove(options.word);
+    run_folders_remove(options.word, options.log_folder);
     return status == FLEET_OK ? result : report_error(status);
 }

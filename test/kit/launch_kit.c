@@ -117,9 +117,14 @@ int launch_run(const char *flags, const char *script)
     return launch_wait(launch_start(flags, script));
 }
 
+launch launch_start_command(char *const arguments[])
+{
+    return start(-1, arguments);
+}
+
 int launch_command(char *const arguments[])
 {
-    return launch_wait(start(-1, arguments));
+    return launch_wait(launch_start_command(arguments));
 }
 
 static const char *read_all(const char *path)

@@ -45,6 +45,7 @@ int launch_wait(launch l);
 int launch_run(const char *flags, const char *script);
 
 /* The same for any arguments, up to a NULL. */
+launch launch_start_command(char *const arguments[]);
 int launch_command(char *const arguments[]);
 
 /* What the last one has written; valid until the end of the test. */

@@ -175,6 +175,8 @@ void run_environment_set_rank(int rank, int local_rank)
 
 static void set_job(const run_job *j, const char *role)
 {
+    const char *log = getenv("FLEET_LOG");
+
     if (j->n_server > 0) {
         setenv("PADDLE_PSERVERS_IP_PORT_LIST", fl_text_chars(&j->servers), 1);
         setenv("FLEET_IPC_FOLDER", j->sockets, 1);
@@ -183,6 +185,10 @@ static void set_job(const run_job *j, const char *role)
         setenv("FLEET_KEYS", j->keys, 1);
     else if (j->options->insecure)
         setenv("FLEET_INSECURE", "1", 1);
+    if (*j->journals)
+        setenv("FLEET_LOG_FOLDER", j->journals, 1);
+    if (j->options->supervise && !(log && *log))
+        setenv("FLEET_LOG", "process", 1);
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);
     set_number("PADDLE_TRAINERS_NUM", j->n_worker);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,6 +17,7 @@ static const char sockets_in[] = "/tmp/fleetrun-";
 static const char *const shared_in[] = {"/dev/shm/fleetrun-",
                                         "/tmp/fleetrun-mpi-"};
 enum { N_SHARED = sizeof shared_in / sizeof *shared_in };
+static const char journals_in[] = "/fleetrun-journals-";
 
 fleet_status run_folders_choose(char word[RUN_WORD_SIZE])
 {
@@ -28,14 +30,19 @@ fleet_status run_folders_choose(char word[RUN_WORD_SIZE])
     return FLEET_OK;
 }
 
-static fleet_status make_folder(const char *in, const char *word,
-                                char path[RUN_FOLDER_SIZE])
+static fleet_status make_private(const char *path)
 {
-    snprintf(path, RUN_FOLDER_SIZE, "%s%s", in, word);
     if (mkdir(path, 0700) == 0)
         return FLEET_OK;
     return fl_fail(FLEET_EIO, "cannot make the folder %s: %s", path,
                    strerror(errno));
+}
+
+static fleet_status make_folder(const char *in, const char *word,
+                                char path[RUN_FOLDER_SIZE])
+{
+    snprintf(path, RUN_FOLDER_SIZE, "%s%s", in, word);
+    return make_private(path);
 }
 
 fleet_status run_folders_make(const char *word, char path[RUN_FOLDER_SIZE])
@@ -53,6 +60,33 @@ fleet_status run_folders_make_shared(const char *word,
     return status;
 }
 
+fleet_status run_folders_make_journals(const char *word, const char *in,
+                                       char *path, size_t size)
+{
+    if (snprintf(path, size, "%s%s%s", in, journals_in, word) >= (int)size)
+        return fl_fail(FLEET_EIO, "the path of the journals is too long");
+    return make_private(path);
+}
+
+fleet_status run_folders_make_deep(const char *flag, const char *what,
+                                   const char *path, mode_t mode)
+{
+    char part[PATH_MAX];
+
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part - 32)
+        return fl_fail(FLEET_EIO, "%s: the path is too long", flag);
+    for (char *c = part + 1; *c; c++)
+        if (*c == '/') {
+            *c = 0;
+            mkdir(part, 0777); /* if that fails, the next one does */
+            *c = '/';
+        }
+    if (mkdir(part, mode) != 0 && errno != EEXIST)
+        return fl_fail(FLEET_EIO, "cannot make the folder %s of %s: %s", path,
+                       what, strerror(errno));
+    return FLEET_OK;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type,
                       struct FTW *where)
 {
@@ -61,19 +95,21 @@ static int remove_one(const char *path, const struct stat *st, int type,
     return 0;
 }
 
-static void remove_all(const char *in, const char *word)
+static void remove_all(const char *in, const char *what, const char *word)
 {
-    char path[RUN_FOLDER_SIZE];
+    char path[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s%s", in, word);
-    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    if (snprintf(path, sizeof path, "%s%s%s", in, what, word) <
+        (int)sizeof path)
+        nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-void run_folders_remove(const char *word)
+void run_folders_remove(const char *word, const char *journals_folder)
 {
     if (!*word)
         return;
-    remove_all(sockets_in, word);
+    remove_all("", sockets_in, word);
     for (int i = 0; i < N_SHARED; i++)
-        remove_all(shared_in[i], word);
+        remove_all("", shared_in[i], word);
+    remove_all(journals_folder, journals_in, word);
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agents.h"
@@ -88,24 +87,6 @@ static fleet_status join_endpoints(run_job *j)
     return j->workers.status;
 }
 
-static fleet_status make_folders(const char *path)
-{
-    char part[PATH_MAX];
-
-    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part - 32)
-        return fl_fail(FLEET_EIO, "--log_dir: the path is too long");
-    for (char *c = part + 1; *c; c++)
-        if (*c == '/') {
-            *c = 0;
-            mkdir(part, 0777); /* if that fails, the next one does */
-            *c = '/';
-        }
-    if (mkdir(part, 0777) != 0 && errno != EEXIST)
-        return fl_fail(FLEET_EIO, "cannot make the folder %s of the logs: %s",
-                       path, strerror(errno));
-    return FLEET_OK;
-}
-
 /* Is it the log of a process that this job does not have, on no node? */
 static bool is_stale(const run_job *j, const char *name)
 {
@@ -150,6 +131,29 @@ static fleet_status open_log(run_job *j, run_process *p)
     return FLEET_OK;
 }
 
+/* Processes may change their folder: they get the path from the root. */
+static fleet_status open_journals(run_job *j)
+{
+    const run_options *o = j->options;
+    const char *given = getenv("FLEET_LOG_FOLDER");
+    char path[PATH_MAX];
+
+    if (!o->supervise || (!o->journals && given && *given))
+        return FLEET_OK;
+    if (o->journals) {
+        FL_TRY(run_folders_make_deep("--journals", "the journals", o->journals,
+                                     0700));
+        snprintf(path, sizeof path, "%s", o->journals);
+    } else {
+        FL_TRY(run_folders_make_journals(o->word, o->log_folder, path,
+                                         sizeof path));
+    }
+    if (!realpath(path, j->journals))
+        return fl_fail(FLEET_EIO, "cannot find the folder %s: %s", path,
+                       strerror(errno));
+    return FLEET_OK;
+}
+
 fleet_status run_job_open(run_job *j, const run_options *o)
 {
     *j = (run_job){.options = o, .agent_listener = -1};
@@ -163,7 +167,8 @@ fleet_status run_job_open(run_job *j, const run_options *o)
         FL_TRY(run_mpirun_open(j));
         FL_TRY(run_agents_open(j));
     }
-    FL_TRY(make_folders(o->log_folder));
+    FL_TRY(run_folders_make_deep("--log_dir", "the logs", o->log_folder, 0777));
+    FL_TRY(open_journals(j));
     remove_stale_logs(j);
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)
@@ -194,7 +199,7 @@ void run_job_close(run_job *j)
     fl_text_done(&j->master);
     run_agents_close(j);
     run_mpirun_close(j);
-    run_folders_remove(j->options->word);
+    run_folders_remove(j->options->word, j->options->log_folder);
     *j = (run_job){0};
 }
 
@@ -222,6 +227,14 @@ int run_job_shown(const run_job *j, const run_process *p, int stream)
     return stream;
 }
 
+void run_job_leave_port(run_process *p)
+{
+    if (!p->listens || p->socket < 0)
+        return;
+    close(p->socket);
+    p->socket = -1;
+}
+
 fleet_status run_job_start(run_job *j, run_process *p)
 {
     starting s = {j, p};
@@ -238,13 +251,11 @@ fleet_status run_job_start(run_job *j, run_process *p)
                                  run_job_shown(j, p, i + 1), &how.to[i]);
     if (status == FLEET_OK)
         status = run_spawn_start(&how, &p->pid, &error);
-    p->was_started = p->pid > 0;
+    p->was_started = p->was_started || p->pid > 0;
     for (int i = 0; i < 2; i++)
         if (how.to[i] >= 0)
             close(how.to[i]);
-    if (p->listens) { /* the process's alone: the port closes with it */
-        close(p->socket);
-        p->socket = -1;
-    }
+    if (!j->options->supervise) /* the port closes with the process */
+        run_job_leave_port(p);
     return status;
 }

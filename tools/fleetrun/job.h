@@ -3,12 +3,24 @@
 #pragma once
 
 #include <limits.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/text.h"
 #include "folders.h"
 #include "options.h"
 #include "output.h"
+
+/* How often a process was started again; watch_restart.c. */
+typedef struct run_restarts {
+    int n;        /* in all */
+    int n_window; /* since `window`, in ms */
+    int64_t window;
+    int n_quick;     /* one after the other, of one that soon died */
+    int64_t started; /* when it was the last time; 0: never */
+    int64_t due;     /* when it will be; 0: it will not */
+    char why[80];    /* how the one before ended, in words */
+} run_restarts;
 
 typedef struct run_process {
     bool is_server, is_mpirun; /* else a worker */
@@ -27,6 +39,7 @@ typedef struct run_process {
     pid_t pid;            /* 0: not started, or it has ended */
     bool was_started;
     int status; /* of waitpid(), once it has ended */
+    run_restarts restarts;
 } run_process;
 
 typedef struct run_job {
@@ -42,6 +55,8 @@ typedef struct run_job {
     fl_text master;           /* rank 0's endpoint */
     char sockets[RUN_FOLDER_SIZE];   /* folder of ipc sockets; "": none */
     char keys[PATH_MAX];             /* folder of keys; "": there are none */
+    char journals[PATH_MAX];         /* folder of journals; "": none, or the
+                                        user's own */
     char mpi_files[RUN_FOLDER_SIZE]; /* folder of MPI's; "": MPI's choice */
     char *mpirun;                    /* its path */
     int agent_listener;              /* -1: none */
@@ -53,10 +68,14 @@ typedef struct run_job {
 fleet_status run_job_open(run_job *j, const run_options *o);
 void run_job_close(run_job *j);
 
-/* Start one of this node's. FLEET_ENOENT: there is no such program;
+/* Start one of this node's, perhaps again: then with the socket, the log and
+ * the environment of before. FLEET_ENOENT: there is no such program;
  * FLEET_ECHILD: it cannot be executed. The main thread calls it, because a
  * process dies with the thread that started it. */
 fleet_status run_job_start(run_job *j, run_process *p);
+
+/* It will not be started again: let its port go. */
+void run_job_leave_port(run_process *p);
 
 /* Where p's stdout (1) or stderr (2) is shown besides its log: 1, 2; -1:
  * nowhere. */

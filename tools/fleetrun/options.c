@@ -14,6 +14,9 @@
 enum {
     MOST_PROCESSES = 4096,
     MOST_SECONDS = 1000000,
+    MOST_RESTARTS = 1000000,
+    RESTARTS = 10,
+    RESTART_WINDOW_S = 600,
     PEER_DEADLINE_MS = 10000, /* the library's defaults */
     CONNECT_DEADLINE_MS = 60000,
     GRACE_MORE_MS = 5000
@@ -56,6 +59,14 @@ const char run_options_usage[] =
     "  --insecure         no keys: whoever reaches a port of a server or of "
     "rank 0\n"
     "                     may read and change the job (FLEET_INSECURE=1)\n"
+    "  --supervise        start a server again that a signal has killed\n"
+    "  --restarts N       of a process at most, within (10)\n"
+    "  --restart_window SECONDS  of the first of them (600)\n"
+    "  --journals FOLDER  what servers come back from; stays after the job\n"
+    "                     (FLEET_LOG_FOLDER, else a folder beside the logs "
+    "that "
+    "goes\n"
+    "                     with the job)\n"
     "  --verbose          show worker 0's stderr, also where this is no "
     "terminal\n"
     "  --help, --version\n"
@@ -105,6 +116,10 @@ static const flag flags[] = {
     {"gpus", FLAG_TEXT, FIELD(devices), 0, 0},
     {"keys", FLAG_TEXT, FIELD(keys), 0, 0},
     {"insecure", FLAG_SWITCH, FIELD(insecure), 0, 0},
+    {"supervise", FLAG_SWITCH, FIELD(supervise), 0, 0},
+    {"restarts", FLAG_NUMBER, FIELD(restarts), 0, MOST_RESTARTS},
+    {"restart_window", FLAG_NUMBER, FIELD(restart_window), 1, MOST_SECONDS},
+    {"journals", FLAG_TEXT, FIELD(journals), 0, 0},
     {"verbose", FLAG_SWITCH, FIELD(verbose), 0, 0},
     {"help", FLAG_SWITCH, FIELD(help), 0, 0},
     {"version", FLAG_SWITCH, FIELD(version), 0, 0},
@@ -255,6 +270,35 @@ static fleet_status check_keys(run_options *o)
     return FLEET_OK;
 }
 
+/* What a process that died had is in the journals of servers alone. */
+static fleet_status check_supervision(run_options *o)
+{
+    const char *log = getenv("FLEET_LOG");
+
+    if (!o->supervise && (o->restarts >= 0 || o->restart_window >= 0))
+        return fl_fail(FLEET_EINVAL, "--restarts and --restart_window are for "
+                                     "--supervise");
+    if (!o->supervise && o->journals)
+        return fl_fail(FLEET_EINVAL, "--journals is for --supervise");
+    if (o->restarts < 0)
+        o->restarts = RESTARTS;
+    if (o->restart_window < 0)
+        o->restart_window = RESTART_WINDOW_S;
+    if (!o->supervise)
+        return FLEET_OK;
+    if (o->collective)
+        return fl_fail(FLEET_EINVAL, "--supervise: ranks cannot be started "
+                                     "again, one without the others");
+    if (!o->servers && o->n_server == 0)
+        return fl_fail(FLEET_EINVAL, "--supervise needs servers: give "
+                                     "--server_num or --servers");
+    if (log && strcmp(log, "none") == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "--supervise: FLEET_LOG is none, so a server that is "
+                       "started again would have nothing");
+    return FLEET_OK;
+}
+
 static fleet_status check_flags(run_options *o)
 {
     if (!o->command[0])
@@ -273,6 +317,7 @@ static fleet_status check_flags(run_options *o)
                        "--servers; or they are ranks: give --collective");
     FL_TRY(check_ports(o));
     FL_TRY(check_keys(o));
+    FL_TRY(check_supervision(o));
     return find_deadlines(o);
 }
 
@@ -281,6 +326,8 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
     *o = (run_options){.n_server = -1,
                        .n_worker = -1,
                        .grace = -1,
+                       .restarts = -1,
+                       .restart_window = -1,
                        .nproc = -1,
                        .n_node = -1,
                        .node = -1,

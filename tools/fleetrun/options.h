@@ -26,6 +26,11 @@ typedef struct run_options {
     int connect_ms;                     /* until mpirun has started all ranks */
     const char *keys; /* folder of them; NULL: this job's own, or none */
     bool insecure;    /* no keys */
+    bool supervise;   /* a process that dies is started again */
+    int restarts, restart_window; /* of a process, in so many seconds; -1: not
+                                     given, until it was read */
+    const char *journals; /* folder of them; NULL: the environment's, or this
+                             job's own */
     bool verbose, help, version;
     char word[RUN_WORD_SIZE]; /* of the job's folders; not a flag */
     char **command; /* the program and its arguments; NULL at their end */

@@ -16,7 +16,14 @@ enum { LONGEST_LINE = 64 << 10 }; /* a longer one comes in pieces */
 
 fleet_status run_output_adopt(run_output *o, int log, int show, int from)
 {
-    *o = (run_output){.from = -1, .log = log, .show = show};
+    const run_output before = *o;
+
+    run_output_close(o);
+    *o = (run_output){.from = -1,
+                      .log = log,
+                      .show = show,
+                      .log_fails = before.log_fails,
+                      .show_error = before.show_error};
     FL_TRY(FL_NEW(&o->buffer, LONGEST_LINE));
     fcntl(from, F_SETFL, O_NONBLOCK);
     o->from = from;

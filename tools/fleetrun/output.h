@@ -23,7 +23,8 @@ typedef struct run_output {
 } run_output;
 
 /* Make the pipe; its other end is *to, the caller's to close. Both ends are
- * closed on exec. */
+ * closed on exec. *o is zero, or an output that is over, of the process before:
+ * its errors stay. */
 fleet_status run_output_open(run_output *o, int log, int show, int *to);
 
 /* Read from an open descriptor, which is *o's from now on. */

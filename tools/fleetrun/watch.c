@@ -25,14 +25,26 @@ static bool is_over(const watch *w)
     return true;
 }
 
+static int left_until(int64_t time)
+{
+    const int64_t left = time - watch_now_ms();
+
+    if (time == NEVER)
+        return -1;
+    return left < 0 ? 0 : (int)left;
+}
+
 static int time_left(const watch *w)
 {
-    int64_t left;
+    return watch_any_runs(w) ? left_until(w->deadline) : -1;
+}
 
-    if (w->deadline == NEVER || !watch_any_runs(w))
-        return -1;
-    left = w->deadline - watch_now_ms();
-    return left < 0 ? 0 : (int)left;
+/* Until the next of what does not come as an event. */
+static int time_to_wait(const watch *w)
+{
+    const int left = time_left(w), restart = left_until(watch_next_restart(w));
+
+    return left < 0 || (restart >= 0 && restart < left) ? restart : left;
 }
 
 static struct pollfd *polled_of(const watch *w, int i)
@@ -101,7 +113,7 @@ static void handle_events(watch *w)
 
 static void wait_once(watch *w)
 {
-    if (poll(w->polled, prepare_poll(w), time_left(w)) < 0)
+    if (poll(w->polled, prepare_poll(w), time_to_wait(w)) < 0)
         return;
     move_outputs(w);
     handle_events(w);
@@ -110,6 +122,7 @@ static void wait_once(watch *w)
         w->abandoned = w->at_once = true;
         watch_kill_all(w);
     }
+    watch_start_due(w);
     if (time_left(w) == 0)
         watch_deadline_passed(w);
 }
@@ -187,6 +200,7 @@ int run_watch(run_job *j, int alive)
         while (!is_over(&w))
             wait_once(&w);
         report_lost_lines(&w);
+        watch_report_restarts(&w);
         if (*w.first && j->n_process > 1)
             watch_report("the job has failed: %s", w.first);
     } else {

@@ -73,13 +73,14 @@ static void show_log_tail(const char *heading, const char *path)
             bytes + at);
 }
 
-static void report_first_failure(watch *w, const run_process *p, int pid)
+void watch_fail(watch *w, const run_process *p, int exit_status)
 {
-    char heading[200];
-    int left = watch_count_running(w->job);
+    char heading[sizeof w->first + 20];
+    int left;
 
-    snprintf(w->first, sizeof w->first, "%s (pid %d) %s", run_process_name(p),
-             pid, describe_status(p->status));
+    w->exit_status = exit_status;
+    watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms, "the failure");
+    left = watch_count_running(w);
     snprintf(heading, sizeof heading, "fleetrun: %s", w->first);
     show_log_tail(heading, run_process_log(w->job, p));
     if (left > 0)
@@ -97,9 +98,9 @@ static void report_failure(watch *w, const run_process *p, int pid)
                      describe_status(p->status), run_process_log(w->job, p));
         return;
     }
-    w->exit_status = exit_status_of(p->status);
-    report_first_failure(w, p, pid);
-    watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms, "the failure");
+    snprintf(w->first, sizeof w->first, "%s (pid %d) %s%s", run_process_name(p),
+             pid, describe_status(p->status), watch_restart_limit(w, p));
+    watch_fail(w, p, exit_status_of(p->status));
 }
 
 /* Servers end by themselves once all workers have left them; where some workers
@@ -184,6 +185,7 @@ static void mpirun_ended(watch *w, run_process *p, int pid)
 static void reap_process(watch *w, run_process *p)
 {
     int pid = p->pid;
+    char why[80];
 
     kill(-pid, SIGKILL); /* what it started and left behind */
     waitpid(pid, &p->status, 0);
@@ -193,6 +195,11 @@ static void reap_process(watch *w, run_process *p)
         mpirun_ended(w, p, pid);
         return;
     }
+    snprintf(why, sizeof why, "%s (pid %d) %s", run_process_name(p), pid,
+             describe_status(p->status));
+    if (watch_restart(w, p, why))
+        return;
+    run_job_leave_port(p);
     report_failure(w, p, pid);
     check_workers(w);
 }

@@ -1,6 +1,6 @@
 /* watch_internal.h - the state of a running job, shared by the files of watch:
  * watch.c is the loop, watch_ends.c handles the ends of processes,
- * watch_phases.c ends them. */
+ * watch_phases.c ends them, watch_restart.c starts them again. */
 #pragma once
 
 #include <poll.h>
@@ -38,7 +38,7 @@ typedef struct watch {
     bool abandoned; /* the output is not waited for any more */
     bool at_once;   /* SIGKILL for mpirun, too, which would tidy up */
     bool spares_servers; /* till the workers have ended */
-    char first[100];     /* what failed first, in words; "": nothing */
+    char first[400];     /* what failed first, in words; "": nothing */
 } watch;
 
 /* --- watch_phases.c ------------------------------------------------------- */
@@ -48,7 +48,8 @@ void watch_report(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 int64_t watch_now_ms(void);
 
-int watch_count_running(const run_job *j); /* without mpirun */
+/* One that will be started again runs. */
+int watch_count_running(const watch *w);   /* without mpirun */
 run_process *watch_mpirun(const watch *w); /* NULL: none is used */
 bool watch_any_runs(const watch *w);
 bool watch_ranks_run(const watch *w);
@@ -75,3 +76,28 @@ void watch_read_signals(watch *w);
 
 /* Handle the next message of a rank's agent, or its end. */
 void watch_read_agent(watch *w, run_process *p);
+
+/* The job has failed, because of p; w->first has the words. */
+void watch_fail(watch *w, const run_process *p, int exit_status);
+
+/* --- watch_restart.c ------------------------------------------------------ */
+
+/* p has ended: is it to be started again? If so that is reported; `why` says
+ * who has ended, and how. */
+bool watch_restart(watch *w, run_process *p, const char *why);
+
+/* It has died, and is not started again: ", after 10 restarts within 3 s",
+ * else "". In a buffer of the next call's. */
+const char *watch_restart_limit(const watch *w, const run_process *p);
+
+/* Will it be started again? Not once the job has to end. */
+bool watch_is_due(const watch *w, const run_process *p);
+
+/* When watch_start_due() has something to do, in ms; NEVER. */
+int64_t watch_next_restart(const watch *w);
+
+/* Start those whose time has come. */
+void watch_start_due(watch *w);
+
+/* In a line, if there were any. */
+void watch_report_restarts(const watch *w);

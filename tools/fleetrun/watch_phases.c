@@ -31,12 +31,17 @@ int64_t watch_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-int watch_count_running(const run_job *j)
+static bool lives(const watch *w, const run_process *p)
+{
+    return p->pid > 0 || watch_is_due(w, p);
+}
+
+int watch_count_running(const watch *w)
 {
     int n = 0;
 
-    for (int i = 0; i < j->n_process; i++)
-        n += j->process[i].pid > 0;
+    for (int i = 0; i < w->job->n_process; i++)
+        n += lives(w, &w->job->process[i]);
     return n;
 }
 
@@ -47,14 +52,14 @@ run_process *watch_mpirun(const watch *w)
 
 bool watch_any_runs(const watch *w)
 {
-    return watch_count_running(w->job) > 0 ||
+    return watch_count_running(w) > 0 ||
            (watch_mpirun(w) && watch_mpirun(w)->pid > 0);
 }
 
 bool watch_ranks_run(const watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++)
-        if (w->job->process[i].pid > 0)
+        if (lives(w, &w->job->process[i]))
             return true;
     return false;
 }
@@ -119,12 +124,13 @@ static void terminate_all(watch *w, int ms, const char *since)
 /* Workers that stop need their servers until they have saved. */
 static void terminate_workers(watch *w, int ms, const char *since)
 {
+    watch_enter_phase(w, WATCH_TERM, ms,
+                      since); /* and nobody is due any more */
     w->spares_servers = w->job->n_server > 0 && watch_ranks_run(w);
     if (!w->spares_servers) {
         terminate_all(w, ms, since);
         return;
     }
-    watch_enter_phase(w, WATCH_TERM, ms, since);
     w->reports = false;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         signal_process(&w->job->process[i], SIGTERM);

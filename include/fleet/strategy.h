@@ -79,6 +79,28 @@ typedef struct fleet_wire_configs {
     int pack_keys; /* 1: keys of rows travel sorted and packed, in geo, too */
 } fleet_wire_configs;
 
+/* What a server's updates survive. JSON has the names "none", "process",
+ * "power". */
+typedef enum fleet_durability {
+    FLEET_DURABLE_NONE,    /* nothing: the last save is what is left */
+    FLEET_DURABLE_PROCESS, /* the end of its process, by kill -9 as well */
+    FLEET_DURABLE_POWER    /* a crash of its machine */
+} fleet_durability;
+
+/* Of libfleet, with servers: each server writes what it is about to apply into
+ * a log, before it answers. The process that is started in place of one that
+ * has died, with the same command, makes it again from the log, to the bit,
+ * while workers wait; docs/recovery.md. */
+typedef struct fleet_log_configs {
+    /* Of the servers' logs: FOLDER/server-N, for the job's time, on a disk that
+     * a server which is started again finds again. NULL: FLEET_LOG_FOLDER. */
+    const char *folder;
+    int64_t file_bytes;      /* 64 MiB: a file of a log is closed there */
+    int restart_deadline_ms; /* 120,000: how long a worker waits for a server
+                                that it does not hear of; at least the peer
+                                deadline */
+} fleet_log_configs;
+
 typedef struct fleet_gradient_merge_configs {
     int k_steps; /* batches per update; with servers, of each worker */
     int avg;     /* 1: the update is of their mean, 0: of their sum */
@@ -153,6 +175,9 @@ typedef struct fleet_distributed_strategy {
     int a_sync;
     fleet_a_sync_configs a_sync_configs;
     fleet_wire_configs wire_configs;
+    int log; /* a fleet_durability; FLEET_LOG says it where this is
+                FLEET_DURABLE_NONE */
+    fleet_log_configs log_configs;
 
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "fleet/job/position.h"
 #include "fleet/job/stop.h"
+#include "fleet/strategy/strategy_log.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
@@ -37,6 +38,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     f->context.trace = fl_trace_open();
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
     f->store->make_capped = fl_cold_make;
+    FL_TRY(fl_strategy_log_read(&f->role, &f->strategy));
     return fl_servers_open(f);
 }
 

@@ -216,6 +216,9 @@ static fleet_status connect_worker(fleet *f)
         .cache_staleness =
             (uint32_t)f->strategy.a_sync_configs.cache_read_staleness,
         .half = mode == FL_PS_HALF_ASYNC ? &half : NULL,
+        .restart_ms = f->strategy.log != FLEET_DURABLE_NONE
+                          ? f->strategy.log_configs.restart_deadline_ms
+                          : 0,
         .wire = wire_of(f)};
 
     FL_TRY(fl_add_programs(f));
@@ -305,12 +308,36 @@ static fleet_status server_call(const fleet *f, const char *call)
     return FLEET_OK;
 }
 
+static fleet_status log_of(const fleet *f, fl_server_log_options *log)
+{
+    static const fl_server_log_level level[] = {
+        [FLEET_DURABLE_NONE] = FL_NO_LOG,
+        [FLEET_DURABLE_PROCESS] = FL_LOG_SURVIVES_PROCESS,
+        [FLEET_DURABLE_POWER] = FL_LOG_SURVIVES_POWER};
+    const fleet_distributed_strategy *s = &f->strategy;
+
+    *log = (fl_server_log_options){.level = level[s->log],
+                                   .folder = s->log_configs.folder,
+                                   .file_bytes =
+                                       (size_t)s->log_configs.file_bytes};
+    if (log->level == FL_NO_LOG)
+        return FLEET_OK;
+    if (!log->folder || !*log->folder)
+        return fl_fail(FLEET_EINVAL,
+                       "strategy.log is %s, but server %d has no folder for "
+                       "its log: expected log_configs.folder, or "
+                       "FLEET_LOG_FOLDER",
+                       s->log == FLEET_DURABLE_POWER ? "power" : "process",
+                       f->role.index);
+    return FLEET_OK;
+}
+
 /* load: a load_how.c text; NULL: nothing. */
 static fleet_status create_server(fleet *f, const char *load)
 {
     const fl_role *r = &f->role;
     fl_job_mode mode = fl_handle_mode(f);
-    const fl_server_options o = {
+    fl_server_options o = {
         .context = &f->context,
         .make_rows = fl_table_make,
         .make_capped = fl_cold_make,
@@ -343,6 +370,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .command_arg = f,
         .load = load};
 
+    FL_TRY(log_of(f, &o.log));
     return fl_server_create(&f->server, &o);
 }
 

@@ -68,6 +68,26 @@ fleet_status fl_ipc_folder_open(fl_ipc_folder *f)
                    strerror(errno));
 }
 
+fleet_status fl_ipc_folder_again(fl_ipc_folder *f, const char *path)
+{
+    const char *given = getenv("FLEET_IPC_FOLDER");
+    struct stat s;
+
+    *f = (fl_ipc_folder){0};
+    if (strlen(path) >= sizeof f->path ||
+        (mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &s) != 0 ||
+        !S_ISDIR(s.st_mode) || s.st_uid != geteuid() || s.st_mode & 077)
+        return fl_fail(
+            FLEET_EIO,
+            "the folder %.200s, in which workers look for sockets of "
+            "this server, cannot be made again: expected none, or "
+            "one of this user alone (mode 0700)",
+            path);
+    snprintf(f->path, sizeof f->path, "%s", path);
+    f->ours = !given || strcmp(given, path) != 0;
+    return FLEET_OK;
+}
+
 void fl_ipc_folder_close(fl_ipc_folder *f)
 {
     if (f->ours && *f->path)

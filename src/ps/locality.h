@@ -23,4 +23,7 @@ typedef struct fl_ipc_folder {
 } fl_ipc_folder;
 
 fleet_status fl_ipc_folder_open(fl_ipc_folder *f);
+/* The one that an earlier process has made at that path: it is made again if
+ * it is gone. FLEET_EIO: the path is of something else. */
+fleet_status fl_ipc_folder_again(fl_ipc_folder *f, const char *path);
 void fl_ipc_folder_close(fl_ipc_folder *f);

@@ -104,6 +104,18 @@ static void give_rule(fleet *f, fleet_optimizer *o, const char *table,
     CHECK_OK(fleet_optimizer_set_table(o, table, own));
 }
 
+static void log_as(const scene_training *how, fleet_distributed_strategy *s)
+{
+    const fleet_log_configs *c = &how->log_configs;
+
+    s->log = (int)how->log;
+    s->log_configs.folder = c->folder;
+    if (c->file_bytes > 0)
+        s->log_configs.file_bytes = c->file_bytes;
+    if (c->restart_deadline_ms > 0)
+        s->log_configs.restart_deadline_ms = c->restart_deadline_ms;
+}
+
 static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
 {
     fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
@@ -132,6 +144,7 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     strategy.wire_configs.pull_type = (int)how->pull_type;
     strategy.wire_configs.error_feedback = !how->forgets;
     strategy.wire_configs.pack_keys = how->packs_keys;
+    log_as(how, &strategy);
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

@@ -41,6 +41,8 @@ typedef struct scene_training {
     fleet_wire_type push_type, pull_type;
     bool forgets; /* without error feedback */
     bool packs_keys;
+    fleet_durability log;
+    fleet_log_configs log_configs; /* numbers that are 0 are the default */
     float l2_decay, clip;
     bool decay;         /* the learning rate falls every 3 updates */
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */

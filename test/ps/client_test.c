@@ -36,9 +36,11 @@ static void keep_sent(void *arg, int lane, fl_packet *p)
     s->sent[s->n_sent++] = msg.head;
 }
 
-static void open_scene(scene *s, size_t window)
+/* Its servers write logs, if restart_ms is not 0. */
+static void open_restarted(scene *s, size_t window, int64_t restart_ms)
 {
     fl_client_options o = {.job = "job",
+                           .restart_ms = restart_ms,
                            .stream = 3,
                            .request_ms = 3000,
                            .peer_ms = 1000,
@@ -57,6 +59,11 @@ static void open_scene(scene *s, size_t window)
     fl_client_set_run(s->client, RUN);
     fl_client_set_peer(s->client, 0, NONCE);
     fl_client_watch(s->client, true, 0);
+}
+
+static void open_scene(scene *s, size_t window)
+{
+    open_restarted(s, window, 0);
 }
 
 static void close_scene(scene *s)
@@ -142,6 +149,19 @@ static int pass_time(scene *s, int64_t ms, bool alive)
             s->n_sent = 0;
     }
     return n;
+}
+
+/* The number in a heartbeat after so much time. */
+static uint64_t told_progress(scene *s)
+{
+    int i;
+
+    s->n_sent = 0;
+    pass_time(s, BEAT_MS, true);
+    for (i = s->n_sent - 1; i >= 0; i--)
+        if (s->sent[i].kind == FL_MSG_HEARTBEAT)
+            return s->sent[i].step;
+    test_fail(__FILE__, __LINE__, "no heartbeat was sent");
 }
 
 TEST(bytes_under_way_stay_within_the_window)
@@ -312,6 +332,54 @@ TEST(a_silent_lane_is_gone_after_the_peer_deadline)
     close_scene(&s);
 }
 
+/* Neither the peer deadline nor that of the request counts until then, and both
+ * do again when it is there. */
+TEST(a_silent_lane_whose_server_writes_a_log_is_waited_for)
+{
+    scene s;
+
+    open_restarted(&s, 0, 20000);
+    send_step(&s, 1);
+    pass_time(&s, 19000, false);
+    CHECK_OK(fl_client_status(s.client));
+    CHECK(pass_time(&s, 4 * BEAT_MS, true) > 0); /* it is sent again */
+    CHECK_INT(s.request.state, FL_REQUEST_SENT);
+    pass_time(&s, 2000, true);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, 2000, true);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT,
+                "(request deadline)");
+    close_scene(&s);
+    open_restarted(&s, 0, 20000);
+    pass_time(&s, 20000, false);
+    CHECK_OK(fl_client_status(s.client));
+    pass_time(&s, 2 * BEAT_MS, false);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER,
+                "(log_configs.restart_deadline_ms)");
+    close_scene(&s);
+}
+
+/* What another worker waits for is not this one's fault meanwhile. */
+TEST(who_waits_for_a_server_that_comes_back_gets_on)
+{
+    scene s;
+    uint64_t before;
+
+    open_restarted(&s, 0, 20000);
+    send_step(&s, 1);
+    before = told_progress(&s);
+    pass_time(&s, 2000, false);
+    CHECK(told_progress(&s) > before + 5);
+    before = told_progress(&s);
+    CHECK_INT(told_progress(&s), before);
+    close_scene(&s);
+    open_scene(&s, 0);
+    before = told_progress(&s);
+    pass_time(&s, 600, false);
+    CHECK_INT(told_progress(&s), before);
+    close_scene(&s);
+}
+
 /* A machine that is suspended, a process that gets SIGSTOP. */
 TEST(a_worker_that_has_slept_has_not_heard_a_silence)
 {
@@ -479,19 +547,6 @@ TEST(who_waits_for_a_worker_that_gets_on_waits_without_a_deadline)
     pass_time(&s, 2 * BEAT_MS, true);
     CHECK_FAILS(fl_client_status(s.client), FLEET_ETIMEDOUT, "for worker 1, ");
     close_scene(&s);
-}
-
-/* The number in a heartbeat after so much time. */
-static uint64_t told_progress(scene *s)
-{
-    int i;
-
-    s->n_sent = 0;
-    pass_time(s, BEAT_MS, true);
-    for (i = s->n_sent - 1; i >= 0; i--)
-        if (s->sent[i].kind == FL_MSG_HEARTBEAT)
-            return s->sent[i].step;
-    test_fail(__FILE__, __LINE__, "no heartbeat was sent");
 }
 
 TEST(heartbeats_tell_of_answers_and_of_a_lanes_work_and_not_of_other_workers)

@@ -8,6 +8,7 @@
 #include "fleet/strategy/strategy_collective.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
+#include "fleet/strategy/strategy_log.h"
 #include "fleet/strategy/strategy_report.h"
 
 enum { EXPECTED = 200 }; /* characters */
@@ -83,6 +84,9 @@ static const char *advice(const fl_strategy_field *f, double got)
                "ranks, and keep no copies of all rows; expected 0)";
     if (f->purpose == FL_FOR_WIRE)
         return " (what geo exchanges is exact: expected fp32)";
+    if (f->purpose == FL_FOR_LOG)
+        return " (servers that write logs come back in the modes ps-sync, "
+               "ps-async and ps-half-async; expected none)";
     if (f->purpose == FL_FOR_HALF_ASYNC)
         return " (it is for workers of parameter servers that are no ranks)";
     if (got > 0)
@@ -177,6 +181,19 @@ static fleet_status check_half_async(const fleet_distributed_strategy *s)
         beside ? 1 : c->min_send_grad_num_before_recv, c->max_staleness);
 }
 
+/* Clocks of workers are in no log. */
+static fleet_status check_log(const fleet_distributed_strategy *s)
+{
+    if (s->log == FLEET_DURABLE_NONE || s->a_sync_configs.max_staleness < 0)
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EUNSUPPORTED,
+        "strategy.log: this version does not have it with "
+        "strategy.a_sync_configs.max_staleness, which is %d: how far "
+        "workers are apart is in no log (expected -1, or none)",
+        s->a_sync_configs.max_staleness);
+}
+
 static fleet_status check_rest(const fleet_distributed_strategy *s,
                                fl_job_mode mode)
 {
@@ -184,6 +201,7 @@ static fleet_status check_rest(const fleet_distributed_strategy *s,
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_switch(s, &fl_fields[i]));
     FL_TRY(check_half_async(s));
+    FL_TRY(check_log(s));
     FL_TRY(fl_strategy_check_ranks(s));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_not_with(s, &fl_fields[i]));
@@ -271,6 +289,8 @@ fleet_optimizer *fleet_distributed_optimizer(
         return NULL;
     }
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
+    if (fl_strategy_log_read(&f->role, &wanted) != FLEET_OK)
+        return NULL;
     mode = fl_job_mode_of(&f->role, &wanted);
     if (fl_strategy_check(&wanted, mode) != FLEET_OK ||
         fl_lars_lamb_check(&wanted, o) != FLEET_OK ||

@@ -41,6 +41,8 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
                      FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_WIRE_KEYS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
                           FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
+    [FL_FOR_LOG] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
+                    FL_NO_EFFECT_SERVERS, FL_REFUSED, FL_REFUSED},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
                       FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
@@ -87,6 +89,7 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
      __VA_ARGS__},
 
 static const char *const wire_types[] = {"fp32", "fp16", "bf16", "int8", NULL};
+static const char *const durabilities[] = {"none", "process", "power", NULL};
 
 const fl_strategy_field fl_fields[] = {
 #include "fleet/strategy/strategy_fields.def"

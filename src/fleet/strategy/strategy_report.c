@@ -51,7 +51,9 @@ static const char *effect_of(const fleet_distributed_strategy *s,
                : f->purpose == FL_FOR_CACHE || f->purpose == FL_FOR_CACHE_AGE
                    ? "off: for workers without copies that are no ranks"
                : f->purpose == FL_FOR_WIRE ? "off: in ps-geo all is exact"
-                                           : "off: not in this version";
+               : f->purpose == FL_FOR_LOG
+                   ? "off: for ps-sync, ps-async and ps-half-async"
+                   : "off: not in this version";
     }
 }
 
@@ -85,7 +87,7 @@ void fl_strategy_warn(fleet *f)
 static bool is_term(const fleet_distributed_strategy *s,
                     const fl_strategy_field *f, fl_job_mode mode)
 {
-    if (f->purpose == FL_FOR_RANKS ||
+    if (f->purpose == FL_FOR_RANKS || f->purpose == FL_FOR_LOG ||
         (f->purpose == FL_FOR_ASYNC && !fl_mode_has_ranks(mode)))
         return false;
     return fl_strategy_field_support(s, f, mode) == FL_ACTIVE &&

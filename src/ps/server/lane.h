@@ -136,6 +136,10 @@ void fl_lane_begin_load(fl_ps_lane *l, int64_t now_ms);
  * what they send is kept: they send it again. */
 void fl_lane_begin_replay(fl_ps_lane *l, int64_t now_ms);
 
+/* First of all, what the server had begun with is loaded again: as a record of
+ * a load that was well. */
+fleet_status fl_lane_replay_load(fl_ps_lane *l, const char *text);
+
 /* Apply the record: as lane_record.h has it, and as it was applied once.
  * FLEET_ECORRUPT names the record, and what of it is no record of this lane. */
 fleet_status fl_lane_replay(fl_ps_lane *l, const fl_journal_record *r,

@@ -327,6 +327,12 @@ static fleet_status end_again(fl_ps_lane *l, fleet_status status,
                    fleet_status_name(status), text ? text : "it is well");
 }
 
+fleet_status fl_lane_replay_load(fl_ps_lane *l, const char *text)
+{
+    l->replay_status = FLEET_OK;
+    return begin_again(l, FL_COMMAND_LOAD, text, strlen(text));
+}
+
 static fleet_status replay_command(fl_ps_lane *l, replay_bytes *b)
 {
     const fl_command_record *r = read_bytes(b, sizeof *r);

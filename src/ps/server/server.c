@@ -78,7 +78,7 @@ static void note_socket(fl_lane_runner *r)
                         (uint64_t)r->away_ns / 1000);
 }
 
-static void ring_all(fl_server *s)
+void fl_server_ring(fl_server *s)
 {
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].wakeup.fd >= 0)
@@ -99,7 +99,13 @@ static void record_failure(fl_server *s, const fl_error *error, bool loads)
     }
     pthread_mutex_unlock(&s->lock);
     if (first)
-        ring_all(s);
+        fl_server_ring(s);
+}
+
+/* It does not serve yet: workers are told as they come. */
+static bool begins(const fl_lane_runner *r)
+{
+    return atomic_load(&r->loads) || atomic_load(&r->replays);
 }
 
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
@@ -111,8 +117,7 @@ static void check_stop(fl_lane_runner *r)
     char why[200];
 
     if (fl_lane_error(r->lane)->code != FLEET_OK)
-        record_failure(r->server, fl_lane_error(r->lane),
-                       atomic_load(&r->loads));
+        record_failure(r->server, fl_lane_error(r->lane), begins(r));
     pthread_mutex_lock(&r->server->lock);
     failed = r->server->failed;
     loads = r->server->failed_to_load;
@@ -162,27 +167,35 @@ static void watch_descriptors(const fl_lane_runner *r)
         leave_ipc(s);
 }
 
+/* How long it may wait for messages. */
+static int nap_ms(fl_lane_runner *r, int64_t tick_ms)
+{
+    int ms = fl_lane_resume(r->lane, fl_now_ms());
+
+    if (fl_runner_reads(r))
+        return 0;
+    if (ms < 0 || ms > tick_ms)
+        ms = (int)tick_ms;
+    return fl_lane_looks_again(r->lane) && ms > LOOK_MS ? LOOK_MS : ms;
+}
+
 static void *run_lane(void *arg)
 {
     fl_lane_runner *r = arg;
     bool failed;
     int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0;
-    int resume_ms;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
     r->looked_ns = fl_now_ns();
-    if (atomic_load(&r->loads) && fl_runner_begin_load(r) != FLEET_OK)
+    if (atomic_load(&r->loads) && !r->server->comes_back &&
+        fl_runner_begin_load(r) != FLEET_OK)
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
-        resume_ms = fl_lane_resume(r->lane, fl_now_ms());
-        if (resume_ms < 0 || resume_ms > tick_ms)
-            resume_ms = (int)tick_ms;
-        if (fl_lane_looks_again(r->lane) && resume_ms > LOOK_MS)
-            resume_ms = LOOK_MS;
-        wait_for_messages(r, resume_ms);
+        wait_for_messages(r, nap_ms(r, tick_ms));
         receive_all(r);
         fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
+        fl_runner_replay(r);
         check_stop(r);
         if (fl_now_ms() < next_ms)
             continue; /* a tick looks at all workers: not with each message */
@@ -193,8 +206,7 @@ static void *run_lane(void *arg)
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
-        record_failure(r->server, fl_lane_error(r->lane),
-                       atomic_load(&r->loads));
+        record_failure(r->server, fl_lane_error(r->lane), begins(r));
     note_socket(r);
     report_strangers(r);
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
@@ -242,13 +254,16 @@ static void lane_address(const fl_server *s, int lane,
         snprintf(address, FL_ADDRESS_SIZE, "%.100s/%d", s->o.address, lane);
     else
         snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d",
-                 (int)(colon - s->o.address), s->o.address,
-                 s->o.lane_port ? s->o.lane_port[lane] : 0);
+                 (int)(colon - s->o.address), s->o.address, s->port[lane]);
+}
+
+static int port_of(const char *address)
+{
+    return atoi(strrchr(address, ':') + 1);
 }
 
 static char *describe_lane(const char *bound, const char *ipc)
 {
-    const char *colon = strrchr(bound, ':');
     fl_json *json = fl_json_object();
     char locality[160], *text;
     fleet_status status;
@@ -257,7 +272,7 @@ static char *describe_lane(const char *bound, const char *ipc)
     if (strncmp(bound, "inproc://", 9) == 0)
         status = fl_json_put(json, "inproc", fl_json_string(bound));
     else
-        status = fl_json_put(json, "port", fl_json_int(atoi(colon + 1)));
+        status = fl_json_put(json, "port", fl_json_int(port_of(bound)));
     if (status == FLEET_OK && *ipc)
         status = fl_json_put(json, "ipc", fl_json_string(ipc));
     if (status == FLEET_OK)
@@ -278,6 +293,20 @@ static fleet_status check_reach(const fl_server *s, const char *address, int fd)
     return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
 }
 
+/* Workers look for one that comes back where it was. */
+static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
+                                 char bound[FL_ADDRESS_SIZE])
+{
+    fleet_status status = fl_socket_bind(r->socket, address, fd, bound);
+
+    return status == FLEET_OK || !r->server->comes_back
+               ? status
+               : fl_fail_in(status,
+                            "server %d comes back, and workers look for its "
+                            "lane %d where it was",
+                            r->server->o.index, r->number);
+}
+
 static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
 {
     int fd = r->number == 0 ? s->o.listen_fd : -1;
@@ -291,8 +320,9 @@ static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
     FL_TRY(fl_socket_listen(&r->socket));
     if (s->guard)
         FL_TRY(fl_socket_guard(r->socket, s->guard));
-    FL_TRY(fl_socket_bind(r->socket, address, fd, bound));
+    FL_TRY(bind_address(r, address, fd, bound));
     if (!is_inproc(s)) {
+        s->port[r->number] = port_of(bound);
         snprintf(r->ipc, sizeof r->ipc, "%s/%08x-server-%d-lane-%d",
                  s->folder.path, s->mark, s->o.index, r->number);
         snprintf(path, sizeof path, "ipc://%s", r->ipc);
@@ -329,6 +359,7 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
                                      .restart_ms = s->o.restart_ms,
+                                     .journal = fl_runner_journal(r),
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
     const fl_lane_host host = {r, send_packet, fl_runner_begin_command,
@@ -373,18 +404,22 @@ static fleet_status make_all(fl_server *s)
     }
     if (s->o.load && !(s->load = fl_strdup(s->o.load)))
         return FLEET_ENOMEM;
+    for (int i = 1; s->o.lane_port && i < s->o.n_lane; i++)
+        s->port[i] = s->o.lane_port[i];
     FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
     FL_TRY(FL_NEW(&s->tcp_address, (size_t)s->o.n_lane * sizeof(char *)));
+    s->descriptors.files = s->o.log.level == FL_NO_LOG ? 0 : s->o.n_lane;
     if (!is_inproc(s))
         FL_TRY(fl_descriptors_begin(&s->descriptors, s->o.n_lane,
                                     !s->o.keep_limit));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
-    if (!is_inproc(s))
+    s->mark = (uint32_t)fl_nonce();
+    draw_identity(s);
+    FL_TRY(fl_server_log_open(s));
+    if (!is_inproc(s) && !*s->folder.path)
         FL_TRY(fl_ipc_folder_open(&s->folder));
     if (s->o.keys && !is_inproc(s))
         FL_TRY(fl_guard_create(&s->guard, s->o.keys));
-    s->mark = (uint32_t)fl_nonce();
-    draw_identity(s);
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(make_store(s, &s->runner[i]));
@@ -392,6 +427,7 @@ static fleet_status make_all(fl_server *s)
     s->program = fl_job_signature_text(s->runner[0].store);
     if (!s->program)
         return FLEET_ENOMEM;
+    FL_TRY(fl_server_log_begin(s));
     for (int i = 0; i < s->o.n_lane; i++)
         FL_TRY(make_lane(s, &s->runner[i]));
     if (!is_inproc(s))
@@ -409,6 +445,7 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     (*server)->o = *o;
     (*server)->descriptors =
         (fl_descriptors){.log = &o->context->log, .server = o->index};
+    (*server)->home.lock = -1;
     pthread_mutex_init(&(*server)->lock, NULL);
     status = make_all(*server);
     fl_error_take(&error, status);
@@ -439,10 +476,20 @@ bool fl_server_count(const fl_server *s, int lane, const char *name,
     return fl_lane_counts_find(&counts, name, value);
 }
 
+static void begin_replay(fl_server *s)
+{
+    atomic_store(&s->n_reading, s->o.n_lane);
+    for (int i = 0; i < s->o.n_lane; i++)
+        fl_runner_begin_replay(&s->runner[i]);
+}
+
 fleet_status fl_server_run(fl_server *s)
 {
     fleet_status status = FLEET_OK;
 
+    s->began_ms = fl_now_ms();
+    if (s->comes_back)
+        begin_replay(s);
     for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
         fl_lane_runner *r = &s->runner[i];
 
@@ -453,12 +500,13 @@ fleet_status fl_server_run(fl_server *s)
         fl_error error;
 
         fl_error_take(&error, status);
-        record_failure(s, &error, false);
+        record_failure(s, &error, s->comes_back);
     }
     for (int i = 0; i < s->o.n_lane; i++)
         if (s->runner[i].has_thread)
             pthread_join(s->runner[i].thread, NULL);
     log_counts(s);
+    fl_server_log_end(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
     return fl_error_raise(&s->failed);
@@ -469,7 +517,7 @@ void fl_server_stop(fl_server *const *s, int n, const char *why)
     for (int i = 0; i < n; i++)
         atomic_store(&s[i]->stop, why);
     for (int i = 0; i < n; i++)
-        ring_all(s[i]);
+        fl_server_ring(s[i]);
 }
 
 static void runner_done(fl_lane_runner *r)
@@ -480,6 +528,7 @@ static void runner_done(fl_lane_runner *r)
     fl_store_destroy(r->store);
     if (r->wakeup.fd >= 0)
         fl_wakeup_destroy(&r->wakeup);
+    fl_runner_log_done(r);
     fl_free(r->address);
     fl_free(r->tcp_address);
 }
@@ -499,6 +548,7 @@ void fl_server_destroy(fl_server *s)
     fl_free(s->tcp_address);
     fl_free(s->program);
     fl_free(s->load);
+    fl_journal_folder_close(&s->home);
     pthread_mutex_destroy(&s->lock);
     fl_free(s);
 }

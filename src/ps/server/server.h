@@ -13,6 +13,21 @@ typedef fleet_status fl_server_command(void *arg, fl_store *store,
                                        int lane, fl_job_command command,
                                        const char *text, char **answer);
 
+/* What a server leaves behind for the process that comes after one that has
+ * died: docs/recovery.md. */
+typedef enum fl_server_log_level {
+    FL_NO_LOG,
+    FL_LOG_SURVIVES_PROCESS, /* what was answered survives kill -9 */
+    FL_LOG_SURVIVES_POWER    /* and a crash of the machine */
+} fl_server_log_level;
+
+typedef struct fl_server_log_options {
+    fl_server_log_level level;
+    const char *folder; /* of all servers of the job; it has server-N */
+    size_t file_bytes;  /* of a file, until the next one is begun; 0:
+                           FL_JOURNAL_ROLL_BYTES */
+} fl_server_log_options;
+
 typedef struct fl_server_options {
     fl_context *context;
     fl_rows_maker *make_rows;
@@ -42,12 +57,16 @@ typedef struct fl_server_options {
     void *command_arg;
     const char *load; /* what every lane loads first, as a command has it; NULL:
                          nothing */
+    fl_server_log_options log;
 } fl_server_options;
 
 typedef struct fl_server fl_server;
 
 /* Stores made, loaded, sockets bound. FLEET_EIO: the endpoint is in use.
- * FLEET_EINVAL: other machines reach it, and there are no keys. */
+ * FLEET_EINVAL: other machines reach it, and there are no keys. With a log
+ * whose server has not ended it is that server: it has its place and its ports,
+ * and is made again from the log as it runs. FLEET_EEXIST: another process has
+ * the log, or it is of another job. */
 fleet_status fl_server_create(fl_server **server, const fl_server_options *o);
 
 /* Serve. FLEET_OK once all workers have left, or after fl_server_stop();

@@ -100,21 +100,21 @@ uint64_t fl_runner_progress(void *arg)
     return atomic_load(&r->progress.bytes);
 }
 
-/* Each lane reads the save for itself. */
+/* Each lane reads the save, and its journal, for itself. */
 bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *total)
 {
     const fl_server *s = ((fl_lane_runner *)arg)->server;
     bool any = false, known = true;
 
     *bytes = *total = 0;
-    for (int i = 0; s->load && i < s->o.n_lane; i++) {
+    for (int i = 0; (s->load || s->comes_back) && i < s->o.n_lane; i++) {
         fl_lane_runner *r = &s->runner[i];
         uint64_t of = atomic_load(&r->progress.total);
 
-        any = any || atomic_load(&r->loads);
-        known = known && of > 0;
-        *bytes += atomic_load(&r->progress.bytes);
-        *total += of;
+        any = any || atomic_load(&r->loads) || atomic_load(&r->replays);
+        known = known && (of > 0 || !s->load);
+        *bytes += atomic_load(&r->progress.bytes) + atomic_load(&r->read);
+        *total += of + r->total;
     }
     if (!known)
         *total = 0;

@@ -37,15 +37,16 @@ static void be_scarce(fl_descriptors *d, int left)
 
 fleet_status fl_descriptors_check(fl_descriptors *d, int n_worker, int n_lane)
 {
-    int need = n_worker * (n_lane + 1), left = fl_descriptors_free();
+    int need = n_worker * (n_lane + 1) + d->files, left = fl_descriptors_free();
 
     if (left < need + LEFT)
         return fl_fail(FLEET_EIO,
                        "server %d: connections of %d workers, one to each of "
-                       "%d lanes and a first one, need %d descriptors and %d "
+                       "%d lanes and a first one%s, need %d descriptors and %d "
                        "more: %d are left of %d (RLIMIT_NOFILE, ulimit -n)",
-                       d->server, n_worker, n_lane, need, (int)LEFT, left,
-                       fl_descriptors_limit(false));
+                       d->server, n_worker, n_lane,
+                       d->files > 0 ? ", and the lanes' logs" : "", need,
+                       (int)LEFT, left, fl_descriptors_limit(false));
     if (left < need + LEFT + SCARCE)
         be_scarce(d, left);
     return FLEET_OK;

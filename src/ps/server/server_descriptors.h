@@ -8,6 +8,7 @@
 typedef struct fl_descriptors {
     fl_log *log;
     int server;      /* its number */
+    int files;       /* that its lanes keep open: of their journals */
     fl_spare *spare; /* for saves and loads */
     /* ZeroMQ may listen at Unix sockets no more: it would abort without a
      * descriptor for a connection that comes in */

@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "net/wakeup.h"
+#include "ps/journal/journal_folder.h"
+#include "ps/journal/journal_writer.h"
 #include "ps/locality.h"
 #include "ps/server/server.h"
 #include "ps/server/server_descriptors.h"
@@ -38,6 +40,15 @@ typedef struct fl_lane_runner {
     uint64_t command_sum, command_rows;
     fl_file_progress progress;
     atomic_bool loads; /* first of all; until it has, or has failed */
+
+    /* what the lane applies is written into it, and read by a process that
+     * comes after another one */
+    fl_journal_writer *journal;
+    struct fl_journal_reader *reader; /* NULL: it has no more to read */
+    bool is_read, gave_up;
+    atomic_bool replays; /* until all lanes have read, or it has failed */
+    atomic_uint_least64_t read;
+    uint64_t total, records;
 } fl_lane_runner;
 
 struct fl_server {
@@ -53,6 +64,11 @@ struct fl_server {
     fl_ipc_folder folder;
     uint32_t mark; /* in its files' names: other jobs may use it, too */
     fl_packet_pool *pool;
+    fl_journal_folder home; /* of its log */
+    bool comes_back;        /* it is the server that has written that */
+    atomic_int n_reading;   /* lanes that have not read all of it */
+    int port[FL_MOST_LANE];
+    int64_t began_ms;           /* to run */
     _Atomic(const char *) stop; /* why; NULL: go on */
     char *load;                 /* the save that it begins with; NULL: none */
     pthread_mutex_t lock;       /* over what follows */
@@ -73,3 +89,25 @@ fleet_status fl_runner_begin_load(fl_lane_runner *r);
 /* A command that has ended is handed to the lane; one whose lane fails is told
  * to stop. */
 void fl_runner_end_command(fl_lane_runner *r);
+
+/* Every lane's thread looks at what has changed. */
+void fl_server_ring(fl_server *s);
+
+/* --- its log (server_log.c) ----------------------------------------------- */
+
+/* Before sockets are bound: the folder is locked, and a server that comes back
+ * has its old identity. Nothing without a log, as all of these. */
+fleet_status fl_server_log_open(fl_server *s);
+/* When they are bound: a new server writes its identity. */
+fleet_status fl_server_log_begin(fl_server *s);
+void fl_server_log_end(fl_server *s); /* it has run to its end */
+
+fl_journal_sink fl_runner_journal(fl_lane_runner *r);
+void fl_runner_log_done(fl_lane_runner *r);
+
+/* Of a server that comes back, of all its lanes before the first one's thread
+ * begins; then _replay() again and again, by that thread. _reads(): it wants
+ * to be called at once. */
+void fl_runner_begin_replay(fl_lane_runner *r);
+void fl_runner_replay(fl_lane_runner *r);
+bool fl_runner_reads(const fl_lane_runner *r);

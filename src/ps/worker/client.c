@@ -484,6 +484,8 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
     if (status != FLEET_OK || !fl_msg_same_id(c->msg.head.job, c->job) ||
         c->msg.head.stream != c->o.stream || is_replaced(c, lane))
         return;
+    if (fl_client_is_away(c, l, now_ms))
+        fl_client_came_back(c, l, now_ms);
     l->heard_ms = now_ms;
     if (c->msg.head.kind == FL_MSG_ABORT) {
         receive_abort(c, lane);

@@ -54,6 +54,8 @@ typedef struct fl_client_options {
     const char *job;
     uint32_t stream;
     int64_t request_ms, peer_ms, step_ms; /* deadlines */
+    int64_t restart_ms; /* servers write logs: how long one that is silent is
+                           waited for; 0: for peer_ms */
     int64_t heartbeat_ms;
     bool whole_sums; /* CRC of columns too */
     size_t window;   /* bytes to a lane until it says how much it takes; 0: 16

@@ -12,6 +12,7 @@ typedef struct fl_client_lane {
     uint64_t heard_heartbeat; /* number of the last one that was answered */
     size_t in_flight, window; /* bytes */
     bool left;                /* the stream has, and knows it */
+    bool missed;              /* the log says that it is waited for */
     fl_request *first;        /* under way, in the order they were sent */
 } fl_client_lane;
 
@@ -44,6 +45,13 @@ int64_t fl_client_awake(fl_client *c, int64_t now_ms);
  * word that it has. The answer was lost with its connection then, and the lane
  * has ended; or it died, and had answered all that matters. */
 bool fl_client_part(fl_client *c, int lane, const char *why);
+
+/* Its server may be one that is started again: it is silent. */
+bool fl_client_is_away(const fl_client *c, const fl_client_lane *l,
+                       int64_t now_ms);
+
+/* The lane is heard of: requests' deadlines did not run while it was away. */
+void fl_client_came_back(fl_client *c, fl_client_lane *l, int64_t now_ms);
 
 /* One message without sections. */
 void fl_client_say(fl_client *c, int lane, fl_msg_head *head);

@@ -13,9 +13,59 @@ void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
         c->lane[i].heard_ms = now_ms;
 }
 
+/* --- a server that may come back ------------------------------------------ */
+
+/* Two heartbeats without an answer are no proof, and none is needed: for such a
+ * lane deadlines wait. */
+bool fl_client_is_away(const fl_client *c, const fl_client_lane *l,
+                       int64_t now_ms)
+{
+    return c->o.restart_ms > 0 && c->watching && !l->left &&
+           now_ms - l->heard_ms > 2 * c->o.heartbeat_ms;
+}
+
+void fl_client_came_back(fl_client *c, fl_client_lane *l, int64_t now_ms)
+{
+    for (fl_request *r = l->first; r; r = r->next) {
+        if (r->begun_ms >= 0)
+            r->begun_ms = now_ms;
+        if (r->waiting_ms >= 0)
+            r->waiting_ms = now_ms;
+    }
+    if (l->missed)
+        FL_INFO(c->o.log, "%s is heard of again, after %.1f s", l->name,
+                (double)(now_ms - l->heard_ms) / 1000);
+    l->missed = false;
+}
+
+static void miss_lane(fl_client *c, fl_client_lane *l, int64_t now_ms)
+{
+    if (l->missed || now_ms - l->heard_ms <= c->o.peer_ms)
+        return;
+    l->missed = true;
+    FL_WARN(c->o.log,
+            "nothing was heard of %s for %.1f s: it is waited for until it "
+            "comes back, for %.1f s at most (log_configs.restart_deadline_ms)",
+            l->name, (double)(now_ms - l->heard_ms) / 1000,
+            (double)c->o.restart_ms / 1000);
+}
+
+/* Any lane is: other servers must not take the wait for this worker's fault,
+ * which is all that its progress says to them. */
+static bool waits_for_server(const fl_client *c, int64_t now_ms)
+{
+    for (int i = 0; i < c->n_lane; i++)
+        if (fl_client_is_away(c, &c->lane[i], now_ms))
+            return true;
+    return false;
+}
+
+/* --- heartbeats ----------------------------------------------------------- */
+
 static void send_heartbeats(fl_client *c, int64_t now_ms)
 {
     c->heartbeats++;
+    c->progress += waits_for_server(c, now_ms);
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
     for (int i = 0; i < c->n_lane; i++) {
         fl_msg_head head = fl_client_head(
@@ -109,25 +159,30 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
     int64_t silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
-    int64_t most_ms = c->o.peer_ms;
+    bool returns = c->o.restart_ms > c->o.peer_ms;
+    int64_t most_ms = returns ? c->o.restart_ms : c->o.peer_ms;
+    bool away = fl_client_is_away(c, l, now_ms);
     char text[400];
 
     if (is_leaving(l) && c->o.request_ms < most_ms)
         most_ms = c->o.request_ms;
     if (silent_ms > most_ms) {
         snprintf(text, sizeof text,
-                 "%s is gone: nothing was heard of it for %.1f s (peer "
-                 "deadline)",
-                 l->name, (double)silent_ms / 1000);
+                 "%s is gone: nothing was heard of it for %.1f s (%s)", l->name,
+                 (double)silent_ms / 1000,
+                 returns ? "log_configs.restart_deadline_ms" : "peer deadline");
         if (!fl_client_part(c, lane, text))
             fl_client_fail(c, FLEET_EPEER, text, true);
         return;
     }
+    if (away)
+        miss_lane(c, l, now_ms);
     for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
          r = r->next) {
         if (is_lost(c, r, now_ms))
             send_again(c, r, now_ms);
-        check_request(c, r, now_ms);
+        if (!away)
+            check_request(c, r, now_ms);
     }
 }
 

@@ -354,13 +354,15 @@ static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
     return FLEET_OK;
 }
 
-static fleet_status make_client(fl_worker_io *l, const fl_job_lanes *lanes)
+static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
+                                const fl_job_lanes *lanes)
 {
     const fl_client_options options = {.job = l->o.job,
                                        .stream = (uint32_t)l->o.index,
                                        .request_ms = l->o.request_ms,
                                        .peer_ms = l->o.peer_ms,
                                        .step_ms = l->o.step_ms + l->o.peer_ms,
+                                       .restart_ms = how->restart_ms,
                                        .heartbeat_ms = l->heartbeat_ms,
                                        .whole_sums = lanes->elsewhere,
                                        .pool = l->pool,
@@ -407,7 +409,7 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store,
         fl_descriptors_limit(!l->o.keep_limit); /* a socket for each lane */
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
     FL_TRY(say_hello(l, store, mode, lanes));
-    FL_TRY(make_client(l, lanes));
+    FL_TRY(make_client(l, how, lanes));
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
                           lanes->n_lane, how->sync));
     l->worker.bounds_staleness = how->bounds_staleness;

@@ -38,6 +38,7 @@ typedef struct fl_worker_mode {
     size_t cache_bytes;          /* of rows that are kept; 0: none are */
     uint32_t cache_staleness;    /* in async, in batches */
     const fl_push_options *half; /* NULL: pushes are not gathered */
+    int64_t restart_ms;          /* as fl_client_options has it */
     fl_wire_options wire;        /* as what it sends and gets numbers */
 } fl_worker_mode;
 

@@ -1,0 +1,191 @@
+/* journal_folder.c - a folder that one process at a time has. */
+#define _GNU_SOURCE
+#include "ps/journal/journal_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/memory.h"
+#include "ps/locality.h"
+
+static const char identity_name[] = "identity";
+
+static fleet_status folder_failed(const char *what, const char *path)
+{
+    return fl_fail(FLEET_EIO, "the log %s cannot be %s: %s", path, what,
+                   strerror(errno));
+}
+
+static fleet_status make_folder(const char *path)
+{
+    return fl_disk_make_folder(path, 0777) == 0 || errno == EEXIST
+               ? FLEET_OK
+               : folder_failed("made", path);
+}
+
+/* --- the lock ------------------------------------------------------------- */
+
+static fleet_status is_taken(const fl_journal_folder *h, const char *what)
+{
+    char who[96];
+    ssize_t n = pread(h->lock, who, sizeof who - 1, 0);
+
+    who[n > 0 ? n : 0] = 0;
+    return fl_fail(FLEET_EEXIST,
+                   "the log %s is in use by another process%s%s: expected %s "
+                   "to be the only one that writes there",
+                   h->folder, n > 0 ? ", " : "", who, what);
+}
+
+/* Its name is for a process that comes meanwhile, and may be missing. */
+static fleet_status take_lock(fl_journal_folder *h, const char *what)
+{
+    char *path = fl_path_join(h->folder, "lock"), who[96];
+    fleet_status status = FLEET_OK;
+
+    if (!path)
+        return FLEET_ENOMEM;
+    h->lock = fl_fd_lift(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (h->lock < 0)
+        status = folder_failed("locked", path);
+    fl_free(path);
+    FL_TRY(status);
+    if (flock(h->lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? is_taken(h, what)
+                                    : folder_failed("locked", h->folder);
+    fl_who_text(who);
+    if (ftruncate(h->lock, 0) != 0 || pwrite(h->lock, who, strlen(who), 0) < 0)
+        errno = 0;
+    return FLEET_OK;
+}
+
+/* --- the text ------------------------------------------------------------- */
+
+static fleet_status read_text(fl_journal_folder *h)
+{
+    char *path = fl_path_join(h->folder, identity_name);
+    fleet_status status = FLEET_OK;
+    size_t size;
+
+    if (!path)
+        return FLEET_ENOMEM;
+    if (fl_file_exists(path))
+        status = fl_file_read(path, &h->text, &size);
+    fl_free(path);
+    return status;
+}
+
+fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
+                                    const char *name, const char *what)
+{
+    *h = (fl_journal_folder){.lock = -1, .folder = fl_path_join(parent, name)};
+    if (!h->folder)
+        return FLEET_ENOMEM;
+    FL_TRY(make_folder(parent));
+    FL_TRY(make_folder(h->folder));
+    FL_TRY(take_lock(h, what));
+    return read_text(h);
+}
+
+static fleet_status write_text(const fl_journal_folder *h, const char *text)
+{
+    static const char name[] = "identity.new";
+    char *from = fl_path_join(h->folder, name);
+    char *to = fl_path_join(h->folder, identity_name);
+    fleet_status status = from && to ? FLEET_OK : FLEET_ENOMEM;
+    uint64_t size, hash;
+    fl_writer w;
+
+    if (status == FLEET_OK)
+        status = fl_writer_open(&w, h->folder, name);
+    if (status == FLEET_OK) {
+        fl_writer_put(&w, text, strlen(text));
+        status = fl_writer_close(&w, &size, &hash);
+    }
+    if (status == FLEET_OK)
+        status = fl_file_replace(from, to);
+    fl_free(from);
+    fl_free(to);
+    return status;
+}
+
+/* --- an owner's time ------------------------------------------------------ */
+
+char *fl_journal_folder_lane(const fl_journal_folder *h, int lane)
+{
+    char name[24];
+
+    snprintf(name, sizeof name, "lane-%d", lane);
+    return fl_path_join(h->folder, name);
+}
+
+static bool is_journal(const char *name)
+{
+    return strncmp(name, "journal-", 8) == 0;
+}
+
+/* What earlier owners have left; the first folder that is not there is the
+ * end. */
+static fleet_status clear_lanes(const fl_journal_folder *h)
+{
+    bool more = true;
+
+    for (int i = 0; more; i++) {
+        char *path = fl_journal_folder_lane(h, i);
+
+        if (!path)
+            return FLEET_ENOMEM;
+        more = fl_file_exists(path);
+        if (more)
+            fl_folder_remove_ours(path, is_journal);
+        fl_free(path);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status make_lanes(const fl_journal_folder *h, int lanes)
+{
+    for (int i = 0; i < lanes; i++) {
+        char *path = fl_journal_folder_lane(h, i);
+        fleet_status status = path ? make_folder(path) : FLEET_ENOMEM;
+
+        fl_free(path);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_journal_folder_begin(fl_journal_folder *h, const char *text,
+                                     int lanes)
+{
+    FL_TRY(clear_lanes(h));
+    FL_TRY(make_lanes(h, lanes));
+    FL_TRY(fl_folder_flush(h->folder));
+    return write_text(h, text);
+}
+
+fleet_status fl_journal_folder_end(const fl_journal_folder *h)
+{
+    char *from = fl_path_join(h->folder, identity_name);
+    char *to = fl_path_join(h->folder, "ended");
+    fleet_status status = from && to ? fl_file_replace(from, to) : FLEET_ENOMEM;
+
+    fl_free(from);
+    fl_free(to);
+    return status;
+}
+
+void fl_journal_folder_close(fl_journal_folder *h)
+{
+    if (h->folder && h->lock >= 0)
+        close(h->lock);
+    fl_free(h->folder);
+    fl_free(h->text);
+    *h = (fl_journal_folder){.lock = -1};
+}

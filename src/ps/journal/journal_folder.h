@@ -1,0 +1,42 @@
+/* journal_folder.h - the folder of a process that writes journals: locked while
+ * the process lives, with a text that says whose it is. The process that comes
+ * after one that died finds both.
+ *
+ *   FOLDER/lock       locked (flock) by the process, whose name is in it
+ *   FOLDER/identity   the text; while its owner has not ended
+ *   FOLDER/ended      the text of an owner that has
+ *   FOLDER/lane-L     journals
+ *
+ * A folder without an identity has no owner: what is left in it is removed.
+ *
+ * Threads: one at a time. */
+#pragma once
+
+#include "base/error.h"
+
+typedef struct fl_journal_folder {
+    char *folder;
+    int lock;   /* descriptor; -1: none */
+    char *text; /* of the owner before, which has not ended; NULL: none */
+} fl_journal_folder;
+
+/* Lock the folder, which is made if need be, with its parent, and read the
+ * text. `what` is the process, for errors. FLEET_EEXIST: another process has
+ * it, and is named. */
+fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
+                                    const char *name, const char *what);
+
+/* It is a new owner's: journals of lanes from 0 on that earlier owners have
+ * left go, folders for `lanes` of them are made, and then the text, at once or
+ * not at all. */
+fleet_status fl_journal_folder_begin(fl_journal_folder *h, const char *text,
+                                     int lanes);
+
+/* Its owner has ended: the next one begins anew. The journals stay until
+ * then. */
+fleet_status fl_journal_folder_end(const fl_journal_folder *h);
+
+/* "FOLDER/lane-3", for fl_free(). */
+char *fl_journal_folder_lane(const fl_journal_folder *h, int lane);
+
+void fl_journal_folder_close(fl_journal_folder *h); /* zeroed is fine */

@@ -1,0 +1,373 @@
+/* ps_recovery_test.c - server processes that are killed, at any moment and
+ * several times, and started again by the same command: the job goes on, no
+ * worker sees an error, and the parameters have the bits of a job that nothing
+ * has befallen. */
+#define _GNU_SOURCE
+#define SUITE ps_recovery
+#include "ps_kit.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { FILE_BYTES = 1 << 16, FAR_MS = 60000 * TEST_SLOWNESS };
+
+/* --- logs ----------------------------------------------------------------- */
+
+static int64_t bytes_in(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int64_t bytes = 0;
+    struct dirent *e;
+    struct stat s;
+
+    while (dir && (e = readdir(dir)) != NULL)
+        if (strncmp(e->d_name, "journal-", 8) == 0 &&
+            fstatat(dirfd(dir), e->d_name, &s, 0) == 0)
+            bytes += s.st_size;
+    if (dir)
+        closedir(dir);
+    return bytes;
+}
+
+/* What a server has written down so far. */
+static int64_t log_bytes(const ps_job *j, int server)
+{
+    char folder[300];
+    int64_t bytes = 0;
+
+    for (int i = 0; i < j->lanes; i++) {
+        snprintf(folder, sizeof folder, "%s/server-%d/lane-%d",
+                 j->how.log_configs.folder, server, i);
+        bytes += bytes_in(folder);
+    }
+    return bytes;
+}
+
+static void await_bytes(const ps_job *j, int server, int64_t bytes)
+{
+    const struct timespec moment = {.tv_nsec = 200000};
+    int64_t end_ms = fl_now_ms() + FAR_MS;
+
+    while (log_bytes(j, server) < bytes) {
+        if (fl_now_ms() > end_ms)
+            test_fail(__FILE__, __LINE__,
+                      "server %d has written %lld bytes of %lld; it said: %s",
+                      server, (long long)log_bytes(j, server), (long long)bytes,
+                      ps_said(&j->node[server]));
+        nanosleep(&moment, NULL);
+    }
+}
+
+/* --- jobs ----------------------------------------------------------------- */
+
+static ps_job job_of(bool a_sync)
+{
+    return (ps_job){.servers = 2,
+                    .workers = 2,
+                    .lanes = 2,
+                    .passes = 4,
+                    .id = "recovery",
+                    .connect_ms = FAR_MS,
+                    .request_ms = FAR_MS,
+                    .peer_ms = PS_SECOND / 2,
+                    .how = {.a_sync = a_sync,
+                            .log = FLEET_DURABLE_PROCESS,
+                            .log_configs = {.folder = test_path("log"),
+                                            .file_bytes = FILE_BYTES,
+                                            .restart_deadline_ms = FAR_MS}},
+                    .file = {scene_file("a.txt", 2000, 1)}};
+}
+
+/* The same job, of threads, without a log and with nobody who is killed. */
+static uint64_t undisturbed(const ps_job *j)
+{
+    ps_job other = *j;
+
+    other.how.log = FLEET_DURABLE_NONE;
+    other.how.log_configs = (fleet_log_configs){0};
+    return ps_hash(&other);
+}
+
+static void kill_and_start(ps_job *j, int server)
+{
+    ps_kill(ps_server(j, server), SIGKILL);
+    CHECK_INT(ps_wait(ps_server(j, server)), 128 + SIGKILL);
+    ps_start(ps_server(j, server));
+}
+
+/* Kill one server after the other, each after so many bytes more of its log:
+ * wherever it is then. */
+static void disturb(ps_job *j, int kills, int64_t bytes)
+{
+    for (int i = 0; i < kills; i++) {
+        int server = i % j->servers;
+
+        await_bytes(j, server, log_bytes(j, server) + bytes + 997 * i);
+        for (int w = 0; w < j->workers; w++)
+            CHECK(!ps_ends_within(ps_worker(j, w), 0));
+        kill_and_start(j, server);
+    }
+}
+
+/* Worker 0 tells what it has hashed; no worker has warned of an error. */
+static uint64_t hash_of(ps_job *j)
+{
+    char want[] = "hash ";
+    const char *said, *at;
+    unsigned long long hash = 0;
+
+    ps_check_all_end(j);
+    said = ps_said(ps_worker(j, 0));
+    at = strstr(said, want);
+    CHECK(at != NULL && sscanf(at, "hash %llx", &hash) == 1);
+    return hash;
+}
+
+static fleet_status work_and_tell(ps_node *n)
+{
+    fleet_status status = ps_begin(n);
+
+    if (status == FLEET_OK)
+        status = ps_passes(n, n->job->passes);
+    if (status == FLEET_OK)
+        status = ps_end(n);
+    if (status == FLEET_OK && n->index == 0 && n->pid)
+        fprintf(stderr, "hash %llx\n", (unsigned long long)n->hash);
+    return status;
+}
+
+TEST_LIMIT(servers_that_are_killed_come_back_and_sync_has_the_same_bits, 120)
+{
+    ps_job j = job_of(false);
+    uint64_t hash;
+
+    j.work = work_and_tell;
+    hash = undisturbed(&j);
+    ps_start_all(&j);
+    disturb(&j, 5, 20000);
+    CHECK(hash_of(&j) == hash);
+    CHECK_CONTAINS(ps_said(ps_server(&j, 0)), "is back, at update ");
+}
+
+/* --- what it begins with, and whose it is --------------------------------- */
+
+/* Whatever its command says by then: a newer save, say. */
+TEST_LIMIT(a_server_that_began_with_a_save_begins_with_it_again, 120)
+{
+    ps_job j = job_of(false);
+    uint64_t hash;
+    scene s;
+
+    j.servers = 1;
+    j.server_load = scene_saved(&s, "adam");
+    scene_close(&s);
+    j.work = work_and_tell;
+    hash = undisturbed(&j);
+    ps_start_all(&j);
+    await_bytes(&j, 0, 20000);
+    j.server_load = NULL;
+    disturb(&j, 2, 20000);
+    CHECK(hash_of(&j) == hash);
+}
+
+/* A server without workers, killed: its log has not ended. */
+static ps_job killed_job(void)
+{
+    ps_job j = job_of(false);
+
+    j.servers = 1;
+    ps_prepare(&j);
+    ps_start(ps_server(&j, 0));
+    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
+        usleep(1000);
+    ps_kill(ps_server(&j, 0), SIGKILL);
+    ps_wait(ps_server(&j, 0));
+    return j;
+}
+
+TEST(a_log_of_another_job_is_refused_by_name)
+{
+    ps_job j = killed_job();
+
+    j.node[0].job = j.node[1].job = &j;
+    j.id = "another";
+    ps_start(ps_server(&j, 0));
+    ps_check_fails(ps_server(&j, 0), "is of job recovery, which has not ended, "
+                                     "and this server of another");
+    j.id = "recovery";
+    j.lanes = 1;
+    ps_start(ps_server(&j, 0));
+    ps_check_fails(ps_server(&j, 0), "is of lanes 2, which has not ended");
+    j.lanes = 2;
+    j.how.units = 17;
+    ps_start(ps_server(&j, 0));
+    ps_check_fails(ps_server(&j, 0), "comes back with another program");
+}
+
+TEST(a_log_is_of_one_process_at_a_time)
+{
+    ps_job j = job_of(false), other;
+
+    j.servers = 1;
+    ps_prepare(&j);
+    ps_start(ps_server(&j, 0));
+    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
+        usleep(1000);
+    other = j;
+    ps_prepare(&other);
+    ps_start(ps_server(&other, 0));
+    ps_check_fails(ps_server(&other, 0), "is in use by another process, ");
+    CHECK_CONTAINS(ps_said(ps_server(&other, 0)), "server 0 to be the only");
+    ps_kill(ps_server(&j, 0), SIGKILL);
+    ps_wait(ps_server(&j, 0));
+}
+
+/* The files of one that has are there until the next job of the folder. */
+TEST_LIMIT(a_job_that_has_ended_leaves_a_log_that_the_next_one_replaces, 120)
+{
+    ps_job j = job_of(false), next;
+    uint64_t hash;
+
+    j.passes = 1;
+    j.work = work_and_tell;
+    ps_start_all(&j);
+    hash = hash_of(&j);
+    CHECK(log_bytes(&j, 0) > 0);
+    next = j;
+    next.id = "another";
+    ps_start_all(&next);
+    CHECK(hash_of(&next) == hash);
+    CHECK(strstr(ps_said(ps_server(&next, 0)), "is back") == NULL);
+}
+
+static void flip_first_record(const ps_job *j)
+{
+    char path[300];
+    FILE *f;
+    int c;
+
+    snprintf(path, sizeof path, "%s/server-0/lane-0/journal-00000001",
+             j->how.log_configs.folder);
+    f = fopen(path, "r+");
+    CHECK(f && fseek(f, 2000, SEEK_SET) == 0);
+    c = fgetc(f);
+    CHECK(c != EOF && fseek(f, 2000, SEEK_SET) == 0);
+    fputc(c ^ 1, f);
+    CHECK(fclose(f) == 0);
+}
+
+/* Its workers are told so, in its words. */
+TEST_LIMIT(a_server_whose_log_is_damaged_says_so_to_its_workers, 120)
+{
+    ps_job j = job_of(false);
+
+    j.servers = 1;
+    j.passes = 1000;
+    j.connect_ms = PS_SECOND;
+    ps_start_all(&j);
+    await_bytes(&j, 0, 30000);
+    ps_kill(ps_server(&j, 0), SIGKILL);
+    ps_wait(ps_server(&j, 0));
+    flip_first_record(&j);
+    ps_start(ps_server(&j, 0));
+    for (int i = 0; i < 2; i++)
+        ps_check_fails(ps_worker(&j, i),
+                       "server 0, lane 0: the log is damaged");
+    ps_check_fails(ps_server(&j, 0), "journal-00000001, offset ");
+}
+
+TEST(a_server_without_a_folder_for_its_log_is_refused)
+{
+    ps_job j = job_of(false);
+
+    j.how.log_configs.folder = NULL;
+    unsetenv("FLEET_LOG_FOLDER");
+    ps_prepare(&j);
+    ps_start(ps_server(&j, 0));
+    ps_check_fails(ps_server(&j, 0), "has no folder for its log");
+    setenv("FLEET_LOG_FOLDER", test_path("elsewhere"), 1);
+    setenv("FLEET_LOG", "power", 1);
+    j.how.log = FLEET_DURABLE_NONE;
+    j.how.log_configs = (fleet_log_configs){0};
+    ps_start(ps_server(&j, 0));
+    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
+        usleep(1000);
+    CHECK(access(test_path("elsewhere/server-0/identity"), R_OK) == 0);
+    ps_kill(ps_server(&j, 0), SIGKILL);
+    ps_wait(ps_server(&j, 0));
+    setenv("FLEET_LOG", "always", 1);
+    ps_start(ps_server(&j, 0));
+    CHECK(ps_wait(ps_server(&j, 0)) != 0);
+    CHECK_CONTAINS(ps_said(ps_server(&j, 0)),
+                   "FLEET_LOG is \"always\": expected none, process or power");
+}
+
+/* --- async ---------------------------------------------------------------- */
+
+enum { STEPS = 1500, KEYS = 97 };
+
+/* loss = the row of an id: each step takes 1 from it, whatever the order. */
+static void open_sums(ps_node *n, const fleet_options *o)
+{
+    const scene_training *how = &n->job->how;
+    const fleet_sparse_embedding_options zero = {
+        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *id;
+
+    CHECK_OK(fleet_init(&n->s.f, o));
+    n->s.p = fleet_program_create(n->s.f);
+    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    n->s.m.loss =
+        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
+    s.log = (int)how->log;
+    if (how->log != FLEET_DURABLE_NONE)
+        s.log_configs = how->log_configs;
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
+        n->s.m.loss));
+}
+
+static fleet_status add_up(ps_node *n)
+{
+    const int64_t dims[] = {1, 1};
+    fleet_status status = ps_begin(n);
+
+    for (int64_t i = 0; i < STEPS && status == FLEET_OK; i++) {
+        int64_t id = (i * 7 + n->index * 3) % KEYS;
+        const fleet_feed feed = {"id", FLEET_INT64, &id, dims, 2, NULL};
+
+        status = fleet_executor_run(n->s.e, &feed, 1, NULL, 0);
+    }
+    if (status == FLEET_OK)
+        status = fleet_barrier_worker(n->s.f);
+    if (status == FLEET_OK)
+        status = ps_end(n);
+    if (status == FLEET_OK && n->index == 0 && n->pid)
+        fprintf(stderr, "hash %llx\n", (unsigned long long)n->hash);
+    return status;
+}
+
+TEST_LIMIT(servers_that_are_killed_come_back_and_async_has_each_push_once, 120)
+{
+    ps_job j = job_of(true);
+    uint64_t hash;
+
+    j.file[0] = NULL;
+    j.open = open_sums;
+    j.work = add_up;
+    hash = undisturbed(&j);
+    setenv("FLEET_TRANSPORT", "tcp", 1); /* its lanes have their ports again */
+    ps_start_all(&j);
+    disturb(&j, 5, 9000);
+    CHECK(hash_of(&j) == hash);
+}

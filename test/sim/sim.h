@@ -102,6 +102,13 @@ typedef struct sim_options {
     const char *journal;
     int journal_deaths, journal_every;
 
+    /* workers leave trails below this folder, NULL: they leave none; so many
+     * times one dies as it sends, with one in so many messages, and is started
+     * again */
+    const char *trail;
+    int trail_deaths, trail_every;
+    int64_t restart_ms; /* as lanes have it */
+
     sim_fault fault[SIM_MOST_FAULT];
 
     int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
@@ -156,6 +163,8 @@ typedef struct sim_worker {
     fl_store *store;
     fl_client *client;
     fl_worker core;
+    fl_trail *trail;
+    int mark[2]; /* pass and step that it is at */
 
     ucontext_t context;
     void *stack, *fake_stack;
@@ -195,7 +204,9 @@ struct sim {
     bool trace, has_stopped, crashed;
     uint64_t events, random;
     sim_fault_state fault[SIM_MOST_FAULT];
-    int n_died; /* servers, as they wrote */
+    int n_died;                       /* servers, as they wrote */
+    int n_worker_died;                /* as they sent */
+    char seen[SIM_MOST_WORKER][4000]; /* logs of workers, at their marks */
 
     struct sim_event *event; /* a heap */
     size_t n_event, event_capacity;
@@ -219,6 +230,13 @@ void sim_close(sim *s);
 void sim_compute(sim_worker *w, int64_t ms);
 void sim_note(sim_worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Where the worker's trail goes on, if it has one that does: in which pass,
+ * before which step of it. */
+fleet_status sim_go_on(sim_worker *w, int *pass, int *step);
+
+/* What it saw is kept for the process after it. */
+void sim_keep_log(sim_worker *w);
 
 /* Random numbers of the run, in [0, n); and a function of its arguments. */
 uint64_t sim_random(sim *s, uint64_t n);

@@ -79,6 +79,7 @@ void sim_worker_comes(sim *s, int worker);
 void sim_worker_dies(sim *s, int worker);
 void sim_worker_event(sim *s, sim_event *e);
 void sim_worker_close(sim_worker *w);
+void sim_worker_ends(sim_worker *w);
 
 /* --- sim_fiber.c ---------------------------------------------------------- */
 

@@ -577,6 +577,8 @@ static fleet_status train_one(hands *h, int pass, int step)
     if (sim_asks(h->k, &h->step[slot], &table))
         FL_TRY(ask(h, table));
     note_steps(h, pass, step + 1);
+    h->w->mark[0] = pass;
+    h->w->mark[1] = step + 1;
     FL_TRY(push(h, slot));
     if (h->ahead && late)
         FL_TRY(pull(h, !slot, pass, step + 1, true, false));
@@ -676,9 +678,9 @@ static fleet_status begin(hands *h)
     return fl_worker_barrier(&h->w->core);
 }
 
-static fleet_status one_pass(hands *h, int pass)
+static fleet_status one_pass(hands *h, int pass, int first)
 {
-    for (int i = 0; i < h->k->steps[h->w->index][pass]; i++) {
+    for (int i = first; i < h->k->steps[h->w->index][pass]; i++) {
         FL_TRY(train_one(h, pass, i));
         if (sim_saves_beside(h->k, h->w->index, pass, i))
             FL_TRY(sim_save_job(h->w, h->k->beside));
@@ -692,6 +694,8 @@ static fleet_status one_pass(hands *h, int pass)
         h->k->leaves_in[h->w->index] == pass;
     if (h->k->leaves_in[h->w->index] == pass)
         return FLEET_OK;
+    h->w->mark[0] = pass;
+    h->w->mark[1] = h->k->steps[h->w->index][pass];
     FL_TRY(end_pass(h, pass));
     FL_TRY(look(h, pass));
     FL_TRY(act(h, pass));
@@ -703,10 +707,15 @@ fleet_status sim_work(sim_worker *w)
 {
     const sim_script *k = w->own;
     hands h = {.w = w, .k = k, .x = &w->core.remote};
+    int pass = 0, step = 0;
 
+    if (w->trail && fl_trail_from(w->trail)->state == FL_TRAIL_LEAVING)
+        return fl_worker_leave_again(&w->core);
     FL_TRY(begin(&h));
     FL_TRY(h.x->methods->refresh(h.x));
-    for (int p = 0; p < k->n_pass && p <= k->leaves_in[w->index]; p++)
-        FL_TRY(one_pass(&h, p));
+    FL_TRY(sim_go_on(w, &pass, &step));
+    for (; pass < k->n_pass && pass <= k->leaves_in[w->index]; pass++, step = 0)
+        FL_TRY(one_pass(&h, pass, step));
+    sim_keep_log(w);
     return fl_worker_leave(&w->core);
 }

@@ -281,6 +281,7 @@ static void open_lane(sim *s, sim_lane *l)
                                      .program = s->o.model->signature,
                                      .address = server->offered,
                                      .connect_ms = s->o.connect_ms,
+                                     .restart_ms = s->o.restart_ms,
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
                                      .most_open = s->o.most_open,

@@ -2,6 +2,7 @@
  * that trains, driven as worker_io.c does it. */
 #define SUITE sim_kit
 #include "sim_internal.h"
+#include "sim_trail.h"
 #include "test.h"
 
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 enum { JOIN_TICK_MS = 100 };
 
-static void end(sim_worker *w)
+void sim_worker_ends(sim_worker *w)
 {
     w->phase = SIM_ENDED;
     w->ended_ms = w->s->now_ms;
@@ -31,6 +32,7 @@ static void send_to(sim_worker *w, int lane, bool joins, fl_packet *p)
 
     if (w->dying)
         return;
+    sim_trail_message(w);
     sim_fault_message(w->s, w->process, server, p);
     if (!w->dying)
         sim_carry(w->s,
@@ -124,7 +126,7 @@ static void fiber(sim_worker *w)
     w->status = w->s->body(w);
     if (w->status != FLEET_OK)
         give_up(w);
-    end(w);
+    sim_worker_ends(w);
 }
 
 void sim_compute(sim_worker *w, int64_t ms)
@@ -171,6 +173,7 @@ static void make_client(sim *s, sim_worker *w)
                                        .step_ms = s->o.step_ms + s->o.peer_ms,
                                        .heartbeat_ms = s->o.heartbeat_ms,
                                        .whole_sums = s->o.strange > 0,
+                                       .holds_bye = w->trail != NULL,
                                        .window = s->o.window,
                                        .pool = s->pool};
     const fl_client_host host = {w, worker_sends};
@@ -200,6 +203,7 @@ static void begin_to_work(sim *s, sim_worker *w)
     CHECK_OK(fl_worker_use_wire(&w->core, &s->o.wire));
     if (s->o.geo_every > 0)
         CHECK_OK(fl_geo_begin(&w->core, s->o.geo_every, s->o.n_worker));
+    sim_trail_enter(w);
     fl_client_watch(w->client, true, s->now_ms);
     sim_fiber_make(w, fiber);
     w->phase = SIM_WORKS;
@@ -218,7 +222,7 @@ static void look_at_handshake(sim *s, sim_worker *w)
     fl_handshake_destroy(w->handshake);
     w->handshake = NULL;
     if (w->status != FLEET_OK)
-        end(w);
+        sim_worker_ends(w);
     else
         begin_to_work(s, w);
 }
@@ -249,6 +253,8 @@ void sim_worker_comes(sim *s, int worker)
     o.who = w->who;
     o.locality = "sim";
     o.nonce = sim_hash(s->o.seed, (uint64_t)worker, life, 0, 0);
+    if (!sim_trail_open(w, &o))
+        return;
     CHECK_OK(fl_handshake_create(&w->handshake, &o, &host, s->now_ms));
     post_tick(w, JOIN_TICK_MS);
     sim_say(s, "comes", worker, -1, NULL);
@@ -348,6 +354,8 @@ void sim_worker_close(sim_worker *w)
         fl_client_destroy(w->client);
         fl_store_destroy(w->store);
     }
+    fl_trail_close(w->trail);
+    w->trail = NULL;
     w->handshake = NULL;
     w->lanes.lane = NULL;
     w->client = NULL;

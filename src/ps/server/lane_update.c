@@ -395,6 +395,8 @@ static bool take_ends(fl_ps_lane *l)
 
 void fl_lane_try_end(fl_ps_lane *l)
 {
+    int64_t most_ms =
+        l->o.restart_ms > l->o.peer_ms ? l->o.restart_ms : l->o.peer_ms;
     int silent = 0;
 
     if (l->streams[FL_STREAMS_LEFT].n < l->o.n_stream)
@@ -402,7 +404,7 @@ void fl_lane_try_end(fl_ps_lane *l)
     for (int i = 0; i < l->o.n_stream; i++) {
         const fl_stream_state *s = &l->stream[i];
 
-        if (!s->heard && l->now_ms - s->heard_ms <= l->o.peer_ms)
+        if (!s->heard && l->now_ms - s->heard_ms <= most_ms)
             return;
         silent += !s->heard;
     }

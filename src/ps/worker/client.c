@@ -331,6 +331,13 @@ static void leave_lane(fl_client *c, int lane)
     fl_client_say(c, lane, &head);
 }
 
+void fl_client_say_bye(fl_client *c)
+{
+    for (int i = 0; i < c->n_lane; i++)
+        if (!c->lane[i].left)
+            leave_lane(c, i);
+}
+
 /* Progress of another worker is not passed on as this worker's: two that wait
  * for each other would never end. That of the lane's own work is. */
 static void receive_waiting(fl_client *c, fl_request *r, int64_t now_ms)
@@ -415,7 +422,7 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
         r->stops = head->flags & FL_MSG_STOP;
         r->normed = false;
         keep_answer(r, (fl_msg_status)head->status, p);
-        if (r->leaves && r->status == FL_ANSWER_OK)
+        if (r->leaves && r->status == FL_ANSWER_OK && !c->o.holds_bye)
             leave_lane(c, r->lane);
     }
 }

@@ -58,6 +58,8 @@ typedef struct fl_client_options {
                            waited for; 0: for peer_ms */
     int64_t heartbeat_ms;
     bool whole_sums; /* CRC of columns too */
+    bool holds_bye;  /* a lane that the stream has left is told so by
+                        fl_client_say_bye() alone */
     size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
                         MB */
     fl_packet_pool *pool;
@@ -141,6 +143,9 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms);
 /* Heartbeats, resends, deadlines. Call it at least every heartbeat_ms: if it
  * comes much later, this process did not run, and did not hear the lanes. */
 void fl_client_tick(fl_client *c, int64_t now_ms);
+
+/* The stream has left all lanes: each may end. */
+void fl_client_say_bye(fl_client *c);
 
 /* From now on lanes are watched: heartbeats, and the peer deadline. */
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms);

@@ -7,6 +7,7 @@
 #include "ps/codec.h"
 #include "ps/worker/client.h"
 #include "ps/partition.h"
+#include "ps/trail/trail.h"
 #include "runtime/lookup/lookup_data.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/job_command.h"
@@ -137,6 +138,8 @@ typedef struct fl_worker {
     struct fl_hot_pull *hot; /* it keeps rows: hot_pull.h; NULL: it does not */
     fl_wire_options wire;    /* fl_worker_use_wire() */
     struct fl_residuals *residuals; /* NULL: none are kept */
+    fl_trail *trail;                /* NULL: it leaves none */
+    fl_trail_packets *packets;      /* by lane: what the trail gets */
     float *values;                  /* of a push that travels in fewer bytes */
     size_t values_capacity;
 } fl_worker;
@@ -151,6 +154,19 @@ void fl_worker_done(fl_worker *w);
  * not in geo mode. Pulls of what is there now (tests), weights at the end of a
  * pass, and commands (saves, loads, reads) are exact all the same. */
 fleet_status fl_worker_use_wire(fl_worker *w, const fl_wire_options *wire);
+
+/* From now on the worker leaves a trail, which has entered the job's run and
+ * must outlive it. In sync and in async; not where pushes are gathered or
+ * rounded with residuals, copies are trained, or staleness is bounded. */
+fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail);
+
+/* The first training pass of a worker whose trail has trained begins: what may
+ * not have come to all lanes is sent again and waited for, and the stream goes
+ * on behind it. Without such a trail nothing is done. */
+fleet_status fl_worker_go_on(fl_worker *w);
+
+/* Leave, as the process before has, or was about to. */
+fleet_status fl_worker_leave_again(fl_worker *w);
 
 /* Numbers of all workers; n 0 is a barrier. Where staleness is bounded the pass
  * ends, so that no worker waits for the steps of one that waits for it.

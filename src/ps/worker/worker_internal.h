@@ -48,16 +48,6 @@ static inline int fl_worker_cached_slot(const fl_worker *w,
     return w->hot && s < &w->slot[FL_N_SLOT] ? (int)(s - w->slot) : -1;
 }
 
-/* --- worker_keys.c -------------------------------------------------------- */
-
-/* Keys that were shared out to lanes: of each table by rising key, where keys
- * are packed. */
-fleet_status fl_worker_sort_keys(fl_worker *w, fl_lane_keys *keys);
-
-/* The column of keys of the section begun last, of ROWS or of blocks. */
-fleet_status fl_worker_write_keys(const fl_worker *w, fl_msg_writer *writer,
-                                  const uint64_t *key, int64_t n);
-
 /* --- worker_pull_values.c ------------------------------------------------- */
 
 /* Set the rows that an answer has brought, unless they are set already; and the
@@ -66,6 +56,14 @@ fleet_status fl_worker_place_answer(fl_worker *w, fl_pull_buffer *s,
                                     fl_pull_request *r, int64_t *version);
 
 /* --- worker_pack.c -------------------------------------------------------- */
+
+/* Keys that were shared out to lanes: of each table by rising key, where keys
+ * are packed. */
+fleet_status fl_worker_sort_keys(fl_worker *w, fl_lane_keys *keys);
+
+/* The column of keys of the section begun last, of ROWS or of blocks. */
+fleet_status fl_worker_write_keys(const fl_worker *w, fl_msg_writer *writer,
+                                  const uint64_t *key, int64_t n);
 
 /* The messages of a push: pushing[]. */
 fleet_status fl_worker_pack(fl_worker *w, const fl_push *p);
@@ -91,4 +89,28 @@ fleet_status fl_worker_undo_step(fl_worker *w, fl_request *made,
 
 /* --- worker_job.c --------------------------------------------------------- */
 
+/* Of training; a barrier ends a pass that has no batches. */
 fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n);
+
+/* A call that is in the trail, made again; what it comes to is not used. */
+fleet_status fl_worker_call_again(fl_worker *w, const fl_trail_call *c);
+
+/* --- worker_trail.c: nothing without a trail ------------------------------ */
+
+/* pushing[] is about to be sent; a step without a gradient, or numbers; all
+ * batches of a pass are trained. */
+fleet_status fl_worker_note_push(fl_worker *w);
+fleet_status fl_worker_note_step(fl_worker *w, uint16_t flags, fl_section_op op,
+                                 const char *text);
+fleet_status fl_worker_note_numbers(fl_worker *w, fl_reduction how,
+                                    const double *x, int n);
+fleet_status fl_worker_note_pass(fl_worker *w);
+
+/* What came of it. */
+fleet_status fl_worker_note_sum(fl_worker *w, const double *x, int n);
+fleet_status fl_worker_note_command(fl_worker *w, char *const *answer);
+
+/* It was over before this process came: then it is the stream's next one, and
+ * this is what it came to. */
+bool fl_worker_knows_sum(fl_worker *w, double *x, int n, fleet_status *status);
+bool fl_worker_knows_command(fl_worker *w, char **answer, fleet_status *status);

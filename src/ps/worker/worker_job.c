@@ -32,6 +32,8 @@ static fleet_status send_step(fl_worker *w, uint16_t flags, fl_section_op op,
     FL_TRY(fl_worker_wait_update(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->push, make_step(w, flags, op, text)));
+    FL_TRY(fl_worker_undo_step(w, w->push,
+                               fl_worker_note_step(w, flags, op, text)));
     w->pushed = true;
     for (int i = 0; i < w->n_lane; i++)
         fl_client_send(w->client, &w->push[i], fl_worker_now(w));
@@ -80,13 +82,17 @@ static fleet_status join_numbers(fl_worker *w, fl_reduction how, double *x,
     fl_request r = {0};
     fleet_status status = fl_client_status(w->client);
 
+    if (status == FLEET_OK && fl_worker_knows_sum(w, x, n, &status))
+        return status;
+    if (status == FLEET_OK)
+        status = fl_worker_note_numbers(w, how, x, n);
     if (status == FLEET_OK)
         status = send_numbers(w, &r, how, x, n);
     if (status == FLEET_OK)
         status = take_numbers(w, &r, x, n);
     fl_client_cancel(w->client, &r);
     fl_request_done(&r);
-    return status;
+    return status == FLEET_OK ? fl_worker_note_sum(w, x, n) : status;
 }
 
 /* The coordinator alone hears of the numbers; every lane must know that this
@@ -103,14 +109,21 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
 
 /* --- passes --------------------------------------------------------------- */
 
+static fleet_status close_pass(fl_worker *w, double *sum, int n)
+{
+    FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
+    FL_TRY(join_numbers(w, FL_REDUCTION_PASS, sum, n));
+    fl_hot_pull_fence(w);
+    return w->remote.methods->refresh(&w->remote); /* waits for the pass's end,
+                                                      too */
+}
+
 fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
 {
     fl_worker *w = (fl_worker *)(void *)x;
 
-    FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
-    FL_TRY(join_numbers(w, FL_REDUCTION_PASS, sum, n));
-    fl_hot_pull_fence(w);
-    return x->methods->refresh(x); /* waits for the pass's end, too */
+    FL_TRY(fl_worker_note_pass(w));
+    return close_pass(w, sum, n);
 }
 
 /* In sync it ends the pass also of a worker that has pushed nothing: the other
@@ -120,12 +133,25 @@ fleet_status fl_worker_barrier(fl_worker *w)
     double none = 0;
 
     if (w->remote.sync)
-        return fl_worker_end_pass(&w->remote, &none, 0);
+        return close_pass(w, &none, 0);
     FL_TRY(fl_geo_flush(w));
     FL_TRY(fl_worker_wait_update(w));
     FL_TRY(fl_worker_reduce(w, FL_REDUCTION_SUM, &none, 0));
     fl_hot_pull_fence(w);
     return w->remote.methods->refresh(&w->remote);
+}
+
+/* With a trail no lane may end before all know: a process that is started again
+ * finds them, or finds in the trail that it need not. */
+static fleet_status leave(fl_worker *w)
+{
+    FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
+    FL_TRY(fl_worker_wait_update(w));
+    if (!w->trail)
+        return FLEET_OK;
+    FL_TRY(fl_trail_has_left(w->trail));
+    fl_client_say_bye(w->client);
+    return FLEET_OK;
 }
 
 fleet_status fl_worker_leave(fl_worker *w)
@@ -134,8 +160,7 @@ fleet_status fl_worker_leave(fl_worker *w)
     for (int i = 0; i <= FL_DENSE_SLOT; i++) /* pulled ahead, in vain */
         w->remote.methods->drop(&w->remote, i);
     FL_TRY(fl_geo_flush(w));
-    FL_TRY(send_step(w, FL_MSG_LEAVE, FL_SECTION_NO_OP, NULL));
-    return fl_worker_wait_update(w);
+    return leave(w);
 }
 
 /* --- commands ------------------------------------------------------------- */
@@ -152,6 +177,8 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
     fleet_status status;
 
     FL_TRY(fl_geo_flush(w));
+    if (fl_worker_knows_command(w, answer, &status))
+        return status;
     FL_TRY(send_step(w, FL_MSG_COMMAND, of[command].op, text));
     status = fl_worker_wait_update_as(w, of[command].name);
     /* what a lane could not do is a step nevertheless, and the stream goes on;
@@ -166,7 +193,51 @@ fleet_status fl_worker_command(fl_worker *w, fl_job_command command,
             return fl_fail(FLEET_EFORMAT, "%s has not said what it did",
                            fl_client_lane_name(w->client, i));
     }
-    return FLEET_OK;
+    return fl_worker_note_command(w, answer);
+}
+
+/* A command that has failed is over; whether it was it has said once. */
+static fleet_status step_again(fl_worker *w, const fl_trail_call *c)
+{
+    fleet_status status;
+
+    w->step = c->step - 1;
+    FL_TRY(send_step(w, (uint16_t)(c->flags & ~FL_MSG_END_OF_STEP),
+                     (fl_section_op)c->op, c->text));
+    status = fl_worker_wait_update_as(w, "call");
+    return w->pushed ? status : fl_client_status(w->client);
+}
+
+static fleet_status sum_again(fl_worker *w, const fl_trail_call *c)
+{
+    size_t bytes = (size_t)c->n * sizeof(double);
+    double *x = fl_alloc(bytes);
+    fleet_status status = FLEET_ENOMEM;
+
+    if (x && bytes > 0)
+        memcpy(x, c->x, bytes);
+    w->reduced = c->reduced - 1;
+    if (x)
+        status = join_numbers(w, (fl_reduction)c->op, x, c->n);
+    fl_free(x);
+    return status;
+}
+
+fleet_status fl_worker_call_again(fl_worker *w, const fl_trail_call *c)
+{
+    fl_trail *trail = w->trail;
+    fleet_status status;
+
+    w->trail = NULL; /* which has it */
+    status = c->reduces ? sum_again(w, c) : step_again(w, c);
+    w->trail = trail;
+    return status;
+}
+
+fleet_status fl_worker_leave_again(fl_worker *w)
+{
+    w->step = fl_trail_from(w->trail)->step - 1;
+    return leave(w);
 }
 
 /* A worker that comes late from its last pass still renews its weights: nothing

@@ -141,6 +141,7 @@ void fl_worker_done(fl_worker *w)
     fl_free(w->push_grad);
     fl_free(w->grad_of);
     fl_residuals_destroy(w->residuals);
+    fl_free(w->packets);
     fl_free(w->values);
     fl_partition_done(&w->layout);
     *w = (fl_worker){0};

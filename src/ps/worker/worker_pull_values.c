@@ -53,14 +53,17 @@ static fleet_status check_answer(fl_worker *w, const fl_pull_request *r,
                           fl_client_lane_name(w->client, r->lane));
 }
 
-/* The version that the answers are of: one in sync, the latest in async. */
+/* The version that the answers are of: one in sync, the latest in async, and of
+ * a worker that does not take part yet, which other workers do not wait for. */
 static fleet_status note_version(fl_worker *w, const fl_pull_request *r,
                                  const fl_msg *msg, int64_t *version)
 {
+    bool waited_for = !w->trail || !fl_trail_is_early(w->trail);
+
     for (int i = 0; i < r->n_piece; i++) {
         int64_t one = (int64_t)msg->section[i].version;
 
-        if (w->remote.sync && *version >= 0 && one != *version)
+        if (w->remote.sync && waited_for && *version >= 0 && one != *version)
             return fl_fail(FLEET_EPEER, "%s has version %lld, others have %lld",
                            fl_client_lane_name(w->client, r->lane),
                            (long long)one, (long long)*version);

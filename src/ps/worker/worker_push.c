@@ -275,6 +275,7 @@ fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
         FL_TRY(make_before(w));
     w->step++;
     FL_TRY(fl_worker_undo_step(w, w->pushing, fl_worker_pack(w, p)));
+    FL_TRY(fl_worker_undo_step(w, w->pushing, fl_worker_note_push(w)));
     FL_TRY(send_push(w));
     fl_hot_pull_pushed(w, p);
     if (w->residuals)

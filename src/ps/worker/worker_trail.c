@@ -1,0 +1,189 @@
+/* worker_trail.c - what a worker writes into its trail, and how it goes on from
+ * one: pushes and calls that may not have come to all lanes are made again. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/worker/worker_internal.h"
+
+fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail)
+{
+    FL_TRY(FL_NEW(&w->packets, (size_t)w->n_lane * sizeof *w->packets));
+    w->trail = trail;
+    return FLEET_OK;
+}
+
+/* --- written -------------------------------------------------------------- */
+
+fleet_status fl_worker_note_push(fl_worker *w)
+{
+    if (!w->trail)
+        return FLEET_OK;
+    for (int i = 0; i < w->n_lane; i++)
+        w->packets[i] =
+            (fl_trail_packets){w->pushing[i].piece, w->pushing[i].n_piece};
+    return fl_trail_push(w->trail, w->step, w->reduced, w->packets, w->n_lane);
+}
+
+fleet_status fl_worker_note_step(fl_worker *w, uint16_t flags, fl_section_op op,
+                                 const char *text)
+{
+    if (!w->trail)
+        return FLEET_OK;
+    if (flags & FL_MSG_LEAVE)
+        return fl_trail_leaves(w->trail, w->step);
+    return fl_trail_call_begins(w->trail,
+                                &(fl_trail_call){.step = w->step,
+                                                 .reduced = w->reduced,
+                                                 .flags = flags,
+                                                 .op = (uint16_t)op,
+                                                 .text = text});
+}
+
+fleet_status fl_worker_note_numbers(fl_worker *w, fl_reduction how,
+                                    const double *x, int n)
+{
+    if (!w->trail)
+        return FLEET_OK;
+    return fl_trail_call_begins(w->trail,
+                                &(fl_trail_call){.step = w->step,
+                                                 .reduced = w->reduced + 1,
+                                                 .reduces = true,
+                                                 .op = (uint16_t)how,
+                                                 .x = x,
+                                                 .n = n});
+}
+
+fleet_status fl_worker_note_pass(fl_worker *w)
+{
+    return w->trail ? fl_trail_pass_is_over(w->trail, w->step, w->reduced)
+                    : FLEET_OK;
+}
+
+fleet_status fl_worker_note_sum(fl_worker *w, const double *x, int n)
+{
+    return w->trail ? fl_trail_reduced(w->trail, w->reduced, x, n) : FLEET_OK;
+}
+
+fleet_status fl_worker_note_command(fl_worker *w, char *const *answer)
+{
+    return w->trail
+               ? fl_trail_command_done(w->trail, w->step, answer, w->n_lane)
+               : FLEET_OK;
+}
+
+/* --- known ---------------------------------------------------------------- */
+
+bool fl_worker_knows_sum(fl_worker *w, double *x, int n, fleet_status *status)
+{
+    if (!w->trail ||
+        !fl_trail_find_reduced(w->trail, w->reduced + 1, x, n, status))
+        return false;
+    w->reduced++;
+    return true;
+}
+
+/* A command is a step: what comes before it is through. */
+bool fl_worker_knows_command(fl_worker *w, char **answer, fleet_status *status)
+{
+    if (!w->trail ||
+        !fl_trail_find_command(w->trail, w->step + 1, NULL, 0, status))
+        return false;
+    *status = fl_worker_wait_update(w);
+    if (*status == FLEET_OK)
+        fl_trail_find_command(w->trail, ++w->step, answer, w->n_lane, status);
+    return true;
+}
+
+/* --- made again ----------------------------------------------------------- */
+
+/* A section as it was, but for what fl_msg_column() sets. */
+static void copy_section(fl_msg_writer *to, const fl_section *s,
+                         const fl_frame *column)
+{
+    fl_section *copy = fl_msg_section(to, (fl_section_op)s->op, s->table);
+
+    if (!copy)
+        return;
+    copy->codec = s->codec;
+    copy->n_run = s->n_run;
+    copy->n_key = s->n_key;
+    copy->version = s->version;
+    copy->learning_rate = s->learning_rate;
+    copy->n_batch = s->n_batch;
+    for (int i = 0; i < FL_N_COLUMN; i++) {
+        void *data;
+
+        if (!(s->columns & 1 << i))
+            continue;
+        data = fl_msg_column(to, 1 << i, column[i].size);
+        if (data && column[i].size > 0)
+            memcpy(data, column[i].data, column[i].size);
+    }
+}
+
+/* A piece, as this process says it: of another incarnation, perhaps to another
+ * process of the server. */
+static fleet_status add_piece(void *arg, uint64_t step, int lane,
+                              const fl_packet *p)
+{
+    fl_worker *w = arg;
+    fl_msg_writer writer;
+    fl_msg msg;
+
+    FL_TRY(fl_msg_decode(p, &msg));
+    if (lane >= w->n_lane)
+        return fl_fail(FLEET_ECORRUPT, "lane %d of %d", lane, w->n_lane);
+    w->step = step;
+    fl_client_begin(w->client, lane, &w->pushing[lane], &writer, FL_MSG_STEP,
+                    step, (uint16_t)(msg.head.flags & ~FL_MSG_CRC_ALL));
+    for (int i = 0; i < msg.head.n_section; i++)
+        copy_section(&writer, &msg.section[i], msg.column[i]);
+    return fl_client_add(w->client, &w->pushing[lane], &writer);
+}
+
+/* A lane that has applied it says so; in sync the steps of the other
+ * workers are waited for. */
+static fleet_status push_again(fl_worker *w, int number)
+{
+    fl_request *before = w->push;
+
+    for (int i = 0; i < w->n_lane; i++)
+        fl_request_clear(&w->pushing[i]);
+    FL_TRY(fl_trail_each_packet(w->trail, number, add_piece, w));
+    for (int i = 0; i < w->n_lane; i++)
+        fl_client_send(w->client, &w->pushing[i], fl_worker_now(w));
+    w->push = w->pushing;
+    w->pushing = before;
+    w->pushed = true;
+    w->updating = w->remote.sync;
+    return w->updating ? fl_worker_update(&w->remote)
+                       : fl_worker_wait_update_as(w, "push");
+}
+
+/* The weights as a training step gets them, and their version. */
+static fleet_status pull_weights(fl_worker *w)
+{
+    FL_TRY(fl_worker_pull_dense(w, false, false, 0));
+    return fl_worker_complete(w, FL_DENSE_SLOT);
+}
+
+fleet_status fl_worker_go_on(fl_worker *w)
+{
+    fl_trail_point from;
+
+    if (!w->trail || !fl_trail_is_early(w->trail))
+        return FLEET_OK;
+    from = *fl_trail_from(w->trail);
+    FL_TRY(fl_worker_wait_update(w));
+    for (int i = 0; i < from.n_push; i++)
+        FL_TRY(push_again(w, i));
+    w->step = from.step;
+    w->reduced = from.reduced;
+    if (from.has_call) {
+        FL_TRY(fl_worker_call_again(w, &from.call));
+        w->step = from.call.step;
+        w->reduced = from.call.reduced;
+    }
+    fl_trail_goes_on(w->trail);
+    return from.state == FL_TRAIL_MIDDLE ? pull_weights(w) : FLEET_OK;
+}

@@ -10,6 +10,7 @@
 #include <fleet/io.h>
 #include <fleet/metrics.h>
 #include <fleet/nn.h>
+#include <fleet/ops.h>
 #include <fleet/optimizer.h>
 #include <fleet/program.h>
 #include <fleet/report.h>

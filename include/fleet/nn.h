@@ -1,4 +1,5 @@
-/* nn.h - the layers and operators that a program is built from.
+/* nn.h - the layers that a program is built from; operators without parameters
+ * are in ops.h, which this header includes.
  *
  * Shapes are written [rows, cols] and stored row-major; B is the batch. All
  * values are float32 unless said. Every builder returns its result, or NULL
@@ -15,6 +16,7 @@
 #ifndef FLEET_NN_H
 #define FLEET_NN_H
 
+#include <fleet/ops.h>
 #include <fleet/program.h>
 
 #ifdef __cplusplus
@@ -384,108 +386,25 @@ FLEET_API fleet_var *fleet_sparse_embedding(
 FLEET_API fleet_var *fleet_sequence_pool(fleet_program *program, fleet_var *x,
                                          fleet_combiner combiner);
 
+typedef enum fleet_prelu_mode {
+    FLEET_PRELU_ALL = 0,     /* one alpha: [1] */
+    FLEET_PRELU_CHANNEL = 1, /* one for each of dimension 1: of x [B, C, ...]
+                                [C, 1, ...] */
+    FLEET_PRELU_ELEMENT = 2  /* one for each element of a sample */
+} fleet_prelu_mode;
+
+/* fleet_prelu - x where x > 0, else alpha x, with alpha a new parameter (He et
+ * al. 2015): default 0.25, "prelu_<n>.alpha"; alpha may be NULL. x has a batch
+ * and at least two dimensions, unless the mode is FLEET_PRELU_ALL. */
+FLEET_API fleet_var *fleet_prelu(fleet_program *program, fleet_var *x,
+                                 fleet_prelu_mode mode,
+                                 const fleet_param_attr *alpha);
+
 /* fleet_parameter - a bare parameter of that shape, default Xavier uniform over
  * its first and last dimension. attr->name is required. */
 FLEET_API fleet_var *fleet_parameter(fleet_program *program,
                                      const int64_t *dims, int n_dim,
                                      const fleet_param_attr *attr);
-
-/* --- arithmetic ---------------------------------------------------------- */
-
-/* fleet_matmul - [B, K] x [K, N]; y is a parameter or has no batch. */
-FLEET_API fleet_var *fleet_matmul(fleet_program *program, fleet_var *x,
-                                  fleet_var *y);
-
-/* Elementwise x + y, x - y, x * y. Both have one shape, or dimensions of either
- * are 1 or missing in front, as NumPy broadcasts: [B, F, D] with [B, F, 1],
- * [F, D], [D] or [1]. */
-FLEET_API fleet_var *fleet_add(fleet_program *program, fleet_var *x,
-                               fleet_var *y);
-FLEET_API fleet_var *fleet_sub(fleet_program *program, fleet_var *x,
-                               fleet_var *y);
-FLEET_API fleet_var *fleet_mul(fleet_program *program, fleet_var *x,
-                               fleet_var *y);
-
-FLEET_API fleet_var *fleet_scale(fleet_program *program, fleet_var *x,
-                                 float scale, float bias); /* scale x + bias */
-FLEET_API fleet_var *fleet_square(fleet_program *program, fleet_var *x);
-FLEET_API fleet_var *fleet_relu(fleet_program *program, fleet_var *x);
-FLEET_API fleet_var *fleet_tanh(fleet_program *program, fleet_var *x);
-FLEET_API fleet_var *fleet_sigmoid(fleet_program *program, fleet_var *x);
-
-/* fleet_leaky_relu - x where x > 0, else alpha x; alpha >= 0 and finite; 0
- * means 0.02, as Fleet's fluid.layers has it. Right after an fc without
- * activation it costs no pass of its own. */
-FLEET_API fleet_var *fleet_leaky_relu(fleet_program *program, fleet_var *x,
-                                      float alpha);
-
-/* fleet_softmax - over the last dimension. */
-FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);
-
-/* --- shapes -------------------------------------------------------------- */
-
-/* fleet_concat - along dimension axis >= 1; all other dimensions are equal. */
-FLEET_API fleet_var *fleet_concat(fleet_program *program, fleet_var *const *x,
-                                  int n, int axis);
-
-/* fleet_reshape - the same elements; the batch stays in front: dims[0] is -1
- * exactly when x has a batch. */
-FLEET_API fleet_var *fleet_reshape(fleet_program *program, fleet_var *x,
-                                   const int64_t *dims, int n_dim);
-
-/* fleet_reduce_sum - over dimension axis >= 1, which disappears, or stays as 1
- * when keep_dim is nonzero. */
-FLEET_API fleet_var *fleet_reduce_sum(fleet_program *program, fleet_var *x,
-                                      int axis, int keep_dim);
-
-/* fleet_mean - of all elements: [1]. The gradient goes to the elements that
- * there are, however short the batch. */
-FLEET_API fleet_var *fleet_mean(fleet_program *program, fleet_var *x);
-
-/* --- losses, per sample: [B, 1] ------------------------------------------ */
-
-/* fleet_cross_entropy - -log(probability of the label).
- *   x      [B, C] probabilities, C >= 2
- *   label  [B, 1] int64 in [0, C) */
-FLEET_API fleet_var *fleet_cross_entropy(fleet_program *program, fleet_var *x,
-                                         fleet_var *label);
-
-/* fleet_softmax_with_cross_entropy - the same of softmax(logits), in one and
- * numerically safe. softmax, if not NULL, gets the probabilities [B, C]. */
-FLEET_API fleet_var *fleet_softmax_with_cross_entropy(fleet_program *program,
-                                                      fleet_var *logits,
-                                                      fleet_var *label,
-                                                      fleet_var **softmax);
-
-/* fleet_sigmoid_cross_entropy - binary, of a logit; max(x, 0) - x y +
- * log(1 + exp(-|x|)). x and label [B, 1], label float32 in [0, 1] or int64. */
-FLEET_API fleet_var *fleet_sigmoid_cross_entropy(fleet_program *program,
-                                                 fleet_var *x,
-                                                 fleet_var *label);
-
-/* fleet_log_loss - binary, of a probability; -y log(p + e) - (1 - y) log(1 - p
- * + e). p and label [B, 1]; e >= 0; 0 means Fleet's 1e-4. */
-FLEET_API fleet_var *fleet_log_loss(fleet_program *program, fleet_var *p,
-                                    fleet_var *label, float epsilon);
-
-/* --- metrics: no gradient ------------------------------------------------ */
-
-/* fleet_accuracy - the share of samples whose largest of C scores is the
- * label's; with C = 1, a probability above 0.5 means label 1. [1] */
-FLEET_API fleet_var *fleet_accuracy(fleet_program *program, fleet_var *x,
-                                    fleet_var *label);
-
-/* fleet_auc - area under the ROC curve over all samples since
- * fleet_metrics_reset(), from histograms of the probability. [1]
- *
- *   p        [B, 1] probability of label 1, or [B, 2] of both classes
- *   label    [B, 1] int64 or float32, 0 or 1
- *   buckets  of the histograms, 2 to 2^24; 0: 4096
- *
- * Histograms are state "auc_state_<n>.pos" and "auc_state_<n>.neg", int64
- * [buckets]. */
-FLEET_API fleet_var *fleet_auc(fleet_program *program, fleet_var *p,
-                               fleet_var *label, int64_t buckets);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* elementwise.c - add, sub and mul of two values, broadcast as NumPy does.
+/* elementwise.c - operators of two values, broadcast as NumPy does: add, sub,
+ * mul, and the formulas of binaries.def.
  *
  * Dimensions are aligned at the end. Where an operand has 1, or nothing, its
  * stride is 0. Both operands and the result are walked by the result's
@@ -18,6 +19,12 @@
 #include "runtime/simd/simd.h"
 
 enum { OUT, A, B };
+
+/* Which operator it is. */
+typedef struct binary_kind {
+    fl_arithmetic op;
+    int formula;
+} binary_kind;
 
 /* --- shapes -------------------------------------------------------------- */
 
@@ -109,14 +116,14 @@ static void set_walk(fl_walk *w, const fl_shape *s, const fl_shape *out,
     w->batched = fl_shape_batched(s);
 }
 
-static void make_config(const fl_node *n, fl_arithmetic op, fl_elementwise *c)
+static void make_config(const fl_node *n, binary_kind kind, fl_elementwise *c)
 {
     const fl_shape *out = &n->out[0]->shape;
     const fl_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
     fl_shape with_row; /* without a batch: one row around it all */
     int inside;
 
-    *c = (fl_elementwise){.op = op};
+    *c = (fl_elementwise){.op = kind.op, .formula = kind.formula};
     if (!fl_shape_batched(out)) {
         with_row.n_dim = out->n_dim + 1;
         with_row.dim[0] = 1;
@@ -143,10 +150,29 @@ static const float *row_of(const fl_instance *in, int i, const fl_walk *w,
     return w->batched ? x + row * in->arg[i].ld : x;
 }
 
+static fl_operand_pair operands_of(const fl_elementwise *c, const float *a,
+                                   const float *b)
+{
+    return (fl_operand_pair){a, b, c->a.block_is_one, c->b.block_is_one,
+                             c->block};
+}
+
+static void apply_formula(const fl_elementwise *c, float *out, const float *a,
+                          const float *b)
+{
+    fl_operand_pair o = operands_of(c, a, b);
+
+    fl_simd_best()->binary[c->formula].forward(out, &o);
+}
+
 /* One block of the result. */
 static void apply(const fl_elementwise *c, float *out, const float *a,
                   const float *b)
 {
+    if (c->op == FL_FORMULA) {
+        apply_formula(c, out, a, b);
+        return;
+    }
     const fl_simd *s = fl_simd_best();
     int64_t n = c->block;
     float sign = c->op == FL_SUB ? -1.0f : 1.0f;
@@ -209,8 +235,8 @@ static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 /* --- gradients ----------------------------------------------------------- */
 
 /* Operands of a gradient step: the operand's gradient, the result's gradient,
- * and for mul the other operand. */
-enum { D, G, OTHER };
+ * and for mul the other operand, for a formula both. */
+enum { D, G, OTHER, BOTH = OTHER };
 
 /* d += g, g * other, or -g, over one block. */
 static void accumulate(const fl_elementwise_grad *k, const fl_walk *mine,
@@ -238,6 +264,26 @@ static void accumulate(const fl_elementwise_grad *k, const fl_walk *mine,
     *d += sum;
 }
 
+static void add_row_by_formula(const fl_instance *in, int64_t row, float *d)
+{
+    const fl_elementwise_grad *k = in->step->config;
+    const fl_elementwise *c = &k->c;
+    const fl_walk *mine = k->of_b ? &c->b : &c->a;
+    const float *g = (const float *)fl_ptr(in, G) + row * c->block * c->n_block;
+    const float *a = row_of(in, BOTH, &c->a, row);
+    const float *b = row_of(in, BOTH + 1, &c->b, row);
+
+    for (int64_t i = 0; i < c->n_block; i++) {
+        fl_operand_pair o = operands_of(c, a + fl_walk_block(c, &c->a, i),
+                                        b + fl_walk_block(c, &c->b, i));
+
+        fl_simd_best()->binary[c->formula].gradient[k->of_b](
+            d + fl_walk_block(c, mine, i),
+            mine->block_is_one ? FL_TERMS_SUM : FL_TERMS_ADD, g + i * c->block,
+            &o);
+    }
+}
+
 static void add_row(const fl_instance *in, int64_t row, float *d)
 {
     const fl_elementwise_grad *k = in->step->config;
@@ -247,6 +293,10 @@ static void add_row(const fl_instance *in, int64_t row, float *d)
     const float *g = (const float *)fl_ptr(in, G) + row * c->block * c->n_block;
     const float *x = c->op == FL_MUL ? row_of(in, OTHER, other, row) : NULL;
 
+    if (c->op == FL_FORMULA) {
+        add_row_by_formula(in, row, d);
+        return;
+    }
     for (int64_t i = 0; i < c->n_block; i++)
         accumulate(k, mine, other, d + fl_walk_block(c, mine, i),
                    g + i * c->block, x ? x + fl_walk_block(c, other, i) : NULL);
@@ -259,7 +309,12 @@ static fleet_status grad_plain_run(const fl_instance *in, const fl_range *r)
     float *d = fl_rows_f32(in, D, r), *g = fl_rows_f32(in, G, r);
     int64_t n = fl_count(in, D, r);
 
-    if (k->c.op == FL_MUL)
+    if (k->c.op == FL_FORMULA)
+        s->binary[k->c.formula].gradient[k->of_b](
+            d, FL_TERMS_SET, g,
+            &(fl_operand_pair){fl_rows_f32(in, BOTH, r),
+                               fl_rows_f32(in, BOTH + 1, r), false, false, n});
+    else if (k->c.op == FL_MUL)
         s->mul(d, g, fl_rows_f32(in, OTHER, r), n);
     else
         s->scale(d, g, k->sign, 0.0f, n);
@@ -303,46 +358,52 @@ static const fl_kernel kernel_grad_whole = {
 
 /* --- lowering ------------------------------------------------------------ */
 
-static fleet_status forward(fl_lowering *l, const fl_node *n, fl_arithmetic op)
+static fleet_status forward(fl_lowering *l, const fl_node *n, binary_kind kind)
 {
     fl_elementwise c;
 
-    make_config(n, op, &c);
+    make_config(n, kind, &c);
     FL_EMIT(l, fl_kernel_for(&kernel, n->out[0]), n, fl_config(l, &c, sizeof c),
             FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])),
             FL_R(fl_value_of(l, n->in[1])));
     return FLEET_OK;
 }
 
-static void gradient_for(fl_lowering *l, const fl_node *n, fl_arithmetic op,
+static void gradient_for(fl_lowering *l, const fl_node *n, binary_kind kind,
                          bool of_b)
 {
     const fleet_var *v = n->in[of_b], *other = n->in[!of_b];
     bool rows = fl_shape_batched(&v->shape);
     int to = fl_gradient_to(l, v);
     fl_elementwise_grad k = {.of_b = of_b,
-                             .sign = op == FL_SUB && of_b ? -1.0f : 1.0f};
+                             .sign = kind.op == FL_SUB && of_b ? -1.0f : 1.0f};
+    int g = fl_gradient_of(l, n->out[0]);
+    const fl_kernel *kernel_grad =
+        rows ? &kernel_grad_rows : &kernel_grad_whole;
 
     if (to < 0)
         return;
-    make_config(n, op, &k.c);
+    make_config(n, kind, &k.c);
     k.size = rows ? fl_shape_cols(&v->shape) : fl_shape_count(&v->shape, 1);
-    FL_EMIT(l, rows ? &kernel_grad_rows : &kernel_grad_whole, n,
-            fl_config(l, &k, sizeof k), FL_W(to),
-            FL_R(fl_gradient_of(l, n->out[0])),
-            FL_R(op == FL_MUL ? fl_value_of(l, other) : -1));
+    if (kind.op == FL_FORMULA)
+        FL_EMIT(l, kernel_grad, n, fl_config(l, &k, sizeof k), FL_W(to),
+                FL_R(g), FL_R(fl_value_of(l, n->in[0])),
+                FL_R(fl_value_of(l, n->in[1])));
+    else
+        FL_EMIT(l, kernel_grad, n, fl_config(l, &k, sizeof k), FL_W(to),
+                FL_R(g), FL_R(kind.op == FL_MUL ? fl_value_of(l, other) : -1));
 }
 
-#define OP(name_, code)                                                        \
+#define OP(name_, ...)                                                         \
     static fleet_status name_##_forward(fl_lowering *l, const fl_node *n)      \
     {                                                                          \
-        return forward(l, n, code);                                            \
+        return forward(l, n, (binary_kind){__VA_ARGS__});                      \
     }                                                                          \
                                                                                \
     static fleet_status name_##_gradient(fl_lowering *l, const fl_node *n)     \
     {                                                                          \
-        gradient_for(l, n, code, false);                                       \
-        gradient_for(l, n, code, true);                                        \
+        gradient_for(l, n, (binary_kind){__VA_ARGS__}, false);                 \
+        gradient_for(l, n, (binary_kind){__VA_ARGS__}, true);                  \
         return FLEET_OK;                                                       \
     }                                                                          \
                                                                                \
@@ -354,16 +415,70 @@ static void gradient_for(fl_lowering *l, const fl_node *n, fl_arithmetic op,
         .infer = infer,                                                        \
         .forward = name_##_forward,                                            \
         .gradient = name_##_gradient,                                          \
-    };                                                                         \
-                                                                               \
-    fleet_var *fleet_##name_(fleet_program *p, fleet_var *x, fleet_var *y)     \
+    };
+
+OP(add, FL_ADD, 0)
+OP(sub, FL_SUB, 0)
+OP(mul, FL_MUL, 0)
+#define FL_BINARY(NAME, name, ...) OP(name, FL_FORMULA, FL_BINARY_##NAME)
+#include "runtime/simd/binaries.def"
+#undef FL_BINARY
+
+/* --- builders ------------------------------------------------------------- */
+
+#define BUILDER(name)                                                          \
+    fleet_var *fleet_##name(fleet_program *p, fleet_var *x, fleet_var *y)      \
     {                                                                          \
         if (!fl_builder_ready(p, x) || !fl_builder_ready(p, y))                \
             return NULL;                                                       \
-        return fl_program_add(p, &fl_op_##name_, (fleet_var *[]){x, y}, 2,     \
+        return fl_program_add(p, &fl_op_##name, (fleet_var *[]){x, y}, 2,      \
                               NULL, 0);                                        \
     }
 
-OP(add, FL_ADD)
-OP(sub, FL_SUB)
-OP(mul, FL_MUL)
+BUILDER(add)
+BUILDER(sub)
+BUILDER(mul)
+BUILDER(div)
+BUILDER(min)
+BUILDER(max)
+
+/* The shape of alpha: what it has for a sample, of which it may have fewer. */
+static bool prelu_shape(const fl_shape *x, fleet_prelu_mode mode, fl_shape *s)
+{
+    *s = fl_shape_1(1);
+    if (mode == FLEET_PRELU_ALL)
+        return true;
+    if (!fl_shape_batched(x) || x->n_dim < 2)
+        return false;
+    s->n_dim = x->n_dim - 1;
+    for (int i = 0; i < s->n_dim; i++)
+        s->dim[i] = i == 0 || mode == FLEET_PRELU_ELEMENT ? x->dim[1 + i] : 1;
+    return true;
+}
+
+fleet_var *fleet_prelu(fleet_program *p, fleet_var *x, fleet_prelu_mode mode,
+                       const fleet_param_attr *attr)
+{
+    const fleet_initializer quarter = {FLEET_INIT_CONSTANT, 0.25f, 0};
+    fl_shape shape;
+    const char *name;
+    fleet_var *in[2] = {x};
+
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    if ((unsigned)mode > FLEET_PRELU_ELEMENT)
+        return fl_program_failed(
+            p,
+            fl_fail(FLEET_EINVAL, "prelu: mode %d does not exist", (int)mode));
+    if (!prelu_shape(&x->shape, mode, &shape))
+        return fl_program_failed(
+            p, fl_fail(FLEET_ESHAPE,
+                       "prelu: \"%s\" has shape %s; expected [-1,C] or more "
+                       "dimensions",
+                       x->name, fl_shape_print(&x->shape).chars));
+    name = fl_program_name(p, "prelu");
+    if (!name)
+        return fl_program_failed(p, FLEET_ENOMEM);
+    in[1] = fl_program_param(p, name, "alpha", &shape, attr, quarter);
+    return in[1] ? fl_program_add(p, &fl_op_prelu, in, 2, NULL, 0) : NULL;
+}

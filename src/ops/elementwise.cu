@@ -1,4 +1,4 @@
-/* elementwise.cu - the CUDA half of elementwise.c.
+/* elementwise.cu - the CUDA half of elementwise.c, with its formulas.
  *
  * Forward a thread makes an element of the result. Backward an element of the
  * gradient is the sum over the dimensions in which its operand was broadcast,
@@ -7,9 +7,40 @@
 #include "ops/elementwise.h"
 
 #include "runtime/device/cuda/block.h"
+#include "runtime/device/cuda/formula_cuda.h"
+#include "runtime/simd/simd.h"
 
 enum { OUT, A, B };
-enum { D, G, OTHER };
+enum { D, G, OTHER, BOTH = OTHER };
+
+/* --- formulas: of x and y, and g times the derivatives -------------------- */
+
+__device__ static float formula_of(int formula, float x, float y)
+{
+    switch (formula) {
+#define FL_BINARY(NAME, name, z, ...)                                          \
+    case FL_BINARY_##NAME:                                                     \
+        return z;
+#include "runtime/simd/binaries.def"
+#undef FL_BINARY
+    }
+    return 0.0f;
+}
+
+__device__ static float derivative_of(int formula, bool of_y, float x, float y,
+                                      float g)
+{
+    switch (formula) {
+#define FL_BINARY(NAME, name, z, dx, dy)                                       \
+    case FL_BINARY_##NAME:                                                     \
+        return of_y ? dy : dx;
+#include "runtime/simd/binaries.def"
+#undef FL_BINARY
+    }
+    return 0.0f;
+}
+
+/* --- operands ------------------------------------------------------------- */
 
 /* The element of an operand that belongs to element i of the result. */
 __device__ static float operand_at(const fl_elementwise &c, const fl_walk &w,
@@ -32,7 +63,10 @@ __global__ static void combine(float *out, const float *a, int64_t lda,
         float x = operand_at(c, c.a, a, lda, i);
         float y = operand_at(c, c.b, b, ldb, i);
 
-        out[i] = c.op == FL_ADD ? x + y : c.op == FL_SUB ? x - y : x * y;
+        out[i] = c.op == FL_ADD   ? x + y
+                 : c.op == FL_SUB ? x - y
+                 : c.op == FL_MUL ? x * y
+                                  : formula_of(c.formula, x, y);
     }
 }
 
@@ -101,9 +135,10 @@ __device__ static int64_t result_at(const axes &a, int64_t i)
     return at;
 }
 
+/* The other operand; of a formula a, and b. */
 struct source {
-    const float *g, *other;
-    int64_t ld; /* of other */
+    const float *g, *other, *b;
+    int64_t ld, ldb;
     fl_elementwise_grad k;
 };
 
@@ -112,6 +147,10 @@ __device__ static float share(const source &from, int64_t i)
 {
     const fl_elementwise &c = from.k.c;
 
+    if (c.op == FL_FORMULA)
+        return derivative_of(
+            c.formula, from.k.of_b, operand_at(c, c.a, from.other, from.ld, i),
+            operand_at(c, c.b, from.b, from.ldb, i), from.g[i]);
     if (c.op != FL_MUL)
         return from.k.sign * from.g[i];
     return from.g[i] *
@@ -153,10 +192,15 @@ static fleet_status backward(fl_device *, fl_queue *q, const fl_device_step *s)
     const fl_elementwise_grad *k =
         static_cast<const fl_elementwise_grad *>(s->config);
     const fl_device_arg *other = &s->arg[OTHER];
-    source from = {fl_step_f32(s, G), fl_step_f32(s, OTHER), other->ld, *k};
+    source from = {
+        fl_step_f32(s, G), fl_step_f32(s, OTHER), NULL, other->ld, 0, *k};
     int64_t n, n_summed;
     axes own, summed;
 
+    if (k->c.op == FL_FORMULA) {
+        from.b = fl_step_f32(s, BOTH + 1);
+        from.ldb = s->arg[BOTH + 1].ld;
+    }
     sort_axes(k, s->arg[G].factor ? fl_step_rows(s, G) : 1, &own, &summed);
     n = size_of(&own);
     n_summed = size_of(&summed);

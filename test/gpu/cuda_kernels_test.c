@@ -19,8 +19,9 @@ static void compare(void *kit, fleet_executor *e)
 
 static void compare_cases(device_kit *k, int64_t batch)
 {
-    for (const op_case *c = op_cases; c->op; c++)
-        visit_case(c, batch, compare, k);
+    for (int f = 0; op_families[f]; f++)
+        for (const op_case *c = op_families[f]; c->op; c++)
+            visit_case(c, batch, compare, k);
 }
 
 static void compare_all(int64_t batch, bool strict)

@@ -11,6 +11,8 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/compile.h"
 
+const op_case *const op_families[] = {op_cases, math_cases, NULL};
+
 typedef struct scene {
     const op_case *c;
     int64_t batch;
@@ -275,6 +277,12 @@ void check_case(const op_case *c, int64_t batch, int threads)
             check_gradient(&s, i);
     free(out);
     close_scene(&s);
+}
+
+void check_cases(const op_case *c, int64_t batch, int threads)
+{
+    for (; c->op; c++)
+        check_case(c, batch, threads);
 }
 
 void visit_case(const op_case *c, int64_t batch,

@@ -43,8 +43,11 @@ typedef struct op_case {
 } op_case;
 
 extern const op_case op_cases[]; /* title NULL ends them */
+extern const op_case math_cases[];
+extern const op_case *const op_families[]; /* all of these; NULL ends them */
 
 void check_case(const op_case *c, int64_t batch, int threads);
+void check_cases(const op_case *c, int64_t batch, int threads);
 
 /* Let `visit` see an executor of the case that has run a batch. */
 void visit_case(const op_case *c, int64_t batch,

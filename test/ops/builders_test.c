@@ -46,6 +46,11 @@ BUILDER(sub, fleet_sub(p, x, kit_data(p, "o", 4)))
 BUILDER(sub_from, fleet_sub(p, kit_data(p, "o", 4), x))
 BUILDER(mul, fleet_mul(p, x, kit_data(p, "o", 4)))
 BUILDER(mul_by, fleet_mul(p, kit_data(p, "o", 4), x))
+BUILDER(div, fleet_div(p, x, kit_data(p, "o", 4)))
+BUILDER(max_of, fleet_max(p, kit_data(p, "o", 4), x))
+BUILDER(prelu, fleet_prelu(p, x, FLEET_PRELU_CHANNEL, NULL))
+BUILDER(exp, fleet_exp(p, x))
+BUILDER(clip, fleet_clip(p, x, -1, 1))
 BUILDER(scale, fleet_scale(p, x, 2, 1))
 BUILDER(square, fleet_square(p, x))
 BUILDER(relu, fleet_relu(p, x))
@@ -79,39 +84,25 @@ BUILDER(auc_label, fleet_auc(p, kit_data(p, "o", 1), x, 0))
     }
 
 static const builder builders[] = {
-    ROW(fc, 4, false),
-    ROW(embedding, 4, true),
-    ROW(sparse, 4, true),
-    ROW(matmul, 4, false),
-    ROW(add, 4, false),
-    ROW(add_to, 4, false),
-    ROW(sub, 4, false),
-    ROW(sub_from, 4, false),
-    ROW(mul, 4, false),
-    ROW(mul_by, 4, false),
-    ROW(scale, 4, false),
-    ROW(square, 4, false),
-    ROW(relu, 4, false),
-    ROW(tanh, 4, false),
-    ROW(sigmoid, 4, false),
-    ROW(softmax, 4, false),
-    ROW(concat, 4, false),
-    ROW(concat_to, 4, false),
-    ROW(reshape, 4, false),
-    ROW(reduce_sum, 4, false),
-    ROW(mean, 4, false),
-    ROW(ce, 4, false),
-    ROW(ce_label, 1, true),
-    ROW(sce, 4, false),
-    ROW(sce_label, 1, true),
-    ROW(sigmoid_ce, 1, false),
-    ROW(sigmoid_label, 1, true),
-    ROW(log_loss, 1, false),
-    ROW(log_loss_label, 1, true),
-    ROW(accuracy, 4, false),
-    ROW(accuracy_label, 1, true),
-    ROW(auc, 1, false),
-    ROW(auc_label, 1, true),
+    ROW(fc, 4, false),         ROW(embedding, 4, true),
+    ROW(sparse, 4, true),      ROW(matmul, 4, false),
+    ROW(add, 4, false),        ROW(add_to, 4, false),
+    ROW(sub, 4, false),        ROW(sub_from, 4, false),
+    ROW(mul, 4, false),        ROW(mul_by, 4, false),
+    ROW(div, 4, false),        ROW(max_of, 4, false),
+    ROW(prelu, 4, false),      ROW(exp, 4, false),
+    ROW(clip, 4, false),       ROW(scale, 4, false),
+    ROW(square, 4, false),     ROW(relu, 4, false),
+    ROW(tanh, 4, false),       ROW(sigmoid, 4, false),
+    ROW(softmax, 4, false),    ROW(concat, 4, false),
+    ROW(concat_to, 4, false),  ROW(reshape, 4, false),
+    ROW(reduce_sum, 4, false), ROW(mean, 4, false),
+    ROW(ce, 4, false),         ROW(ce_label, 1, true),
+    ROW(sce, 4, false),        ROW(sce_label, 1, true),
+    ROW(sigmoid_ce, 1, false), ROW(sigmoid_label, 1, true),
+    ROW(log_loss, 1, false),   ROW(log_loss_label, 1, true),
+    ROW(accuracy, 4, false),   ROW(accuracy_label, 1, true),
+    ROW(auc, 1, false),        ROW(auc_label, 1, true),
 };
 
 enum { N_BUILDER = sizeof builders / sizeof *builders };

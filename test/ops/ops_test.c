@@ -1,7 +1,7 @@
 /* ops_test.c - every operator: its cases for the kit, and that none is without
  * one. */
 #define SUITE ops
-#include "op_kit.h"
+#include "op_cases.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -13,16 +13,6 @@
 #include "runtime/simd/simd.h"
 
 /* --- references ---------------------------------------------------------- */
-
-static int64_t rows_of(const ref_tensor *t)
-{
-    return t->dim[0];
-}
-
-static int64_t cols_of(const ref_tensor *t)
-{
-    return t->count / t->dim[0];
-}
 
 static double activate(double x, int kind)
 {
@@ -71,47 +61,9 @@ REF_FC(tanh, FLEET_TANH)
 REF_FC(sigmoid, FLEET_SIGMOID)
 REF_FC(leaky_relu, FLEET_LEAKY_RELU)
 
-/* The element of a broadcast operand that belongs to element i of out. */
-static double broadcast(const ref_tensor *x, const ref_tensor *out, int64_t i)
-{
-    int64_t at = 0, stride = 1;
-
-    for (int d = 0; d < out->n_dim; d++) {
-        int od = out->n_dim - 1 - d, xd = x->n_dim - 1 - d;
-        int64_t here = i % out->dim[od];
-
-        i /= out->dim[od];
-        if (xd < 0)
-            continue;
-        at += x->dim[xd] == 1 ? 0 : here * stride;
-        stride *= x->dim[xd];
-    }
-    return x->data[at];
-}
-
-#define REF_BINARY(name, formula)                                              \
-    static void ref_##name(const ref_tensor *const *in, ref_tensor *out)       \
-    {                                                                          \
-        for (int64_t i = 0; i < out->count; i++) {                             \
-            double a = broadcast(in[0], out, i), b = broadcast(in[1], out, i); \
-                                                                               \
-            out->data[i] = formula;                                            \
-        }                                                                      \
-    }
-
 REF_BINARY(add, a + b)
 REF_BINARY(sub, a - b)
 REF_BINARY(mul, a *b)
-
-#define REF_UNARY(name, formula)                                               \
-    static void ref_##name(const ref_tensor *const *in, ref_tensor *out)       \
-    {                                                                          \
-        for (int64_t i = 0; i < out->count; i++) {                             \
-            double x = in[0]->data[i];                                         \
-                                                                               \
-            out->data[i] = formula;                                            \
-        }                                                                      \
-    }
 
 REF_UNARY(scale, -1.5 * x + 0.25)
 REF_UNARY(square, x *x)
@@ -293,12 +245,6 @@ FC(tanh, FLEET_TANH)
 FC(sigmoid, FLEET_SIGMOID)
 FC(leaky_relu, FLEET_LEAKY_RELU)
 
-#define BUILD(name, expression)                                                \
-    static fleet_var *build_##name(fleet_program *p, fleet_var **in)           \
-    {                                                                          \
-        return expression;                                                     \
-    }
-
 BUILD(matmul, fleet_matmul(p, in[0], in[1]))
 BUILD(add, fleet_add(p, in[0], in[1]))
 BUILD(sub, fleet_sub(p, in[0], in[1]))
@@ -344,33 +290,6 @@ static void ref_of_param(const ref_tensor *const *in, ref_tensor *out)
 }
 
 /* --- the cases ----------------------------------------------------------- */
-
-#define IN(count, ...) .in = {__VA_ARGS__}, .n_in = count
-
-#define DATA2(a)                                                               \
-    {                                                                          \
-        {-1, a}, 2, false, false, -1, 1                                        \
-    }
-#define DATA3(a, b)                                                            \
-    {                                                                          \
-        {-1, a, b}, 3, false, false, -1, 1                                     \
-    }
-#define PROB(a)                                                                \
-    {                                                                          \
-        {-1, a}, 2, false, false, 0.05, 0.95                                   \
-    }
-#define IDS(a, n)                                                              \
-    {                                                                          \
-        {-1, a}, 2, false, true, 0, n                                          \
-    }
-#define PARAM1(a)                                                              \
-    {                                                                          \
-        {a}, 1, true, false, -1, 1                                             \
-    }
-#define PARAM2(a, b)                                                           \
-    {                                                                          \
-        {a, b}, 2, true, false, -1, 1                                          \
-    }
 
 const op_case op_cases[] = {
     {"fc", "linear, 40 to 24", IN(3, DATA2(40), PARAM2(40, 24), PARAM1(24)),
@@ -450,15 +369,14 @@ const op_case op_cases[] = {
     {"accuracy", "five classes", IN(2, DATA2(5), IDS(1, 5)), build_accuracy,
      ref_accuracy, 0, true},
     {"auc", "", IN(2, PROB(1), IDS(1, 2)), build_auc, ref_auc, 0, true},
-    {NULL, NULL, IN(0, {{0}, 0, false, false, 0, 0}), NULL, NULL, 0, false},
+    END_OF_CASES,
 };
 
 /* --- tests --------------------------------------------------------------- */
 
 static void check_all(int64_t batch, int threads)
 {
-    for (const op_case *c = op_cases; c->op; c++)
-        check_case(c, batch, threads);
+    check_cases(op_cases, batch, threads);
 }
 
 TEST(agree_with_their_references_for_one_sample)
@@ -495,8 +413,9 @@ TEST(each_has_a_case)
                      strcmp(fl_ops[i]->name, "sequence_pool") == 0;
 
         /* these have files of their own: lookup_test.c, sequence_pool_test.c */
-        for (const op_case *c = op_cases; c->op; c++)
-            found = found || strcmp(c->op, fl_ops[i]->name) == 0;
+        for (int f = 0; op_families[f]; f++)
+            for (const op_case *c = op_families[f]; c->op; c++)
+                found = found || strcmp(c->op, fl_ops[i]->name) == 0;
         if (!found)
             test_fail(__FILE__, __LINE__, "op %s has no case", fl_ops[i]->name);
     }

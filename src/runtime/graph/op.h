@@ -1,10 +1,9 @@
 /* op.h - what an operator is, and the nodes and variables of a program.
  *
  * To add an operator: write src/ops/NAME.c with a const fl_op and its builder
- * of nn.h, its CUDA kernels in src/ops/NAME.cu, add NAME to src/ops/ops.def,
- * and a case to test/ops/ops_test.c. Nothing else changes. docs/add-an-op.md
- * shows all of it.
- */
+ * of ops.h or nn.h, its CUDA kernels in src/ops/NAME.cu, add NAME to
+ * src/ops/ops.def, and a case to test/ops/ops_test.c. Nothing else changes.
+ * docs/add-an-op.md shows all of it. */
 #pragma once
 
 #include <fleet/nn.h>

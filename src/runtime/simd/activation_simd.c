@@ -3,7 +3,7 @@
 #include <fleet/nn.h>
 
 #include "runtime/simd/simd.h"
-#include "runtime/simd/vec.h"
+#include "runtime/simd/vec_math.h"
 
 void FL_SIMD(fl_simd_activations)(fl_simd *t);
 

@@ -1,6 +1,6 @@
 /* math_simd.c - the elementwise and small kernels of simd.h. */
 #include "runtime/simd/simd.h"
-#include "runtime/simd/vec.h"
+#include "runtime/simd/vec_math.h"
 
 void FL_SIMD(fl_simd_math)(fl_simd *t);
 

@@ -35,3 +35,15 @@ FL_WORD vf v_max(vf a, vf b)
 {
     return a > b ? a : b;
 }
+FL_WORD vf v_if_positive(vf test, vf a)
+{
+    return test > 0.0f ? a : 0.0f;
+}
+FL_WORD vf v_where_positive(vf test, vf a, vf b)
+{
+    return test > 0.0f ? a : b;
+}
+FL_WORD vf v_keep_nan(vf test, vf a)
+{
+    return test != test ? test : a;
+}

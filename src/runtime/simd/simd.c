@@ -13,6 +13,7 @@
 #define FILL(isa_, level_)                                                     \
     void fl_simd_math_##isa_(fl_simd *t);                                      \
     void fl_simd_activations_##isa_(fl_simd *t);                               \
+    void fl_simd_unaries_##isa_(fl_simd *t);                                   \
     void fl_simd_half_##isa_(fl_simd *t);                                      \
     void fl_simd_codec_##isa_(fl_simd *t);                                     \
     void fl_simd_storage_##isa_(fl_simd *t);                                   \
@@ -23,6 +24,7 @@
         t->level = level_;                                                     \
         fl_simd_math_##isa_(t);                                                \
         fl_simd_activations_##isa_(t);                                         \
+        fl_simd_unaries_##isa_(t);                                             \
         fl_simd_half_##isa_(t);                                                \
         fl_simd_codec_##isa_(t);                                               \
         fl_simd_storage_##isa_(t);                                             \

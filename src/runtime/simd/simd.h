@@ -129,6 +129,49 @@ typedef struct fl_activation_simd {
                          float alpha, int64_t n);
 } fl_activation_simd;
 
+/* --- the formulas of unaries.def and binaries.def ------------------------- */
+
+enum fl_unary_kind {
+#define FL_UNARY(NAME, ...) FL_UNARY_##NAME,
+#include "runtime/simd/unaries.def"
+#undef FL_UNARY
+    FL_N_UNARY
+};
+
+enum fl_binary_kind {
+#define FL_BINARY(NAME, ...) FL_BINARY_##NAME,
+#include "runtime/simd/binaries.def"
+#undef FL_BINARY
+    FL_N_BINARY
+};
+
+/* The gradient's x is the operator's input or its result, as the list says. */
+typedef struct fl_unary_simd {
+    void (*forward)(float *y, const float *x, float a, float b, int64_t n);
+    void (*gradient)(float *dx, const float *x, const float *dy, float a,
+                     float b, int64_t n);
+} fl_unary_simd;
+
+/* n elements of each operand, or one that counts n times. */
+typedef struct fl_operand_pair {
+    const float *x, *y;
+    bool x_is_one, y_is_one;
+    int64_t n;
+} fl_operand_pair;
+
+/* The n terms become d, are added to d, or their sum to *d. */
+typedef enum fl_terms_mode {
+    FL_TERMS_SET,
+    FL_TERMS_ADD,
+    FL_TERMS_SUM
+} fl_terms_mode;
+
+typedef struct fl_binary_simd {
+    void (*forward)(float *out, const fl_operand_pair *o);
+    void (*gradient[2])(float *d, fl_terms_mode mode, const float *g,
+                        const fl_operand_pair *o); /* of x, of y */
+} fl_binary_simd;
+
 typedef enum fl_isa { FL_ISA_PLAIN, FL_ISA_AVX2, FL_ISA_AVX512 } fl_isa;
 
 typedef struct fl_simd {
@@ -138,6 +181,8 @@ typedef struct fl_simd {
     FL_SIMD_MAP(FL_SIMD_FIELD)
 #undef FL_SIMD_FIELD
     fl_activation_simd activation[FL_N_ACTIVATION]; /* by fleet_activation */
+    fl_unary_simd unary[FL_N_UNARY];
+    fl_binary_simd binary[FL_N_BINARY];
 } fl_simd;
 
 /* The best table for this processor; never NULL. */

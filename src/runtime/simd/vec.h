@@ -149,6 +149,15 @@ static inline vf v_scale2(vf a, vf n) /* a 2^n, n an integer in [-126, 127] */
 
     return _mm512_mul_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(bits, 23)));
 }
+/* Of finite a > 0: the exponent, and a over 2^exponent, in [1, 2). */
+static inline vf v_exponent(vf a)
+{
+    return _mm512_getexp_ps(a);
+}
+static inline vf v_mantissa(vf a)
+{
+    return _mm512_getmant_ps(a, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero);
+}
 static inline vf v_keep_nan(vf test, vf a) /* test where it is NaN, else a */
 {
     return _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(test, test, _CMP_UNORD_Q),
@@ -238,6 +247,30 @@ static inline vf v_scale2(vf a, vf n)
 
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23)));
 }
+/* A denormal has no leading 1: it is made 2^23 times as large. */
+static inline vf v_denormal_(vf a)
+{
+    return _mm256_cmp_ps(a, _mm256_set1_ps(1.17549435e-38f), _CMP_LT_OQ);
+}
+static inline __m256i v_normal_bits_(vf a)
+{
+    return _mm256_castps_si256(_mm256_blendv_ps(
+        a, _mm256_mul_ps(a, _mm256_set1_ps(8388608.0f)), v_denormal_(a)));
+}
+static inline vf v_exponent(vf a)
+{
+    __m256i e = _mm256_sub_epi32(_mm256_srli_epi32(v_normal_bits_(a), 23),
+                                 _mm256_set1_epi32(127));
+
+    return _mm256_sub_ps(_mm256_cvtepi32_ps(e),
+                         _mm256_and_ps(v_denormal_(a), _mm256_set1_ps(23.0f)));
+}
+static inline vf v_mantissa(vf a)
+{
+    return _mm256_castsi256_ps(_mm256_or_si256(
+        _mm256_and_si256(v_normal_bits_(a), _mm256_set1_epi32(0x7fffff)),
+        _mm256_set1_epi32(0x3f800000)));
+}
 static inline vf v_keep_nan(vf test, vf a)
 {
     return _mm256_blendv_ps(a, test, _mm256_cmp_ps(test, test, _CMP_UNORD_Q));
@@ -315,14 +348,6 @@ static inline vf v_first_lanes(vf a, int n)
     (void)n;
     return a;
 }
-static inline vf v_if_positive(vf test, vf a)
-{
-    return test > 0.0f ? a : 0.0f;
-}
-static inline vf v_where_positive(vf test, vf a, vf b)
-{
-    return test > 0.0f ? a : b;
-}
 static inline vf v_round(vf a)
 {
     return nearbyintf(a);
@@ -331,9 +356,18 @@ static inline vf v_scale2(vf a, vf n)
 {
     return ldexpf(a, (int)n);
 }
-static inline vf v_keep_nan(vf test, vf a)
+static inline vf v_exponent(vf a)
 {
-    return test != test ? test : a;
+    int e;
+
+    frexpf(a, &e);
+    return (float)(e - 1);
+}
+static inline vf v_mantissa(vf a)
+{
+    int e;
+
+    return 2.0f * frexpf(a, &e);
 }
 static inline float v_sum(vf a)
 {
@@ -413,53 +447,4 @@ static inline void v_prefetch(const float *p, int64_t n)
 
     for (; line < (const char *)(p + n); line += 64)
         __builtin_prefetch(line);
-}
-
-/* e^x, within 2 units in the last place for |x| < 87; beyond, x counts as
- * -87.33 or 88.72. The polynomial of Cephes' expf (Moshier 1992). */
-static inline vf v_exp(vf x)
-{
-    vf n, r, p;
-    vf y = v_min(v_max(x, v_set(-87.33f)), v_set(88.72f));
-
-    n = v_round(v_mul(y, v_set(1.44269504088896341f)));
-    n = v_min(n, v_set(127.0f));
-    r = v_fma(n, v_set(-0.693359375f), y);
-    r = v_fma(n, v_set(2.12194440e-4f), r);
-    p = v_set(1.9875691500e-4f);
-    p = v_fma(p, r, v_set(1.3981999507e-3f));
-    p = v_fma(p, r, v_set(8.3334519073e-3f));
-    p = v_fma(p, r, v_set(4.1665795894e-2f));
-    p = v_fma(p, r, v_set(1.6666665459e-1f));
-    p = v_fma(p, r, v_set(5.0000001201e-1f));
-    p = v_fma(v_mul(r, r), p, v_add(r, v_set(1.0f)));
-    return v_keep_nan(x, v_scale2(p, n));
-}
-
-/* 1 / (1 + e^-x) */
-static inline vf v_sigmoid(vf x)
-{
-    vf e = v_exp(v_sub(v_set(0.0f), x));
-
-    return v_div(v_set(1.0f), v_add(v_set(1.0f), e));
-}
-
-/* tanh x: an odd polynomial for |x| < 0.625 (Cephes' tanhf), elsewhere
- * 1 - 2 / (e^2x + 1), where nothing cancels. */
-static inline vf v_tanh(vf x)
-{
-    vf t = v_min(v_max(x, v_set(-9.1f)), v_set(9.1f));
-    vf far = v_sub(v_set(1.0f),
-                   v_div(v_set(2.0f), v_add(v_exp(v_add(t, t)), v_set(1.0f))));
-    vf z = v_mul(t, t);
-    vf p = v_set(-5.70498872745e-3f);
-    vf outside = v_sub(z, v_set(0.625f * 0.625f));
-
-    p = v_fma(p, z, v_set(2.06390887954e-2f));
-    p = v_fma(p, z, v_set(-5.37397155531e-2f));
-    p = v_fma(p, z, v_set(1.33314422036e-1f));
-    p = v_fma(p, z, v_set(-3.33332819422e-1f));
-    p = v_fma(v_mul(p, z), t, t);
-    return v_keep_nan(x, v_add(v_if_positive(outside, far),
-                               v_sub(p, v_if_positive(outside, p))));
 }

@@ -6,6 +6,7 @@
 #include <fleet/base.h>
 #include <fleet/dataset.h>
 #include <fleet/executor.h>
+#include <fleet/feed.h>
 #include <fleet/init.h>
 #include <fleet/io.h>
 #include <fleet/metrics.h>

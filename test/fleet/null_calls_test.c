@@ -116,6 +116,24 @@ static void *sample_fleet_dataset_1(void)
     return d;
 }
 
+static void *sample_fleet_delta_feed_1(void)
+{
+    static fleet_delta_feed *feed;
+
+    if (!feed)
+        feed = fleet_feed_open(
+            &(fleet_feed_options){.server_endpoints = "inproc://nobody"});
+    CHECK(feed != NULL);
+    return feed;
+}
+
+static void *sample_fleet_feed_batch_2(void)
+{
+    static const fleet_feed_batch *batch;
+
+    return &batch;
+}
+
 static void *sample_fleet_optimizer_1(void)
 {
     static fleet_optimizer *o;

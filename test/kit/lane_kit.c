@@ -12,6 +12,7 @@
 uint32_t lane_run = LANE_RUN;
 fl_journal_sink lane_journal;
 int64_t lane_restart_ms;
+int64_t lane_changes;
 
 static int n_open; /* kits: they share models */
 
@@ -109,6 +110,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.pool = k->pool;
     o.journal = lane_journal;
     o.restart_ms = lane_restart_ms;
+    o.most_changes = lane_changes;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
     o.log = &k->log;
     o.layout = &k->layout;

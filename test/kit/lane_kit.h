@@ -48,6 +48,9 @@ extern fl_journal_sink lane_journal;
 /* How long they wait until a worker is started again; 0: they do not. */
 extern int64_t lane_restart_ms;
 
+/* How many changes these lanes remember for subscribers; 0: as many as ever. */
+extern int64_t lane_changes;
+
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);
 /* Its tables are made by that maker. */

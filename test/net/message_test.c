@@ -72,6 +72,7 @@ TEST(kinds_and_ops_have_their_numbers_on_the_wire)
     CHECK_INT(FL_MSG_HEARTBEAT, 7);
     CHECK_INT(FL_MSG_ABORT, 8);
     CHECK_INT(FL_MSG_ANSWER, 9);
+    CHECK_INT(FL_MSG_FEED, 11);
     CHECK_INT(FL_SECTION_DENSE, 1);
     CHECK_INT(FL_SECTION_ROWS, 2);
     CHECK_INT(FL_SECTION_CLIP, 3);
@@ -82,6 +83,8 @@ TEST(kinds_and_ops_have_their_numbers_on_the_wire)
     CHECK_INT(FL_SECTION_LOAD, 8);
     CHECK_INT(FL_SECTION_REDUCE, 9);
     CHECK_INT(FL_SECTION_HELLO, 10);
+    CHECK_INT(FL_SECTION_FEED, 15);
+    CHECK_INT(FL_SECTION_GONE, 16);
 }
 
 TEST(every_kind_has_a_name)

@@ -255,6 +255,9 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
         if (fl_rows_has_accessor(r->rows))
             fl_accessor_find_vector(r->rows, r->row[i]);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
+        if (r->rows->watch)
+            r->rows->watch->row(r->rows->watch, r->rows, r->own_key[i],
+                                (uint64_t)s->updates + 1, false);
     }
     return FLEET_OK;
 }
@@ -466,6 +469,8 @@ static fleet_status do_param(const fl_store *store, const fl_at *root)
                          (long long)p->n);
     if (status == FLEET_OK)
         write_weights(p, first, value, n);
+    if (status == FLEET_OK && store->watch)
+        store->watch->weights(store->watch, name, first, n);
     fl_free(value);
     return status;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ps/change_log.h"
+#include "ps/feed_log.h"
 #include "ps/piece.h"
 #include "ps/wanted_list.h"
 #include "runtime/lookup/lookup_data.h"
@@ -46,6 +47,7 @@ typedef struct fl_aggregate {
     fl_update update;       /* that is being applied */
     fl_squares *squares;    /* of blocks; NULL: no lars, no lamb */
     fl_change_log *changes; /* by table; NULL: they are not asked for */
+    fl_feed_log *feed;      /* NULL: no subscriber has come */
     uint32_t life; /* of the rows: grows when they have changed otherwise than
                       by updates, and so without new versions */
     float *first;  /* of a row that does not exist: its values */

@@ -181,11 +181,21 @@ static fleet_status admit_rows(const fl_aggregate *u, fl_aggregate_rows *t,
     return FLEET_OK;
 }
 
+static void note_blocks(const fl_aggregate *u)
+{
+    fl_feed_log_next(u->feed);
+    for (int i = 0; i < u->n_block; i++)
+        if (u->block[i].grad)
+            fl_feed_log_block(u->feed, u->block[i].number, u->block[i].block);
+}
+
 /* In chunks, so that rows that were found are still near when they change. */
 fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
 {
     const fl_partition *l = u->layout;
 
+    if (u->feed)
+        note_blocks(u);
     for (int i = 0; i < l->n_table; i++) {
         fl_aggregate_rows *t = &u->table[i];
         fl_rows *rows = l->table[i];
@@ -212,6 +222,8 @@ fleet_status fl_aggregate_apply_rows(fl_aggregate *u)
             if (u->changes)
                 FL_TRY(fl_change_log_add(&u->changes[i], rows, t->key + j, n,
                                          one.version));
+            if (u->feed)
+                fl_feed_log_rows(u->feed, i, t->key + j, n, one.version);
         }
     }
     return FLEET_OK;

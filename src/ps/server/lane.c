@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "ps/server/lane_budget.h"
+#include "ps/server/lane_feed.h"
 
 /* --- life ----------------------------------------------------------------- */
 
@@ -61,7 +62,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     if (status == FLEET_OK)
         status = make_streams(l);
     if (status == FLEET_OK)
-        status = fl_ledger_create(&l->ledger, o->n_stream + 1);
+        status =
+            fl_ledger_create(&l->ledger, o->n_stream + 1 + FL_MOST_SUBSCRIBER);
     if (status != FLEET_OK) {
         fl_lane_destroy(l);
         return status;
@@ -135,6 +137,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_free(l->cut);
     fl_free(l->reduced);
     fl_free(l->stream);
+    fl_feed_done(l);
     fl_aggregate_done(&l->aggregate);
     fl_record_parts_done(&l->record);
     fl_free(l->replay_piece);
@@ -274,6 +277,7 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
     for (int i = 0; i < l->o.n_stream; i++)
         if (l->stream[i].known && !l->stream[i].left)
             send_abort(l, &l->stream[i].peer, (uint32_t)i);
+    fl_feed_abort(l);
 }
 
 void fl_lane_fail(fl_ps_lane *l)
@@ -484,6 +488,7 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
     l->can_serve = true;
     fl_lane_command_had_store(l);
     fl_lane_note_change(l, status);
+    fl_feed_note_command(l);
     if (l->loading)
         fl_lane_end_load(l, status, text);
     else if (l->requester.packet)

@@ -2,6 +2,7 @@
  * process, of the latest process of each worker. */
 #include <stdatomic.h>
 
+#include "ps/server/lane_feed.h"
 #include "ps/server/lane_staleness.h"
 
 /* A command that is under way goes on: it is the stream's step, whichever
@@ -163,6 +164,8 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
+    if (head->kind == FL_MSG_FEED)
+        return fl_feed_admits(l, from);
     if (!has_its_key(l, from))
         return false;
     if (fl_lane_kinds[head->kind].flags & FL_KIND_OF_ANYBODY)

@@ -86,6 +86,25 @@ static int account_of(const fl_ps_lane *l, const fl_peer *peer, uint32_t stream)
                : l->o.n_stream;
 }
 
+static int account_of_place(const fl_ps_lane *l, int place)
+{
+    return l->o.n_stream + 1 + place;
+}
+
+bool fl_lane_may_feed(const fl_ps_lane *l, int place)
+{
+    return fl_ledger_held(l->ledger, account_of_place(l, place)) <
+           l->o.most_small;
+}
+
+void fl_lane_send_feed(fl_ps_lane *l, const fl_peer *to, int place,
+                       fl_packet *p)
+{
+    fl_packet_charge(p, l->ledger, account_of_place(l, place));
+    l->host.send(l->host.arg, to, p);
+    fl_packet_drop(p);
+}
+
 void fl_lane_send(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
                   fl_packet *p)
 {

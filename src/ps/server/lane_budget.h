@@ -47,3 +47,9 @@ bool fl_lane_may_answer(const fl_ps_lane *l, uint32_t stream, size_t bytes);
  * of that stream, unless the peer has left too much unread. */
 void fl_lane_send(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
                   fl_packet *p);
+
+/* A subscriber has an account of its own, by its place; it may be sent an
+ * answer when it has read most of the last one. Send it one. */
+bool fl_lane_may_feed(const fl_ps_lane *l, int place);
+void fl_lane_send_feed(fl_ps_lane *l, const fl_peer *to, int place,
+                       fl_packet *p);

@@ -4,8 +4,8 @@
  * lane_update.c, lane_pull.c (reads, rows that may be out of memory),
  * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
  * workers), lane_load.c (what a server begins with), lane_journal.c (what is
- * written down), lane_replay.c (and done again), lane_budget.c (memory) and
- * lane_counters.c. */
+ * written down), lane_replay.c (and done again), lane_feed.c
+ * (subscribers), lane_budget.c (memory) and lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
@@ -13,6 +13,8 @@
 #include "ps/aggregate/aggregate.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
+
+enum { FL_MOST_SUBSCRIBER = 16 }; /* lane_feed.h */
 
 /* A message that is kept: a pull of a version to come, or what came while a
  * command had the store. */
@@ -162,11 +164,13 @@ struct fl_ps_lane {
     fl_piece *replay_piece;
     size_t replay_capacity;
 
+    struct fl_feed *feed; /* NULL: no subscriber has come yet */
+
     fl_lane_state state;
     fl_error error;
     fl_lane_counters counters;
-    fl_ledger *ledger; /* of answers: an account for each stream, and a last one
-                          for all other peers */
+    fl_ledger *ledger; /* of answers: an account for each stream, one for all
+                          other peers, and one for each subscriber */
     fl_refusals refusals;
     char turned_away[300]; /* why a hello was refused last; "": none was */
     bool has_warned;       /* of workers of another run */
@@ -382,6 +386,7 @@ fl_lane_handler fl_lane_step;                /* lane_push.c */
 fl_lane_handler fl_lane_clip;                /* lane_update.c */
 fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
+fl_lane_handler fl_lane_feed;                /* lane_feed.c: of subscribers */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 

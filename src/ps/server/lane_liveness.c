@@ -2,6 +2,7 @@
  * is slow from one that hangs, and from one that is gone. */
 #include <stdio.h>
 
+#include "ps/server/lane_feed.h"
 #include "ps/server/lane_staleness.h"
 
 /* --- progress ------------------------------------------------------------- */
@@ -209,6 +210,7 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
         check_stream(l, i);
+    fl_feed_tick(l);
     if (l->state == FL_LANE_RUNS && !l->busy)
         fl_lane_try_end(l);
     watch_command(l);

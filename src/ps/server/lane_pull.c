@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ps/server/lane_budget.h"
+#include "ps/server/lane_feed.h"
 #include "ps/server/lane_staleness.h"
 #include "ps/plain_keys.h"
 
@@ -311,13 +312,12 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone)
 }
 
 /* The longer no worker has read anything, the longer it takes to look again. */
-int fl_lane_resume(fl_ps_lane *l, int64_t now_ms)
+static int resume_pulls(fl_ps_lane *l)
 {
     int64_t wait_ms;
 
     if (!l->deferred)
         return -1;
-    l->now_ms = fl_awake_at(&l->awake, now_ms);
     if (!l->busy && l->now_ms > l->looked_ms) {
         l->looked_ms = l->now_ms;
         l->deferred = false;
@@ -326,6 +326,19 @@ int fl_lane_resume(fl_ps_lane *l, int64_t now_ms)
     }
     wait_ms = 1 + (l->now_ms - l->answered_ms) / 4;
     return !l->deferred ? -1 : wait_ms > 1000 ? 1000 : (int)wait_ms;
+}
+
+int fl_lane_resume(fl_ps_lane *l, int64_t now_ms)
+{
+    int pulls_ms, feed_ms;
+
+    if (!l->deferred && !l->feed)
+        return -1;
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    pulls_ms = resume_pulls(l);
+    feed_ms = fl_feed_serve(l);
+    return pulls_ms < 0 || (feed_ms >= 0 && feed_ms < pulls_ms) ? feed_ms
+                                                                : pulls_ms;
 }
 
 /* Of l->msg: one that exists? */

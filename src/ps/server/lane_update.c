@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/server/lane_feed.h"
 #include "ps/server/lane_staleness.h"
 
 /* --- updates -------------------------------------------------------------- */
@@ -408,6 +409,8 @@ void fl_lane_try_end(fl_ps_lane *l)
             return;
         silent += !s->heard;
     }
+    if (!fl_feed_is_heard(l))
+        return;
     if (silent > 0)
         FL_INFO(l->o.log,
                 "server %d, lane %d: of %d workers that have left nothing more "
@@ -438,7 +441,7 @@ static bool close_pass(fl_ps_lane *l)
         fl_lane_fail(l);
         return false;
     }
-    if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream)
+    if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream && fl_feed_is_heard(l))
         l->state = FL_LANE_LEFT; /* else a tick says when */
     for (int i = 0; any && i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];

@@ -118,11 +118,9 @@ static void repeat_hello(fl_handshake *h, int64_t now_ms)
 
 /* Lane 0 is at the address that answered HELLO, whatever port it has bound: it
  * may be a forwarded one. The other lanes have the same host. */
-static void tcp_address(const fl_handshake *h, int server, int lane,
-                        int64_t port, fl_address address)
+static void tcp_address(const char *first, int lane, int64_t port,
+                        fl_address address)
 {
-    const char *first = h->o.address[server];
-
     if (lane == 0)
         snprintf(address, FL_ADDRESS_SIZE, "%s", first);
     else
@@ -130,8 +128,9 @@ static void tcp_address(const fl_handshake *h, int server, int lane,
                  (int)(strrchr(first, ':') - first), first, (int)port);
 }
 
-static fleet_status read_lane(const fl_handshake *h, int server, int number,
-                              const char *text, fl_hello_lane *lane)
+fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
+                                const char *locality, bool tcp_only,
+                                fl_hello_lane *lane)
 {
     const char *ipc = "", *inproc = "", *place = "";
     fl_json *json = NULL;
@@ -149,14 +148,13 @@ static fleet_status read_lane(const fl_handshake *h, int server, int number,
     at = fl_at_key(&root, "port");
     if (status == FLEET_OK)
         status = fl_at_int(&at, 0, 65535, &port);
-    lane->elsewhere =
-        !*inproc && (!*place || strcmp(place, h->o.locality) != 0);
+    lane->elsewhere = !*inproc && (!*place || strcmp(place, locality) != 0);
     if (*inproc)
         snprintf(lane->address, sizeof lane->address, "%.100s", inproc);
-    else if (*ipc && !lane->elsewhere && !h->o.tcp_only)
+    else if (*ipc && !lane->elsewhere && !tcp_only)
         snprintf(lane->address, sizeof lane->address, "ipc://%.100s", ipc);
     else
-        tcp_address(h, server, number, port, lane->address);
+        tcp_address(first, number, port, lane->address);
     fl_json_free(json);
     return status;
 }
@@ -181,7 +179,9 @@ static fleet_status read_lanes(fl_handshake *h, int server)
         const fl_frame *f = &msg->column[i][FL_AT_BYTES];
         char *text = fl_strndup(f->data ? f->data : "", f->size);
         fleet_status status =
-            text ? read_lane(h, server, i, text, &lanes->lane[lanes->n])
+            text ? fl_hello_read_lane(h->o.address[server], i, text,
+                                      h->o.locality, h->o.tcp_only,
+                                      &lanes->lane[lanes->n])
                  : FLEET_ENOMEM;
 
         fl_free(text);

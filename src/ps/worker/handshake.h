@@ -75,5 +75,11 @@ bool fl_handshake_is_over(const fl_handshake *h);
  * program, mode, number of workers, version: in the server's words. */
 fleet_status fl_handshake_result(fl_handshake *h, fl_job_lanes *lanes);
 
+/* What a server says of its lane of that number, in JSON: where it is. first:
+ * the address of the server's first lane. `peer` is left as it is. */
+fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
+                                const char *locality, bool tcp_only,
+                                fl_hello_lane *lane);
+
 /* For messages: without "tcp://". */
 const char *fl_address_text(const char *address);

@@ -52,6 +52,8 @@ static fleet_status let_go(const struct fl_snapshot *frozen, fl_rows *r,
         if (frozen)
             FL_TRY(fl_snapshot_change(frozen, r, &old[i].key, 1));
         FL_TRY(r->methods->erase(r, &old[i].key, 1, &erased));
+        if (r->watch)
+            r->watch->row(r->watch, r, old[i].key, 0, true);
     }
     return FLEET_OK;
 }

@@ -123,7 +123,8 @@ typedef struct fl_store {
     int64_t known_skips; /* how many of scaling.skipped `updates` leaves
                             out: a GPU may have skipped more */
     fl_localsgd local;
-    fl_mirror *mirrors; /* what GPUs have of it */
+    fl_change_watch *watch; /* of dense parameters; NULL: none */
+    fl_mirror *mirrors;     /* what GPUs have of it */
     pthread_mutex_t mirror_lock;
     pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;

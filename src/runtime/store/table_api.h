@@ -180,6 +180,17 @@ typedef struct fl_life {
     fl_life_scratch scratch[FL_N_PART];
 } fl_life;
 
+/* Hears of what no update says: rows that go, and what is written by hand. One
+ * call at a time. */
+typedef struct fl_change_watch {
+    /* The row of that key is gone; or it was written, as by that version. */
+    void (*row)(struct fl_change_watch *w, const fl_rows *rows, uint64_t key,
+                uint64_t version, bool gone);
+    /* n weights of a dense parameter, from that one on. */
+    void (*weights)(struct fl_change_watch *w, const char *param, int64_t first,
+                    int64_t n);
+} fl_change_watch;
+
 struct fl_rows {
     const fl_rows_class *methods;
     const char *name;
@@ -198,7 +209,8 @@ struct fl_rows {
     fl_life *life; /* NULL: every key becomes a row; by the store */
     bool counts;   /* it is the `waiting` of another table: no rule changes it,
                       and it has no states */
-    int64_t cap_bytes; /* of the variable; 0: none */
+    int64_t cap_bytes;      /* of the variable; 0: none */
+    fl_change_watch *watch; /* NULL: none */
 };
 
 /* --- weights -------------------------------------------------------------- */

@@ -1,0 +1,195 @@
+/* feed.c - the delta feed: options, batches as users see them. */
+#include <fleet/feed.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/log.h"
+#include "fleet/job/env.h"
+#include "fleet/job/role.h"
+#include "ps/feed/feed_io.h"
+#include "ps/feed/feed_offset.h"
+
+enum { INTERVAL_MS = 50, MOST_INTERVAL_MS = 1000, MOST_SUBSCRIBER = 4096 };
+
+struct fleet_delta_feed {
+    fl_log log;
+    fl_feed_io *io;
+    fleet_feed_batch batch;
+    fleet_feed_part *part;
+    size_t part_capacity;
+};
+
+/* --- opening -------------------------------------------------------------- */
+
+static fleet_status check_range(const char *field, int64_t got, int64_t low,
+                                int64_t high)
+{
+    if (got >= low && got <= high)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "fleet_feed_open: %s: expected %lld to %lld, got %lld",
+                   field, (long long)low, (long long)high, (long long)got);
+}
+
+static fleet_status check_options(const fleet_feed_options *o)
+{
+    FL_TRY(check_range("subscriber", o->subscriber, 0, MOST_SUBSCRIBER - 1));
+    FL_TRY(check_range("interval_ms", o->interval_ms, 0, MOST_INTERVAL_MS));
+    FL_TRY(check_range("peer_deadline_ms", o->peer_deadline_ms, 0, INT32_MAX));
+    FL_TRY(check_range("log_level", o->log_level, FLEET_LOG_DEFAULT,
+                       FLEET_LOG_SILENT));
+    if (fl_variable("FLEET_KEYS"))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_feed_open: FLEET_KEYS is set, but subscribers "
+                       "have no keys in this version");
+    return FLEET_OK;
+}
+
+/* The role of a worker of that job knows servers, id and deadlines. */
+static fleet_status open_role(fl_role *role, const fleet_feed_options *o)
+{
+    const char *servers = o->server_endpoints && *o->server_endpoints
+                              ? o->server_endpoints
+                              : fl_variable("PADDLE_PSERVERS_IP_PORT_LIST");
+    const fleet_role worker = {
+        .server_endpoints = servers,
+        .job_id = o->job_id ? o->job_id : fl_variable("PADDLE_JOB_ID")};
+    const fleet_options options = {.role = &worker,
+                                   .peer_deadline_ms = o->peer_deadline_ms};
+
+    if (!servers)
+        return fl_fail(FLEET_ENOENT,
+                       "fleet_feed_open: there are no servers to follow: "
+                       "neither server_endpoints nor "
+                       "PADDLE_PSERVERS_IP_PORT_LIST says where they are (one "
+                       "process, and ranks, have no feed)");
+    return fl_role_open(role, &options);
+}
+
+static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
+                              const fleet_feed_options *o)
+{
+    fl_feed_options options = {.subscriber = o->subscriber,
+                               .interval_ms = o->interval_ms ? o->interval_ms
+                                                             : INTERVAL_MS,
+                               .log = &feed->log};
+
+    fl_log_init(&feed->log, o->log, o->log_user, o->log_level);
+    FL_TRY(check_options(o));
+    FL_TRY(open_role(role, o));
+    options.address = (const fl_address *)role->server;
+    options.n_server = role->server_num;
+    options.job = role->job_id;
+    options.peer_ms = role->deadline_ms[FL_PEER_DEADLINE];
+    options.tcp_only = role->tcp_only;
+    return fl_feed_io_create(&feed->io, &options, NULL, o->offset);
+}
+
+fleet_delta_feed *fleet_feed_open(const fleet_feed_options *options)
+{
+    const fleet_feed_options none = {0};
+    fleet_delta_feed *feed = fl_alloc(sizeof *feed);
+    fl_role role = {0};
+    fleet_status status;
+    fl_error error;
+
+    if (!feed)
+        return NULL;
+    status = open_feed(feed, &role, options ? options : &none);
+    fl_error_take(&error, status);
+    fl_role_done(&role);
+    if (status == FLEET_OK)
+        return feed;
+    fleet_feed_close(feed);
+    fl_error_raise(&error);
+    return NULL;
+}
+
+void fleet_feed_close(fleet_delta_feed *feed)
+{
+    if (!feed)
+        return;
+    fl_feed_io_destroy(feed->io);
+    fl_log_done(&feed->log);
+    fl_free(feed->part);
+    fl_free(feed);
+}
+
+/* --- batches -------------------------------------------------------------- */
+
+static fleet_feed_part public_part(const fl_feed_part *p)
+{
+    static const fleet_feed_kind kind[] = {[FL_TOLD_ROWS] = FLEET_FEED_ROWS,
+                                           [FL_TOLD_GONE] = FLEET_FEED_GONE,
+                                           [FL_TOLD_WEIGHTS] =
+                                               FLEET_FEED_WEIGHTS};
+
+    return (fleet_feed_part){.kind = kind[p->kind],
+                             .name = p->name,
+                             .dim = p->dim,
+                             .n = p->n,
+                             .first = p->first,
+                             .key = p->key,
+                             .value = p->value,
+                             .version = p->version};
+}
+
+static fleet_status take_batch(fleet_delta_feed *feed, const fl_feed_batch *b)
+{
+    FL_TRY(fl_grow(&feed->part, &feed->part_capacity, (size_t)b->n_part + 1,
+                   sizeof *feed->part));
+    for (int i = 0; i < b->n_part; i++)
+        feed->part[i] = public_part(&b->part[i]);
+    feed->batch = (fleet_feed_batch){.lane = b->lane,
+                                     .begins = b->begins,
+                                     .complete = !b->walks,
+                                     .over = b->over,
+                                     .version = b->version,
+                                     .part = feed->part,
+                                     .n_part = b->n_part};
+    return FLEET_OK;
+}
+
+fleet_status fleet_feed_next(fleet_delta_feed *feed, int64_t timeout_ms,
+                             const fleet_feed_batch **batch)
+{
+    fl_feed_batch b;
+    bool came;
+
+    if (!feed || !batch)
+        return fl_fail(FLEET_EINVAL, "fleet_feed_next: NULL argument");
+    *batch = NULL;
+    if (timeout_ms < 0 || timeout_ms > INT32_MAX)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_feed_next: timeout_ms: expected 0 to %d, got "
+                       "%lld",
+                       INT32_MAX, (long long)timeout_ms);
+    FL_TRY(fl_feed_io_next(feed->io, timeout_ms, &b, &came));
+    if (!came)
+        return FLEET_OK;
+    FL_TRY(take_batch(feed, &b));
+    *batch = &feed->batch;
+    return FLEET_OK;
+}
+
+size_t fleet_feed_offset(const fleet_delta_feed *feed, char *text, size_t size)
+{
+    char *offset =
+        feed ? fl_feed_offset_text(fl_feed_io_client(feed->io)) : NULL;
+    size_t n;
+
+    if (!offset)
+        return 0;
+    n = strlen(offset) + 1;
+    if (text && size > 0)
+        snprintf(text, size, "%s", offset);
+    fl_free(offset);
+    return n;
+}
+
+int fleet_feed_lane_of(const fleet_delta_feed *feed, uint64_t key)
+{
+    return feed ? fl_feed_client_lane_of(fl_feed_io_client(feed->io), key) : -1;
+}

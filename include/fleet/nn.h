@@ -227,8 +227,11 @@ typedef struct fleet_accessor {
     int64_t embedx_dim;
     float embedx_threshold; /* 0: 10 */
 
-    float ssd_unseenday_threshold; /* FLEET_EUNSUPPORTED unless it is 0: such
-                                      tables have no cold tier */
+    /* With memory_cap_bytes: fleet_shrink() writes rows that were not seen for
+     * more days into the file, from where they come back when they are wanted.
+     * 0: rows go there for want of room alone. FLEET_EUNSUPPORTED without a
+     * cap */
+    float ssd_unseenday_threshold;
 } fleet_accessor;
 
 /* Which rows of tables with an accessor a save has; of other tables it has all.
@@ -277,7 +280,8 @@ typedef struct fleet_table_options {
     int64_t ttl_updates; /* fleet_shrink() lets rows go that none of so many
                             updates before it has changed; 0: it does not.
                             Updates are those of the job, in async pushes.
-                            What was loaded counts as changed by the load */
+                            Saves have the rows' ages; what was loaded without
+                            counts as changed by the load */
     int64_t ttl_seconds; /* fleet_shrink() lets rows go that no update has
                             changed since another call of it, that many seconds
                             before; 0: it does not. The time is that of
@@ -351,7 +355,8 @@ typedef struct fleet_sparse_embedding_options {
      * indexes and buffers, and rows that were not needed for a while are in a
      * file in cold_folder, from which they come back when they are. Results are
      * the same to the bit. At least 1 MB, and the rows of a batch must fit.
-     * The file has no name, and is gone with its process. Not with a life:
+     * The file has no name, and is gone with its process. Of a life it goes
+     * with an accessor, a probability and unknown_zeros, else
      * FLEET_EUNSUPPORTED. docs/tables.md */
     int64_t memory_cap_bytes;
     const char *cold_folder;

@@ -692,15 +692,25 @@ TEST(what_does_not_go_with_an_accessor_is_refused_by_name)
     refused_with(
         (fleet_sparse_embedding_options){
             .life.accessor.ssd_unseenday_threshold = 1},
-        "embedding: ssd_unseenday_threshold 1: rows of a table with an "
-        "accessor are all in memory");
+        "\"embedding\" has ssd_unseenday_threshold 1 without memory_cap_bytes");
     refused_with(
         (fleet_sparse_embedding_options){.storage = FLEET_ROW_FLOAT16,
                                          .life.accessor.embedx_dim = 1},
         "embedx_dim and a storage");
     refused_with((fleet_sparse_embedding_options){.memory_cap_bytes = 1 << 20,
-                                                  .cold_folder = "/tmp"},
-                 "memory_cap_bytes and a life");
+                                                  .cold_folder = "/tmp",
+                                                  .life.most_rows = 2048},
+                 "memory_cap_bytes and most_rows or most_bytes");
+    refused_with((fleet_sparse_embedding_options){.memory_cap_bytes = 1 << 20,
+                                                  .cold_folder = "/tmp",
+                                                  .life.ttl_updates = 3},
+                 "memory_cap_bytes and a time to live");
+    refused_with(
+        (fleet_sparse_embedding_options){
+            .memory_cap_bytes = 1 << 20,
+            .cold_folder = "/tmp",
+            .life.entry = {.kind = FLEET_SHOW_CLICK_ENTRY, .score = 1}},
+        "memory_cap_bytes and an entry that counts keys");
 }
 
 TEST(a_rule_with_numbers_of_whole_rows_is_refused_where_vectors_come_late)

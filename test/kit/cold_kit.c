@@ -78,8 +78,10 @@ void cold_kit_disk(const cold_kit_faults *f)
 fleet_var *cold_kit_build(fleet *f, fleet_program **p, const cold_how *how)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    const fleet_sparse_embedding_options o = {
-        .table = "t", .memory_cap_bytes = how->cap, .cold_folder = how->folder};
+    const fleet_sparse_embedding_options o = {.table = "t",
+                                              .memory_cap_bytes = how->cap,
+                                              .cold_folder = how->folder,
+                                              .life.accessor = how->accessor};
     fleet_var *ids, *out;
     fleet_optimizer *adam = kit_rule(f, "adam", 0.01f);
 

@@ -36,6 +36,7 @@ typedef struct cold_how {
     int64_t geo; /* in async: updates between exchanges */
     int merge;   /* batches of an update; 0: 1 */
     float clip;
+    fleet_accessor accessor; /* of "t" */
 } cold_how;
 
 enum { COLD_DIM = 64, COLD_IDS = 4, COLD_KEYS = 13000 };

@@ -69,6 +69,80 @@ TEST(one_process_trains_to_the_same_bits)
     check_alone(true, 2, 1, 0);
 }
 
+/* --- what rows were shown and clicked ------------------------------------- */
+
+static const char *day_path;
+
+static fleet_status have_days(fleet *f)
+{
+    const fleet_save_options day = {.mode = FLEET_SAVE_DAY_END};
+
+    for (int i = 0; i < 2; i++) {
+        if (fleet_is_first_worker(f))
+            FL_TRY(fleet_save_persistables_with(f, day_path, &day));
+        FL_TRY(fleet_barrier_worker(f));
+    }
+    return fleet_shrink(f, "t");
+}
+
+static fleet_status train_days(ps_node *n)
+{
+    fleet_table_statistics stat;
+
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(have_days(n->s.f));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &stat));
+    n->number[0] = (double)stat.rows;
+    n->number[1] = (double)stat.cold_rows;
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+static uint64_t days_alone(cold_how *how, fleet_table_statistics *stat)
+{
+    ps_job j = {.user = how, .file = {cold_kit_ids("ids", LINES, false)}};
+    ps_node n = {.job = &j};
+    uint64_t hash = 0;
+
+    cold_kit_open_node(&n, &(fleet_options){.seed = 5, .num_threads = 1});
+    scene_train(&n.s, 1);
+    CHECK_OK(have_days(n.s.f));
+    CHECK_OK(fleet_table_stat(n.s.f, "t", stat));
+    scene_train(&n.s, 1);
+    CHECK_OK(fleet_params_hash(n.s.f, &hash));
+    scene_close(&n.s);
+    return hash;
+}
+
+/* In memory, with a cap, and on servers with one: the same rows go, and the
+ * rest leaves the memory. */
+TEST(an_accessor_counts_rows_that_are_out_of_memory)
+{
+    cold_how warm = {
+        .accessor = {.kind = FLEET_CTR_ACCESSOR, .delete_threshold = 0.15f}};
+    cold_how how = warm;
+    fleet_table_statistics all, some;
+    ps_job j;
+    uint64_t want;
+
+    day_path = test_path("day");
+    want = days_alone(&warm, &all);
+    CHECK(all.rows > 1000 && all.rows < COLD_KEYS * 3 / 4);
+    how.cap = CAP;
+    how.folder = test_folder();
+    how.accessor.ssd_unseenday_threshold = 1;
+    CHECK(days_alone(&how, &some) == want);
+    CHECK_INT(some.rows, all.rows);
+    CHECK_INT(some.cold_rows, all.rows);
+    j = job_of(&how, 2, 1, 1);
+    j.work = train_days;
+    CHECK(ps_hash(&j) == want);
+    CHECK_INT((int64_t)ps_worker(&j, 0)->number[0], all.rows);
+    CHECK_INT((int64_t)ps_worker(&j, 0)->number[1], all.rows);
+}
+
 /* A pass knows its next batch; what is in memory then is not read twice. */
 TEST(the_next_batch_is_asked_for_while_one_is_computed)
 {
@@ -282,7 +356,7 @@ TEST(a_cap_that_cannot_be_is_refused)
     check_refused(0, "/tmp", "cold_folder is for memory_cap_bytes");
 }
 
-TEST(a_cap_and_a_life_are_refused_together)
+TEST(a_cap_and_a_time_to_live_are_refused_together)
 {
     const fleet_sparse_embedding_options o = {
         .memory_cap_bytes = CAP, .cold_folder = "/tmp", .life.ttl_updates = 10};
@@ -295,7 +369,7 @@ TEST(a_cap_and_a_life_are_refused_together)
     ids = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
     CHECK(fleet_sparse_embedding(p, ids, 4, &o) == NULL);
     CHECK_FAILS(fleet_program_status(p), FLEET_EUNSUPPORTED,
-                "has memory_cap_bytes and a life");
+                "has memory_cap_bytes and a time to live");
     fleet_destroy(f);
 }
 

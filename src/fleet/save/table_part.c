@@ -304,7 +304,7 @@ static fleet_status do_stat(const fl_store *store, const fl_at *root,
     uint64_t updates = (uint64_t)store->updates;
     fl_rows_stat stat = {0};
     fl_rows *rows = NULL;
-    int64_t hot = 0;
+    int64_t hot = 0, vectors = 0;
     fleet_status status;
 
     FL_GOTO(done, find_table(store, root, &rows));
@@ -315,8 +315,8 @@ static fleet_status do_stat(const fl_store *store, const fl_at *root,
                                             : 0,
                                         &hot));
     FL_GOTO(done, fl_json_put(json, "hot_rows", fl_json_int(hot)));
-    FL_GOTO(done, fl_json_put(json, "vector_rows",
-                              fl_json_int(fl_life_count_vectors(rows))));
+    FL_GOTO(done, fl_life_count_vectors(rows, &vectors));
+    FL_GOTO(done, fl_json_put(json, "vector_rows", fl_json_int(vectors)));
     FL_GOTO(done, fl_json_put(json, "rows", fl_json_int(stat.rows)));
     FL_GOTO(done, fl_json_put(json, "row_bytes",
                               fl_json_int((int64_t)stat.row_bytes)));
@@ -406,8 +406,7 @@ static fleet_status do_saved(const fl_store *store, const fl_at *root)
 
     FL_TRY(find_shown(store, root, &rows));
     FL_TRY(fl_at_int(&mode_at, 0, FLEET_SAVE_DAY_END, &mode));
-    fl_life_saved(rows, (fleet_save_mode)mode);
-    return FLEET_OK;
+    return fl_life_saved(rows, (fleet_save_mode)mode);
 }
 
 static fleet_status do_slots(const fl_store *store, const fl_at *root,

@@ -124,6 +124,22 @@ void fl_cold_read_spots(const fl_cold_table *t, int part, const uint32_t *spot,
     }
 }
 
+fleet_status fl_cold_read_run(const fl_cold_table *t, int part, uint32_t spot,
+                              int n, char *rows)
+{
+    const fl_cold_pages *pages = &t->part[part].pages;
+    int e = fl_disk_read_at(t->fd, rows, (size_t)n * pages->spot_bytes,
+                            fl_cold_pages_offset(pages, spot), false);
+
+    for (int i = 0; i < n; i++)
+        FL_TRY(check_row(
+            t, part, spot + (uint32_t)i, e,
+            (const fl_cold_head *)(const void *)(rows +
+                                                 (size_t)i *
+                                                     pages->spot_bytes)));
+    return FLEET_OK;
+}
+
 fleet_status fl_cold_read_spot(const fl_cold_table *t, const fl_cold_part *p,
                                uint32_t spot, fl_cold_head *row)
 {

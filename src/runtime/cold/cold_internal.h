@@ -180,6 +180,9 @@ fleet_status fl_cold_place_take(fl_cold_table *t, fl_cold_part *p, uint64_t key,
 fleet_status fl_cold_place_evict(fl_cold_table *t, fl_cold_part *p,
                                  uint32_t number, bool *went);
 
+/* Its row is erased; a place that a token has stays the token's. */
+void fl_cold_place_erase(fl_cold_table *t, fl_cold_part *p, uint32_t number);
+
 /* Nothing is in it any more. Its key is forgotten. */
 void fl_cold_place_free(fl_cold_table *t, fl_cold_part *p, uint32_t number);
 void fl_cold_place_forget_key(const fl_cold_table *t, fl_cold_part *p,
@@ -222,6 +225,11 @@ void fl_cold_read_spots(const fl_cold_table *t, int part, const uint32_t *spot,
                         const int64_t *at, int n, char *rows,
                         fleet_status *status);
 
+/* n rows of one page, in the file, at spots that follow each other, with their
+ * heads; under the lock. */
+fleet_status fl_cold_read_run(const fl_cold_table *t, int part, uint32_t spot,
+                              int n, char *rows);
+
 /* The row of one spot, in the file or in an image; under the lock. */
 fleet_status fl_cold_read_spot(const fl_cold_table *t, const fl_cold_part *p,
                                uint32_t spot, fl_cold_head *row);
@@ -261,6 +269,10 @@ fleet_status fl_cold_stat(const fl_rows *r, fl_rows_stat *stat);
  * Under the lock. */
 uint32_t fl_cold_list_spots(const fl_cold_table *t, const fl_cold_part *p,
                             int bucket, uint32_t *spot);
+
+/* --- all rows judged: cold_judge.c ---------------------------------------- */
+
+fleet_status fl_cold_judge(fl_rows *r, fl_row_judge *judge, void *arg);
 
 /* --- saves beside training: cold_snapshot.c ------------------------------- */
 

@@ -134,7 +134,7 @@ static void begin_row(const fl_cold_table *t, fl_cold_part *p,
 
     *fl_cold_place_row(at) = (fl_row_head){0};
     fl_filler_row(&r->filler, at->key, w, r->dim);
-    fl_rows_first_floats(r, w + r->dim, fl_rows_floats(r));
+    fl_rows_first_states(r, w + r->dim);
     fl_cold_place_becomes(at, FL_PLACE_HAS_ROW);
     p->n_row++;
 }
@@ -211,8 +211,7 @@ static bool is_wanted(const fl_cold_table *t, const fl_cold_part *p)
     return false;
 }
 
-/* A place that a token has stays the token's. */
-static void erase_place(fl_cold_table *t, fl_cold_part *p, uint32_t number)
+void fl_cold_place_erase(fl_cold_table *t, fl_cold_part *p, uint32_t number)
 {
     fl_cold_place *at = fl_cold_place_of(t, p, number);
 
@@ -231,7 +230,7 @@ static void clear_part(fl_cold_table *t, fl_cold_part *p)
         fl_cold_state is = fl_cold_place_is(fl_cold_place_of(t, p, i));
 
         if (is != FL_PLACE_FREE && is != FL_PLACE_ERASED)
-            erase_place(t, p, i);
+            fl_cold_place_erase(t, p, i);
     }
     fl_cold_index_clear(&p->index);
     fl_cold_pages_done(&p->pages);
@@ -281,7 +280,7 @@ static fleet_status erase_key(fl_cold_table *t, fl_cold_part *p, uint64_t key,
     if (at && fl_cold_place_is(at) != FL_PLACE_FAILED) {
         if (fl_cold_place_is(at) == FL_PLACE_HAS_ROW) {
             ++*erased;
-            erase_place(t, p, number);
+            fl_cold_place_erase(t, p, number);
         }
         return FLEET_OK;
     }
@@ -381,6 +380,7 @@ static const fl_rows_class cold_methods = {
     .count = cold_count,
     .clear = cold_clear,
     .erase = cold_erase,
+    .judge = fl_cold_judge,
     .each = fl_cold_each,
     .each_changed = fl_cold_each_changed,
     .stat = fl_cold_stat,

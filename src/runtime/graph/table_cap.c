@@ -28,6 +28,34 @@ static fleet_status check_cap(const char *name, const fl_table_cap *cap)
     return FLEET_OK;
 }
 
+/* Of a life what asks for nothing but each row, and what an update brings. */
+static fleet_status check_life(const fleet_var *table, bool is_new,
+                               const fl_table_cap *cap)
+{
+    const fleet_table_options *o = &table->ids.life;
+    const char *has =
+        o->entry.kind != FLEET_ENTRY_ALL &&
+                o->entry.kind != FLEET_PROBABILITY_ENTRY
+            ? "an entry that counts keys"
+        : o->most_rows > 0 || o->most_bytes > 0    ? "most_rows or most_bytes"
+        : o->ttl_updates > 0 || o->ttl_seconds > 0 ? "a time to live"
+                                                   : NULL;
+
+    if (cap->bytes > 0 && has)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "\"%s\" has memory_cap_bytes and %s "
+                       "(fleet_table_options): that goes by rows, or counts "
+                       "keys, that are all in memory",
+                       table->name, has);
+    if (is_new && cap->bytes == 0 && o->accessor.ssd_unseenday_threshold != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "\"%s\" has ssd_unseenday_threshold %g without "
+                       "memory_cap_bytes: there is no file for its rows",
+                       table->name,
+                       (double)o->accessor.ssd_unseenday_threshold);
+    return FLEET_OK;
+}
+
 static bool is_same(const fl_table_cap *a, const fl_table_cap *b)
 {
     return a->bytes == b->bytes &&
@@ -44,15 +72,11 @@ fleet_var *fl_table_with_cap(fleet_program *p, fleet_var *table, bool is_new,
     status = check_cap(table->name, cap);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
+    status = check_life(table, is_new, cap);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
     if (cap->bytes == 0)
         return table;
-    if (fl_table_has_life(&table->ids.life)) {
-        fl_fail(FLEET_EUNSUPPORTED,
-                "\"%s\" has memory_cap_bytes and a life (fleet_table_options): "
-                "which rows live is decided of rows that are all in memory",
-                table->name);
-        return fl_program_failed(p, FLEET_EUNSUPPORTED);
-    }
     if (table->ids.storage != FLEET_ROW_FLOAT32) {
         fl_fail(FLEET_EUNSUPPORTED,
                 "\"%s\" has memory_cap_bytes and a storage: rows in a file "

@@ -131,6 +131,7 @@ static const accessor_number numbers[] = {
     NUMBER(delta_threshold, 0.25f, -1e30f, 1e30f),
     NUMBER(delta_keep_days, 16, 0, 4000),
     NUMBER(embedx_threshold, 10, -1e30f, 1e30f),
+    NUMBER(ssd_unseenday_threshold, 0, 0, 4000),
 };
 
 enum { N_NUMBER = sizeof numbers / sizeof *numbers };
@@ -163,18 +164,6 @@ fleet_status fl_accessor_keep(fl_arena *arena, fleet_accessor *a)
     return FLEET_OK;
 }
 
-/* What Fleet has and this has not. */
-static fleet_status check_tier(const char *name, const fleet_accessor *a)
-{
-    return a->ssd_unseenday_threshold == 0
-               ? FLEET_OK
-               : fl_fail(FLEET_EUNSUPPORTED,
-                         "%s: ssd_unseenday_threshold %g: rows of a table with "
-                         "an accessor are all in memory (memory_cap_bytes is "
-                         "for tables without)",
-                         name, (double)a->ssd_unseenday_threshold);
-}
-
 /* The first member that is set; NULL: none. */
 static const char *asked_of(const fleet_accessor *a)
 {
@@ -182,11 +171,10 @@ static const char *asked_of(const fleet_accessor *a)
         if (*(const float *)(const void *)((const char *)a + numbers[i].at) !=
             0)
             return numbers[i].name;
-    return a->show                           ? "show"
-           : a->click                        ? "click"
-           : a->embedx_dim != 0              ? "embedx_dim"
-           : a->ssd_unseenday_threshold != 0 ? "ssd_unseenday_threshold"
-                                             : NULL;
+    return a->show              ? "show"
+           : a->click           ? "click"
+           : a->embedx_dim != 0 ? "embedx_dim"
+                                : NULL;
 }
 
 static fleet_status check_accessor(const char *name, const fleet_accessor *a)
@@ -199,7 +187,6 @@ static fleet_status check_accessor(const char *name, const fleet_accessor *a)
     if (a->kind != FLEET_CTR_ACCESSOR)
         return fl_fail(FLEET_EINVAL, "%s: accessor %d does not exist", name,
                        (int)a->kind);
-    FL_TRY(check_tier(name, a));
     if (a->embedx_dim == 0 && a->embedx_threshold != 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: embedx_threshold %g without embedx_dim", name,
@@ -256,6 +243,16 @@ static const char *differing_number(const fleet_accessor *has,
     return same_text(has->click, want->click) ? NULL : "click";
 }
 
+static bool is_without_effect(int i, const fleet_accessor *a)
+{
+    const size_t at = numbers[i].at;
+
+    return (at == offsetof(fleet_accessor, embedx_threshold) &&
+            a->embedx_dim == 0) ||
+           (at == offsetof(fleet_accessor, ssd_unseenday_threshold) &&
+            a->ssd_unseenday_threshold == 0);
+}
+
 static void print_accessor(const fleet_accessor *a, const char *between,
                            fl_text *out)
 {
@@ -265,8 +262,7 @@ static void print_accessor(const fleet_accessor *a, const char *between,
     if (a->embedx_dim != 0)
         fl_text_add(out, "%sembedx_dim %" PRId64, between, a->embedx_dim);
     for (int i = 0; i < N_NUMBER; i++) {
-        if (numbers[i].at == offsetof(fleet_accessor, embedx_threshold) &&
-            a->embedx_dim == 0)
+        if (is_without_effect(i, a))
             continue;
         fl_text_add(out, "%s%s ", between, numbers[i].name);
         fl_text_float(out, number_of(&numbers[i], a));

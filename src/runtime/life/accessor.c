@@ -91,6 +91,12 @@ bool fl_accessor_shrink(const fleet_accessor *a, float *x)
            (float)fl_unseen_days(x[FL_AT_SEEN]) > a->delete_after_unseen_days;
 }
 
+bool fl_accessor_is_cold(const fleet_accessor *a, const float *x)
+{
+    return a->ssd_unseenday_threshold > 0 &&
+           (float)fl_unseen_days(x[FL_AT_SEEN]) > a->ssd_unseenday_threshold;
+}
+
 bool fl_accessor_saves(const fleet_accessor *a, fleet_save_mode mode,
                        const float *x)
 {

@@ -72,6 +72,10 @@ bool fl_accessor_decay(const fleet_accessor *a, float *numbers);
 /* The same of a row, which may also be unseen for too long: it goes. */
 bool fl_accessor_shrink(const fleet_accessor *a, float *numbers);
 
+/* Has a row that stays not been seen for so long that it need not be in
+ * memory? */
+bool fl_accessor_is_cold(const fleet_accessor *a, const float *numbers);
+
 /* Is a row in a save of that mode? */
 bool fl_accessor_saves(const fleet_accessor *a, fleet_save_mode mode,
                        const float *numbers);

@@ -139,11 +139,25 @@ static fleet_status shrink_by_score(fl_life *life, fl_rows *r)
     return FLEET_OK;
 }
 
+/* Of rows that may be out of memory, with an accessor. */
+static fl_row_verdict judge_row(void *arg, fl_row_head *head)
+{
+    const fl_rows *rows = arg;
+    const fleet_accessor *a = &rows->life->o.accessor;
+    float *x = fl_accessor_of(rows, (float *)(void *)(head + 1));
+
+    if (fl_accessor_shrink(a, x))
+        return FL_ROW_GOES;
+    return fl_accessor_is_cold(a, x) ? FL_ROW_IS_COLD : FL_ROW_STAYS;
+}
+
 fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
 {
     fl_life *life = rows->life;
     uint64_t limit = life ? fl_age_limit(life, updates, now) : 0;
 
+    if (fl_rows_has_accessor(rows) && rows->methods->judge)
+        return rows->methods->judge(rows, judge_row, rows);
     if (fl_rows_has_accessor(rows))
         FL_TRY(shrink_by_score(life, rows));
     if (life && life->o.entry.kind == FLEET_SHOW_CLICK_ENTRY)
@@ -155,24 +169,57 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
     return life->waiting ? shrink_rows(life, life->waiting, limit) : FLEET_OK;
 }
 
-void fl_life_saved(fl_rows *rows, fleet_save_mode mode)
+typedef struct written_save {
+    const fl_rows *rows;
+    fleet_save_mode mode;
+} written_save;
+
+static fl_row_verdict note_saved(void *arg, fl_row_head *head)
 {
+    const written_save *s = arg;
+
+    fl_accessor_saved(&s->rows->life->o.accessor, s->mode,
+                      fl_accessor_of(s->rows, (float *)(void *)(head + 1)));
+    return FL_ROW_STAYS;
+}
+
+fleet_status fl_life_saved(fl_rows *rows, fleet_save_mode mode)
+{
+    if (rows->methods->judge)
+        return rows->methods->judge(rows, note_saved,
+                                    &(written_save){rows, mode});
     for (int i = 0; i < FL_N_BUCKET; i++)
         for (fl_bucket_walk h = fl_bucket_walk_of(rows, i);
              fl_bucket_walk_next(&h);)
             fl_accessor_saved(&rows->life->o.accessor, mode,
                               fl_accessor_of(rows, fl_bucket_walk_row(&h)));
+    return FLEET_OK;
 }
 
-int64_t fl_life_count_vectors(const fl_rows *rows)
-{
-    int64_t count = 0;
+typedef struct vector_count {
+    const fl_rows *rows;
+    int64_t n;
+} vector_count;
 
+static fleet_status count_vector(void *arg, int bucket, uint64_t key,
+                                 const float *row)
+{
+    vector_count *c = arg;
+
+    (void)bucket;
+    (void)key;
+    c->n += fl_has_vector(fl_rows_shown(c->rows, row));
+    return FLEET_OK;
+}
+
+fleet_status fl_life_count_vectors(const fl_rows *rows, int64_t *n)
+{
+    vector_count c = {.rows = rows};
+
+    *n = 0;
     if (rows->filler.vector_at == 0 || !fl_rows_has_accessor(rows))
-        return 0;
-    for (int i = 0; i < FL_N_BUCKET; i++)
-        for (fl_bucket_walk h = fl_bucket_walk_of(rows, i);
-             fl_bucket_walk_next(&h);)
-            count += fl_has_vector(fl_rows_shown(rows, fl_bucket_walk_row(&h)));
-    return count;
+        return FLEET_OK;
+    FL_TRY(rows->methods->each(rows, count_vector, &c));
+    *n = c.n;
+    return FLEET_OK;
 }

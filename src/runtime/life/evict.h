@@ -22,8 +22,8 @@ fleet_status fl_life_make_room(const fl_life_update *u, fl_rows *r, int bucket,
 fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now);
 
 /* A save of that mode is in its place: what that changes of an accessor's
- * numbers. Alone. */
-void fl_life_saved(fl_rows *rows, fleet_save_mode mode);
+ * numbers. Alone. FLEET_EIO, of rows out of memory: of some. */
+fleet_status fl_life_saved(fl_rows *rows, fleet_save_mode mode);
 
 /* Rows that have their vector (fleet_accessor.embedx_dim); reads all rows. */
-int64_t fl_life_count_vectors(const fl_rows *rows);
+fleet_status fl_life_count_vectors(const fl_rows *rows, int64_t *n);

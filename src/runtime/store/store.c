@@ -226,11 +226,11 @@ static fleet_status check_rows_can_go(const fl_rows *r)
     if (!r->life || r->remote || fl_is_table(r) ||
         (r->life->o.most_rows == 0 && r->life->o.most_bytes == 0 &&
          r->life->o.ttl_updates == 0 && r->life->o.ttl_seconds == 0 &&
-         !fl_rows_has_accessor(r)))
+         (r->methods->judge || !fl_rows_has_accessor(r))))
         return FLEET_OK;
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "table \"%s\" has rows out of memory: limits, times to live "
-                   "and an accessor are for tables that have none",
+                   "table \"%s\" has rows out of memory: limits and times to "
+                   "live are for tables that have none",
                    r->name);
 }
 

@@ -54,6 +54,17 @@ typedef struct fl_rows_stat {
 typedef fleet_status fl_row_visitor(void *arg, int bucket, uint64_t key,
                                     const float *row);
 
+/* What becomes of a row that is judged: it stays, maybe changed; it is erased;
+ * it stays, and leaves the memory if it is in it. */
+typedef enum fl_row_verdict {
+    FL_ROW_STAYS,
+    FL_ROW_GOES,
+    FL_ROW_IS_COLD
+} fl_row_verdict;
+
+/* The row is behind its head. */
+typedef fl_row_verdict fl_row_judge(void *arg, struct fl_row_head *head);
+
 /* A pointer to a row leads to its weights, as the table keeps them (storage),
  * with its states behind them. Where weights may be no floats, fl_rows_read()
  * and fl_rows_write() have them as such, and fl_rows_states() the states.
@@ -118,6 +129,10 @@ typedef struct fl_rows_class {
      * is told before, as of any change. */
     fleet_status (*erase)(fl_rows *r, const uint64_t *key, int64_t n,
                           int64_t *erased);
+
+    /* Judge every row, in any order. On failure some have been judged. NULL:
+     * the rows are all in memory, where fl_bucket_walk (table.h) has them. */
+    fleet_status (*judge)(fl_rows *r, fl_row_judge *judge, void *arg);
 
     /* Call visit for every row, bucket by bucket, in each by growing key. */
     fleet_status (*each)(const fl_rows *r, fl_row_visitor *visit, void *arg);

@@ -344,6 +344,8 @@ test-long: setup
 	@test/mutants
 	@FLEET_RUNS=200 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter ps_runs/*'
+	@FLEET_KILLS=50 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter fleetrun_recovery/*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
 	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \

@@ -165,23 +165,27 @@ void job_use_gpus(int n)
         setenv("FLEET_INSECURE", "1", 1);
 }
 
-/* So many epochs that it does not end by itself. */
-static const char *endless(const char *config)
+const char *job_epochs(const char *config, int epochs)
 {
     const char *at = strstr(config, "\"epochs\": 5,");
     char text[9000];
 
     CHECK(at);
-    snprintf(text, sizeof text, "%.*s\"epochs\": 100000%s", (int)(at - config),
-             config, at + strlen("\"epochs\": 5"));
+    snprintf(text, sizeof text, "%.*s\"epochs\": %d%s", (int)(at - config),
+             config, epochs, at + strlen("\"epochs\": 5"));
     return test_keep(text);
+}
+
+const char *job_endless(const char *config)
+{
+    return job_epochs(config, 100000);
 }
 
 /* When rank 1 has said that it has begun, the server or rank 1 is killed. */
 static void run_and_kill(const char *flags, const char *config, bool server)
 {
     char script[30000], kill[5000];
-    const char *train = job_script(endless(config));
+    const char *train = job_script(job_endless(config));
     const char *log = test_path("rank1.log");
 
     if (!strstr(flags, "--devices"))

@@ -26,6 +26,11 @@ const char *job_hash(const char *line);
 /* The configuration with another key, a text. */
 const char *job_with(const char *config, const char *key, const char *text);
 
+/* The same of Adult with another number of epochs; with so many that it does
+ * not end by itself. */
+const char *job_epochs(const char *config, int epochs);
+const char *job_endless(const char *config);
+
 /* The configuration with another learning rate. */
 const char *job_at_rate(const char *config, const char *rate);
 

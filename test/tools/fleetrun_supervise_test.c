@@ -76,7 +76,7 @@ TEST(a_server_that_was_killed_is_the_same_again)
     CHECK_CONTAINS(launch_err(), ") was killed by SIGKILL: it is started "
                                  "again, 1 of 10 times within 600 s; see ");
     CHECK_CONTAINS(launch_err(), "/log/serverlog.1\n");
-    CHECK_CONTAINS(launch_err(), "again in 0.01 s, 2 of 10 times");
+    CHECK_CONTAINS(launch_err(), "again in 0.1 s, 2 of 10 times");
     CHECK_CONTAINS(launch_err(), "fleetrun: 2 restarts: 2 of server 1\n");
     CHECK(!strstr(launch_err(), "failed"));
 }
@@ -101,7 +101,7 @@ TEST(the_job_ends_with_words_after_so_many_restarts)
                                        "echo run $n; kill -SEGV $$; };"
                                        "exec sleep 1000"),
               139);
-    CHECK_CONTAINS(launch_err(), "again in 0.02 s, 3 of 3 times within 600 s");
+    CHECK_CONTAINS(launch_err(), "again in 0.2 s, 3 of 3 times within 600 s");
     CHECK_CONTAINS(launch_err(), "was killed by SIGSEGV, after 3 restarts "
                                  "within 0.");
     CHECK_CONTAINS(launch_err(), "serverlog.0 ends with:\nrun 1\n");
@@ -114,7 +114,7 @@ TEST(restarts_of_long_ago_do_not_count)
 {
     count_runs();
     CHECK_INT(launch_run("--supervise --restarts 1 --restart_window 1 "
-                         "--server_num 1",
+                         "--restart_delay 1 --server_num 1",
                          LAUNCH_SERVER
                          " && {" RUN
                          "[ $n -le 2 ] && { sleep 1.01; kill -9 $$; };" LAST
@@ -348,7 +348,7 @@ static held start_waiting(struct rlimit *before)
 
     let_restarts_fail(h.keeper, before);
     CHECK(kill(h.server, SIGKILL) == 0);
-    wait_for_words("again in 0.32 s");
+    wait_for_words("again in 0.4 s");
     return h;
 }
 
@@ -359,7 +359,7 @@ TEST(a_restart_that_fails_is_tried_again)
 
     CHECK_CONTAINS(launch_err(), "server 0 cannot be started again: cannot "
                                  "make a pipe: Too many open files: it is "
-                                 "started again in 0.0");
+                                 "started again in 0.2");
     CHECK(prlimit(h.keeper, RLIMIT_NOFILE, &before, NULL) == 0);
     launch_hear_all(h.fifo, 1, "PSERVER");
     CHECK(kill(h.l.pid, SIGTERM) == 0);
@@ -529,6 +529,7 @@ TEST(flags_without_a_meaning_are_refused)
 {
     refuses("--server_num 1 --restarts 3", "are for --supervise");
     refuses("--server_num 1 --restart_window 3", "are for --supervise");
+    refuses("--server_num 1 --restart_delay 3", "are for --supervise");
     refuses("--server_num 1 --journals x", "is for --supervise");
     refuses("--supervise", "--supervise needs servers");
     refuses("--supervise --server_num 1 --worker_num 2 --collective",

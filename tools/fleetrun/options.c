@@ -17,6 +17,8 @@ enum {
     MOST_RESTARTS = 1000000,
     RESTARTS = 10,
     RESTART_WINDOW_S = 600,
+    MOST_DELAY_S = 3600,
+    RESTART_DELAY_S = 10,
     PEER_DEADLINE_MS = 10000, /* the library's defaults */
     CONNECT_DEADLINE_MS = 60000,
     GRACE_MORE_MS = 5000
@@ -62,6 +64,9 @@ const char run_options_usage[] =
     "  --supervise        start a server again that a signal has killed\n"
     "  --restarts N       of a process at most, within (10)\n"
     "  --restart_window SECONDS  of the first of them (600)\n"
+    "  --restart_delay SECONDS  the longest before one, of those that do not "
+    "get "
+    "up (10)\n"
     "  --journals FOLDER  what servers come back from; stays after the job\n"
     "                     (FLEET_LOG_FOLDER, else a folder beside the logs "
     "that "
@@ -119,6 +124,7 @@ static const flag flags[] = {
     {"supervise", FLAG_SWITCH, FIELD(supervise), 0, 0},
     {"restarts", FLAG_NUMBER, FIELD(restarts), 0, MOST_RESTARTS},
     {"restart_window", FLAG_NUMBER, FIELD(restart_window), 1, MOST_SECONDS},
+    {"restart_delay", FLAG_NUMBER, FIELD(restart_delay), 0, MOST_DELAY_S},
     {"journals", FLAG_TEXT, FIELD(journals), 0, 0},
     {"verbose", FLAG_SWITCH, FIELD(verbose), 0, 0},
     {"help", FLAG_SWITCH, FIELD(help), 0, 0},
@@ -275,15 +281,18 @@ static fleet_status check_supervision(run_options *o)
 {
     const char *log = getenv("FLEET_LOG");
 
-    if (!o->supervise && (o->restarts >= 0 || o->restart_window >= 0))
-        return fl_fail(FLEET_EINVAL, "--restarts and --restart_window are for "
-                                     "--supervise");
+    if (!o->supervise &&
+        (o->restarts >= 0 || o->restart_window >= 0 || o->restart_delay >= 0))
+        return fl_fail(FLEET_EINVAL, "--restarts, --restart_window and "
+                                     "--restart_delay are for --supervise");
     if (!o->supervise && o->journals)
         return fl_fail(FLEET_EINVAL, "--journals is for --supervise");
     if (o->restarts < 0)
         o->restarts = RESTARTS;
     if (o->restart_window < 0)
         o->restart_window = RESTART_WINDOW_S;
+    if (o->restart_delay < 0)
+        o->restart_delay = RESTART_DELAY_S;
     if (!o->supervise)
         return FLEET_OK;
     if (o->collective)
@@ -328,6 +337,7 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
                        .grace = -1,
                        .restarts = -1,
                        .restart_window = -1,
+                       .restart_delay = -1,
                        .nproc = -1,
                        .n_node = -1,
                        .node = -1,

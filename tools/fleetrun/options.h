@@ -24,9 +24,10 @@ typedef struct run_options {
     int grace;                          /* seconds; -1: not given */
     int grace_ms;                       /* the same, or its default */
     int connect_ms;                     /* until mpirun has started all ranks */
-    const char *keys; /* folder of them; NULL: this job's own, or none */
-    bool insecure;    /* no keys */
-    bool supervise;   /* a process that dies is started again */
+    const char *keys;  /* folder of them; NULL: this job's own, or none */
+    bool insecure;     /* no keys */
+    bool supervise;    /* a process that dies is started again */
+    int restart_delay; /* at most, in seconds */
     int restarts, restart_window; /* of a process, in so many seconds; -1: not
                                      given, until it was read */
     const char *journals; /* folder of them; NULL: the environment's, or this

@@ -9,9 +9,7 @@
 #include "watch_internal.h"
 
 enum {
-    QUICK_MS = 1000, /* one that dies sooner has not got up */
-    FIRST_DELAY_MS = 10,
-    MOST_DELAY_MS = 5000,
+    FIRST_DELAY_MS = 100,
     ASKS_FOR_RESTART = 75, /* EX_TEMPFAIL of sysexits.h */
     CANNOT_EXECUTE = 126,
     NO_PROGRAM = 127
@@ -63,19 +61,20 @@ static bool count_restart(const watch *w, run_restarts *r, int64_t now)
     return true;
 }
 
-/* The first time at once, then later and later, as long as it does not get up:
- * ten of them take half of the default peer deadline. */
-static int next_delay_ms(run_restarts *r, int64_t now)
+/* The first time at once, then later and later, as long as it does not get up,
+ * which has taken longer than any delay. Ten times take half a minute: workers
+ * of libfleet wait for two. */
+static int next_delay_ms(const watch *w, run_restarts *r, int64_t now)
 {
+    const int most = w->job->options->restart_delay * 1000;
     int ms = 0;
 
-    if (now - r->started >= QUICK_MS)
+    if (now - r->started >= most)
         r->n_quick = 0;
     if (r->n_quick > 0)
-        ms = r->n_quick > 10 ? MOST_DELAY_MS
-                             : FIRST_DELAY_MS << (r->n_quick - 1);
+        ms = r->n_quick > 16 ? most : FIRST_DELAY_MS << (r->n_quick - 1);
     r->n_quick++;
-    return ms < MOST_DELAY_MS ? ms : MOST_DELAY_MS;
+    return ms < most ? ms : most;
 }
 
 /* p will be started again, which `why` has the reason for; false: it was too
@@ -89,7 +88,7 @@ static bool schedule(watch *w, run_process *p, const char *why)
 
     if (!count_restart(w, r, now))
         return false;
-    ms = next_delay_ms(r, now);
+    ms = next_delay_ms(w, r, now);
     r->due = now + ms;
     snprintf(r->why, sizeof r->why, "%s", why);
     if (ms > 0)

@@ -1,0 +1,361 @@
+/* fleetrun_recovery_test.c - jobs of libfleet under fleetrun --supervise whose
+ * servers are killed at random moments: sync ends with the bits of a job that
+ * nothing has befallen, async has each push once, nobody but the launcher
+ * notices; and a server that cannot come back ends its job. */
+#define _GNU_SOURCE
+#define SUITE fleetrun_recovery
+#include "job_kit.h"
+#include "launch_kit.h"
+#include "test.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+
+/* --- kills ---------------------------------------------------------------- */
+
+/* Each process tells its pid before it becomes the program. */
+#define TELL_PID                                                               \
+    "echo $$ >$PIDS/$POD_NAME.new; mv $PIDS/$POD_NAME.new $PIDS/$POD_NAME;"
+
+static int64_t journal_bytes;
+
+static int add_bytes(const char *path, const struct stat *s, int type,
+                     struct FTW *where)
+{
+    (void)path, (void)where;
+    if (type == FTW_F)
+        journal_bytes += s->st_size;
+    return 0;
+}
+
+/* What the job's servers have written down so far. */
+static int64_t bytes_written(void)
+{
+    journal_bytes = 0;
+    nftw(test_path("journals"), add_bytes, 8, FTW_PHYS);
+    return journal_bytes;
+}
+
+static int pid_of(const char *process)
+{
+    char path[200];
+    int pid = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "pids/default.%s", process);
+    f = fopen(test_path(path), "r");
+    if (f && fscanf(f, "%d", &pid) != 1)
+        pid = 0;
+    if (f)
+        fclose(f);
+    return pid;
+}
+
+/* A process is killed once: the next kill is of the one that came after it. */
+typedef struct victim {
+    const char *name;
+    int killed;
+} victim;
+
+static int job_goes_on(launch l)
+{
+    return !test_ends_within(l.pid, 0);
+}
+
+/* false: the job has ended before. */
+static bool kill_one(launch l, victim *v)
+{
+    int pid;
+
+    while ((pid = pid_of(v->name)) == v->killed || pid == 0) {
+        if (!job_goes_on(l))
+            return false;
+        usleep(500);
+    }
+    v->killed = pid;
+    return kill(pid, SIGKILL) == 0;
+}
+
+static bool wait_for_bytes(launch l, int64_t bytes)
+{
+    const int64_t end_ms = fl_now_ms() + launch_deadline_ms * TEST_SLOWNESS;
+
+    while (bytes_written() < bytes) {
+        if (!job_goes_on(l))
+            return false;
+        if (fl_now_ms() > end_ms)
+            test_fail(__FILE__, __LINE__, "%lld bytes are not written: %s",
+                      (long long)bytes, launch_err());
+        usleep(200);
+    }
+    return true;
+}
+
+static bool kill_at(launch l, victim *v, int64_t bytes)
+{
+    return wait_for_bytes(l, bytes) && kill_one(l, v);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* So many kills as often as FLEET_KILLS says. */
+static int times(int kills)
+{
+    const char *often = getenv("FLEET_KILLS");
+
+    return kills * (often ? atoi(often) : 1);
+}
+
+static void remove_all(const char *what)
+{
+    char command[400];
+
+    snprintf(command, sizeof command, "rm -r %s", test_path(what));
+    CHECK(system(command) == 0);
+}
+
+static const char *supervised(const char *flags)
+{
+    char text[400];
+
+    CHECK(mkdir(test_path("pids"), 0700) == 0);
+    setenv("PIDS", test_path("pids"), 1);
+    unsetenv("FLEET_LOG");
+    snprintf(text, sizeof text, "%d", 1000 * TEST_SLOWNESS);
+    setenv("FLEET_PEER_DEADLINE_MS", text, 1); /* heartbeats are a part of it */
+    snprintf(text, sizeof text,
+             "--supervise --restarts 100000 --restart_delay 0 --journals %s %s",
+             test_path("journals"), flags);
+    return test_keep(text);
+}
+
+/* --- sync ----------------------------------------------------------------- */
+
+enum { MOST_KILLS = 5000 };
+
+/* A job that ends leaves its journals, so it is known how many bytes there will
+ * be. */
+TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 600)
+{
+    victim v[] = {{"server.0", 0}, {"server.1", 0}};
+    const int kills = times(5);
+    const char *flags = supervised("--server_num 2 --worker_num 3"), *hash;
+    char script[9000];
+    const int small = test_fraction() < 10 ? test_fraction() : 10;
+    int64_t at[MOST_KILLS], all;
+    int made = 0;
+    const uint64_t seed = (uint64_t)getpid();
+    launch l;
+
+    launch_deadline_ms = 200000;
+    snprintf(script, sizeof script, TELL_PID "%s",
+             job_script(job_epochs(job_adult("\"a_sync\": false"),
+                                   3 * times(1) * small)));
+    CHECK(kills <= MOST_KILLS);
+    CHECK_INT(launch_run(flags, script), 0);
+    hash = job_hash(launch_out());
+    all = bytes_written();
+    CHECK(all > 0);
+    for (int i = 0; i < kills; i++)
+        at[i] =
+            (int64_t)fl_rng_below(seed, 1, (uint64_t)i, (uint64_t)all * 9 / 10);
+    qsort(at, (size_t)kills, sizeof *at, by_number);
+    remove_all("journals");
+    remove_all("pids/*");
+    l = launch_start(flags, script);
+    for (int i = 0; i < kills; i++)
+        made += kill_at(l, &v[fl_rng_below(seed, 2, (uint64_t)i, 2)], at[i]);
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_TEXT(job_hash(launch_out()), hash);
+    CHECK(made > kills / 2);
+    CHECK_CONTAINS(launch_err(), " restarts: ");
+    CHECK(!strstr(launch_err(), "fail"));
+}
+
+/* A server whose log has gone is another one, which its workers do not know:
+ * they wait for the one that they had, for as long as they wait at all. */
+TEST_LIMIT(a_server_that_cannot_come_back_ends_the_job, 120)
+{
+    victim v = {"server.1", 0};
+    const char *flags = supervised("--server_num 2 --worker_num 2 --grace 1");
+    char script[9000];
+    launch l;
+
+    launch_deadline_ms = 60000;
+    snprintf(script, sizeof script, TELL_PID "%s",
+             job_script(job_endless(job_adult(
+                 "\"a_sync\": false, \"log\": \"process\", \"log_configs\": "
+                 "{\"restart_deadline_ms\": 1500}"))));
+    l = launch_start(flags, script);
+    CHECK(wait_for_bytes(l, 100000));
+    remove_all("journals/server-1");
+    CHECK(kill_one(l, &v));
+    CHECK(launch_wait(l) != 0);
+    CHECK_CONTAINS(launch_err(), "1 restart: 1 of server 1\n");
+    CHECK_CONTAINS(launch_err(), "the job has failed: ");
+    CHECK_CONTAINS(launch_log("workerlog.0"), "server 1 at ");
+    CHECK_CONTAINS(launch_log("workerlog.0"), " is gone: nothing was heard of");
+}
+
+/* --- async ---------------------------------------------------------------- */
+
+enum { KEYS = 97, ADDERS = 2, STEPS_AT_ONCE = 20 };
+
+/* The row of an id is the loss: each step takes 1 from it, in whatever order
+ * they come. */
+static fleet_status build_sums(fleet *f, fleet_program *p)
+{
+    const fleet_sparse_embedding_options zero = {
+        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *id = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    fleet_var *loss = fleet_mean(p, fleet_sparse_embedding(p, id, 1, &zero));
+
+    s.a_sync = 1;
+    return fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 1.0f), &s), loss);
+}
+
+static int64_t id_of(int worker, int64_t step)
+{
+    return (step * 7 + worker * 3) % KEYS;
+}
+
+/* Until there have been enough kills. */
+static fleet_status take_steps(fleet_executor *e, int worker)
+{
+    const int64_t dims[] = {1, 1};
+    fleet_status status = FLEET_OK;
+    int64_t n = 0;
+
+    while (status == FLEET_OK && access(getenv("ENOUGH"), F_OK) != 0)
+        for (int i = 0; i < STEPS_AT_ONCE && status == FLEET_OK; i++, n++) {
+            int64_t id = id_of(worker, n);
+            const fleet_feed feed = {"id", FLEET_INT64, &id, dims, 2, NULL};
+
+            status = fleet_executor_run(e, &feed, 1, NULL, 0);
+        }
+    printf("STEPS=%lld\n", (long long)n);
+    return status;
+}
+
+static fleet_status print_sums(fleet *f)
+{
+    uint64_t key[KEYS];
+    float sum[KEYS];
+
+    for (int i = 0; i < KEYS; i++)
+        key[i] = (uint64_t)i;
+    FL_TRY(fleet_table_get(f, "t", key, KEYS, 1, sum, NULL, NULL));
+    for (int i = 0; i < KEYS; i++)
+        printf("SUM%d=%g\n", i, sum[i]);
+    return FLEET_OK;
+}
+
+static fleet_status add_up(fleet *f, fleet_program *p)
+{
+    const int worker = fleet_worker_index(f);
+    fleet_executor *e;
+    fleet_status status;
+
+    FL_TRY(build_sums(f, p));
+    if (fleet_is_server(f)) {
+        FL_TRY(fleet_init_server(f, NULL));
+        return fleet_run_server(f);
+    }
+    e = fleet_executor_create(p, NULL);
+    status = fleet_init_worker(f);
+    if (status == FLEET_OK)
+        status = take_steps(e, worker);
+    if (status == FLEET_OK)
+        status = fleet_barrier_worker(f);
+    if (status == FLEET_OK && worker == 0)
+        status = print_sums(f);
+    if (status == FLEET_OK)
+        status = fleet_stop_worker(f);
+    fleet_executor_destroy(e);
+    return status;
+}
+
+/* What a process of the test below is: this program, once more. */
+__attribute__((constructor)) static void be_an_adder(void)
+{
+    fleet *f = NULL;
+    fleet_program *p;
+    fleet_status status;
+
+    if (!getenv("ENOUGH"))
+        return;
+    status = fleet_init(&f, NULL);
+    p = status == FLEET_OK ? fleet_program_create(f) : NULL;
+    if (p)
+        status = add_up(f, p);
+    if (status != FLEET_OK)
+        fprintf(stderr, "%s\n", fleet_last_error());
+    fleet_program_destroy(p);
+    fleet_destroy(f);
+    fflush(NULL);
+    _exit(status != FLEET_OK);
+}
+
+static void check_sums(void)
+{
+    int64_t want[KEYS] = {0};
+
+    for (int w = 0; w < ADDERS; w++) {
+        char log[20];
+        int64_t steps;
+
+        snprintf(log, sizeof log, "workerlog.%d", w);
+        steps = atoll(launch_value(log, "STEPS"));
+        CHECK(steps > 0);
+        for (int64_t i = 0; i < steps; i++)
+            want[id_of(w, i)]--;
+    }
+    for (int i = 0; i < KEYS; i++) {
+        char name[12];
+
+        snprintf(name, sizeof name, "SUM%d", i);
+        CHECK_INT(atoll(launch_value("workerlog.0", name)), want[i]);
+    }
+}
+
+/* Sums below 2^24 are exact, in whatever order they come. */
+TEST_LIMIT(async_has_each_push_once, 600)
+{
+    victim v[] = {{"server.0", 0}, {"server.1", 0}};
+    const int kills = times(20);
+    const uint64_t seed = (uint64_t)getpid();
+    char script[300];
+    launch l;
+
+    launch_deadline_ms = 60000;
+    snprintf(script, sizeof script, TELL_PID "ENOUGH=%s exec %s",
+             test_path("enough"), test_program());
+    l = launch_start(supervised("--server_num 2 --worker_num 2"), script);
+    for (int i = 0; i < kills; i++)
+        CHECK(kill_at(l, &v[fl_rng_below(seed, 1, (uint64_t)i, 2)],
+                      bytes_written() +
+                          (int64_t)fl_rng_below(seed, 2, (uint64_t)i, 40000)));
+    test_file("enough", "");
+    CHECK_INT(launch_wait(l), 0);
+    check_sums();
+}

@@ -68,11 +68,14 @@ typedef struct fleet_fc_options {
     fleet_param_attr weight;     /* default: Xavier uniform, "<name>.w" */
     fleet_param_attr bias;       /* default: zeros, "<name>.b" */
     int no_bias;                 /* nonzero leaves b out */
+    int num_flatten_dims; /* dimensions of x that stay, the batch included; the
+                             others are K. 0: 1. Of x [B, L, K] 2 makes
+                             [B, L, n], by one W for all L */
 } fleet_fc_options;
 
 /* fleet_fc - a fully connected layer, out = activation(x.W + b).
  *
- *   x    [B, K]; more dimensions are flattened into K
+ *   x    [B, K]; more dimensions are flattened into K, see num_flatten_dims
  *   W    [K, N]  new parameter
  *   b    [N]     new parameter
  *   out  [B, N]

@@ -92,21 +92,119 @@ FLEET_API fleet_var *fleet_softplus(fleet_program *program, fleet_var *x);
 /* fleet_softmax - over the last dimension. */
 FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);
 
-/* --- shapes -------------------------------------------------------------- */
+/* fleet_masked_softmax - the same of the numbers whose mask is not 0; the
+ * probability of the others is 0, and of a line without any all are.
+ *
+ *   x     [B, ..., C]
+ *   mask  [B, ..., C], or with dimensions but the last that are 1 or missing in
+ *         front: attention scores [B, H, L, C] with [B, 1, 1, C]
+ *
+ * No gradient goes to mask. */
+FLEET_API fleet_var *fleet_masked_softmax(fleet_program *program, fleet_var *x,
+                                          fleet_var *mask);
+
+/* fleet_batch_matmul - products of matrices that each sample has its own of.
+ *
+ *   x    [B, ..., M, K], with transpose_x nonzero [B, ..., K, M]
+ *   y    [B, ..., K, N], with transpose_y nonzero [B, ..., N, K]
+ *   out  [B, ..., M, N]
+ *
+ * At least three dimensions; those before the last two are equal. Of a matrix
+ * without a batch: fleet_matmul(), or fleet_fc() with num_flatten_dims. */
+FLEET_API fleet_var *fleet_batch_matmul(fleet_program *program, fleet_var *x,
+                                        fleet_var *y, int transpose_x,
+                                        int transpose_y);
+
+/* --- shapes --------------------------------------------------------------- */
 
 /* fleet_concat - along dimension axis >= 1; all other dimensions are equal. */
 FLEET_API fleet_var *fleet_concat(fleet_program *program, fleet_var *const *x,
                                   int n, int axis);
 
 /* fleet_reshape - the same elements; the batch stays in front: dims[0] is -1
- * exactly when x has a batch. */
+ * exactly when x has a batch, or -n, which makes n rows of each sample. */
 FLEET_API fleet_var *fleet_reshape(fleet_program *program, fleet_var *x,
                                    const int64_t *dims, int n_dim);
 
-/* fleet_reduce_sum - over dimension axis >= 1, which disappears, or stays as 1
- * when keep_dim is nonzero. */
+/* fleet_stack - n variables of one shape as one with a new dimension n at axis,
+ * behind the batch: n of [B, D] with axis 1 are [B, n, D]. n up to 1,024. */
+FLEET_API fleet_var *fleet_stack(fleet_program *program, fleet_var *const *x,
+                                 int n, int axis);
+
+/* fleet_unsqueeze, fleet_squeeze - a new dimension of 1 at axis; dimension
+ * axis, which is 1, goes. Free: the result is x's memory. */
+FLEET_API fleet_var *fleet_unsqueeze(fleet_program *program, fleet_var *x,
+                                     int axis);
+FLEET_API fleet_var *fleet_squeeze(fleet_program *program, fleet_var *x,
+                                   int axis);
+
+/* fleet_expand - dimension axis >= 1, which is 1, `times` times. Operators of
+ * two values broadcast by themselves; this is for fleet_concat(). */
+FLEET_API fleet_var *fleet_expand(fleet_program *program, fleet_var *x,
+                                  int axis, int64_t times);
+
+/* fleet_transpose - dimension i of the result is perm[i] of x's; n is x's
+ * number of dimensions. The batch stays: perm[0] is 0. */
+FLEET_API fleet_var *fleet_transpose(fleet_program *program, fleet_var *x,
+                                     const int *perm, int n);
+
+/* fleet_slice - elements [start, end) of dimension axis, not the batch. Below 0
+ * they, and 0 as the end, count from its end. FLEET_EINVAL: no part of x. */
+FLEET_API fleet_var *fleet_slice(fleet_program *program, fleet_var *x, int axis,
+                                 int64_t start, int64_t end);
+
+/* fleet_split - x cut along dimension axis >= 1 into n parts of these sizes;
+ * NULL: of equal ones. They go to out[n]; returns the first. */
+FLEET_API fleet_var *fleet_split(fleet_program *program, fleet_var *x, int axis,
+                                 const int64_t *sizes, int n, fleet_var **out);
+
+/* fleet_pad - `value`, finite, so many times before and after dimension axis,
+ * not the batch. */
+FLEET_API fleet_var *fleet_pad(fleet_program *program, fleet_var *x, int axis,
+                               int64_t before, int64_t after, float value);
+
+/* fleet_gather - of each sample the parts that its own index names.
+ *
+ *   x      [B, N, ...]
+ *   index  [B, M] int64, each in [0, N); else FLEET_EINVAL when it runs
+ *   out    [B, M, ...]
+ *
+ * Of a table of all samples: fleet_embedding(). */
+FLEET_API fleet_var *fleet_gather(fleet_program *program, fleet_var *x,
+                                  fleet_var *index);
+
+/* fleet_one_hot - 1 at the id, 0 elsewhere; no gradient.
+ *   ids  [B, M] int64, each in [0, depth); else FLEET_EINVAL when it runs
+ *   out  [B, M, depth]; with M = 1 [B, depth] */
+FLEET_API fleet_var *fleet_one_hot(fleet_program *program, fleet_var *ids,
+                                   int64_t depth);
+
+/* --- over dimensions ------------------------------------------------------ */
+
+/* The sum, mean, largest or smallest over dimension axis >= 1, which
+ * disappears, or stays as 1 when keep_dim is nonzero. Of equal largest or
+ * smallest numbers the first gets the gradient. */
 FLEET_API fleet_var *fleet_reduce_sum(fleet_program *program, fleet_var *x,
                                       int axis, int keep_dim);
+FLEET_API fleet_var *fleet_reduce_mean(fleet_program *program, fleet_var *x,
+                                       int axis, int keep_dim);
+FLEET_API fleet_var *fleet_reduce_max(fleet_program *program, fleet_var *x,
+                                      int axis, int keep_dim);
+FLEET_API fleet_var *fleet_reduce_min(fleet_program *program, fleet_var *x,
+                                      int axis, int keep_dim);
+
+typedef enum fleet_reduction {
+    FLEET_REDUCE_SUM = 0,
+    FLEET_REDUCE_MEAN = 1,
+    FLEET_REDUCE_MAX = 2,
+    FLEET_REDUCE_MIN = 3
+} fleet_reduction;
+
+/* fleet_reduce - the same over several dimensions, each >= 1 and named once;
+ * n_axis 0: over all but the batch. */
+FLEET_API fleet_var *fleet_reduce(fleet_program *program, fleet_var *x,
+                                  fleet_reduction reduction, const int *axes,
+                                  int n_axis, int keep_dim);
 
 /* fleet_mean - of all elements: [1]. The gradient goes to the elements that
  * there are, however short the batch. */

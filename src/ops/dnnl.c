@@ -94,11 +94,15 @@ static dnnl_status_t make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
 
 #endif
 
-/* Of a matrix. */
+/* Of a matrix. Sizes and strides have an element in front, which counts where
+ * there are many matrices. */
 static dnnl_status_t make_desc(desc *d, dnnl_dims_t size, dnnl_dims_t stride,
-                               bool bf16)
+                               bool many, bool bf16)
 {
-    return DESC_WITH_STRIDES(d, 2, size, bf16 ? dnnl_bf16 : dnnl_f32, stride);
+    int skip = many ? 0 : 1;
+
+    return DESC_WITH_STRIDES(d, 3 - skip, size + skip,
+                             bf16 ? dnnl_bf16 : dnnl_f32, stride + skip);
 }
 
 /* --- the engine, once ---------------------------------------------------- */
@@ -149,15 +153,19 @@ bool fl_matmul_activates(int activation)
 
 static fleet_status make_descs(const fl_matmul_spec *s, desc *d)
 {
-    dnnl_dims_t a = {s->m, s->k}, as = {s->lda, 1}, at = {1, s->lda};
-    dnnl_dims_t b = {s->k, s->n}, bs = {s->ldb, 1}, bt = {1, s->ldb};
-    dnnl_dims_t c = {s->m, s->n}, cs = {s->ldc, 1};
-    dnnl_dims_t bias = {1, s->n}, biass = {s->n, 1};
+    bool many = s->batch > 0;
+    int64_t rows_a = s->ta ? s->k : s->m, rows_b = s->tb ? s->n : s->k;
+    dnnl_dims_t a = {s->batch, s->m, s->k}, as = {rows_a * s->lda, s->lda, 1};
+    dnnl_dims_t b = {s->batch, s->k, s->n}, bs = {rows_b * s->ldb, s->ldb, 1};
+    dnnl_dims_t at = {rows_a * s->lda, 1, s->lda};
+    dnnl_dims_t bt = {rows_b * s->ldb, 1, s->ldb};
+    dnnl_dims_t c = {s->batch, s->m, s->n}, cs = {s->m * s->ldc, s->ldc, 1};
+    dnnl_dims_t bias = {1, 1, s->n}, biass = {s->n, s->n, 1};
 
-    DNNL_TRY(make_desc(&d[A], a, s->ta ? at : as, s->bf16));
-    DNNL_TRY(make_desc(&d[B], b, s->tb ? bt : bs, s->bf16));
-    DNNL_TRY(make_desc(&d[C], c, cs, s->bf16_out));
-    DNNL_TRY(make_desc(&d[BIAS], bias, biass, false));
+    DNNL_TRY(make_desc(&d[A], a, s->ta ? at : as, many, s->bf16));
+    DNNL_TRY(make_desc(&d[B], b, s->tb ? bt : bs, many, s->bf16));
+    DNNL_TRY(make_desc(&d[C], c, cs, many, s->bf16_out));
+    DNNL_TRY(make_desc(&d[BIAS], bias, biass, many, false));
     return FLEET_OK;
 }
 

@@ -17,6 +17,8 @@ typedef struct fl_matmul_spec {
     bool ta, tb, bias;
     int activation; /* fleet_activation that fl_matmul_activates() */
     int64_t lda, ldb, ldc;
+    int64_t batch;       /* not 0: that many matrices, side by side, each by its
+                      own; without a bias */
     bool bf16, bf16_out; /* a and b are of bfloat16; c is. Sums are of float */
 } fl_matmul_spec;
 

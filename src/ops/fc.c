@@ -170,8 +170,13 @@ const fl_op fl_op_matmul = {
 
 /* --- builders ------------------------------------------------------------ */
 
-static fleet_status check_fc(const fleet_var *x, int64_t n)
+static fleet_status check_fc(const fleet_var *x, int64_t n, int flatten)
 {
+    if (flatten < 0 || (flatten > 1 && flatten >= x->shape.n_dim))
+        return fl_fail(FLEET_EINVAL,
+                       "fc: num_flatten_dims %d of \"%s\" %s; expected 1 to %d",
+                       flatten, x->name, fl_shape_print(&x->shape).chars,
+                       x->shape.n_dim - 1);
     if (n < 1 || n > INT32_MAX)
         return fl_fail(FLEET_ESHAPE, "fc: cannot have %lld units",
                        (long long)n);
@@ -183,6 +188,39 @@ static fleet_status check_fc(const fleet_var *x, int64_t n)
         return fl_fail(FLEET_ESHAPE, "fc: \"%s\" has shape %s; expected [-1,K]",
                        x->name, fl_shape_print(&x->shape).chars);
     return FLEET_OK;
+}
+
+/* As [-L, K] rows of the batch, and back. Both are views. */
+static fleet_var *fold(fleet_program *p, fleet_var *x, int dims)
+{
+    fl_shape s = x->shape;
+    int64_t shape[2] = {s.dim[0], 1};
+
+    for (int i = 1; i < s.n_dim; i++)
+        shape[i >= dims] *= s.dim[i];
+    return fleet_reshape(p, x, shape, 2);
+}
+
+static fleet_var *unfold(fleet_program *p, fleet_var *y, const fl_shape *x,
+                         int dims, int64_t n)
+{
+    fl_shape s = *x;
+
+    s.dim[dims] = n;
+    return y ? fleet_reshape(p, y, s.dim, dims + 1) : NULL;
+}
+
+static fleet_var *fc_of_rows(fleet_program *p, fleet_var *x, int64_t n,
+                             const fleet_fc_options *o)
+{
+    fleet_fc_options rows = *o;
+    fl_shape shape = x->shape;
+
+    rows.num_flatten_dims = 0;
+    x = fold(p, x, o->num_flatten_dims);
+    return x ? unfold(p, fleet_fc(p, x, n, &rows), &shape, o->num_flatten_dims,
+                      n)
+             : NULL;
 }
 
 fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
@@ -202,7 +240,9 @@ fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
 
     if (!fl_builder_ready(p, x))
         return NULL;
-    status = check_fc(x, n);
+    status = check_fc(x, n, o->num_flatten_dims);
+    if (status == FLEET_OK && o->num_flatten_dims > 1)
+        return fc_of_rows(p, x, n, o);
     name = o->name ? o->name : fl_program_name(p, "fc");
     if (status != FLEET_OK || !name)
         return fl_program_failed(p, status ? status : FLEET_ENOMEM);

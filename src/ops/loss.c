@@ -297,7 +297,6 @@ static fleet_status log_loss_grad_run(const fl_instance *in, const fl_range *r)
         .name = title, .split = FL_SPLIT_ROWS, .run = id##_run};
 
 KERNEL(softmax, "softmax")
-KERNEL(softmax_grad, "softmax.grad")
 KERNEL(ce, "cross_entropy")
 KERNEL(ce_grad, "cross_entropy.grad")
 KERNEL(sce, "softmax_ce")
@@ -306,6 +305,9 @@ KERNEL(sigmoid_ce, "sigmoid_ce")
 KERNEL(sigmoid_ce_grad, "sigmoid_ce.grad")
 KERNEL(log_loss, "log_loss")
 KERNEL(log_loss_grad, "log_loss.grad")
+
+const fl_kernel fl_kernel_softmax_grad = {
+    .name = "softmax.grad", .split = FL_SPLIT_ROWS, .run = softmax_grad_run};
 
 /* --- lowering ------------------------------------------------------------ */
 
@@ -329,7 +331,7 @@ static fleet_status softmax_gradient(fl_lowering *l, const fl_node *n)
     int to = fl_gradient_to(l, n->in[0]);
 
     if (to >= 0)
-        FL_EMIT(l, &softmax_grad, n, softmax_config(l, n), FL_W(to),
+        FL_EMIT(l, &fl_kernel_softmax_grad, n, softmax_config(l, n), FL_W(to),
                 FL_R(fl_gradient_of(l, n->out[0])),
                 FL_R(fl_value_of(l, n->out[0])));
     return FLEET_OK;

@@ -10,6 +10,8 @@ typedef struct fl_softmax_config {
     int64_t classes;
 } fl_softmax_config;
 
+extern const struct fl_kernel fl_kernel_softmax_grad;
+
 /* log_loss         loss <- p, label
  * log_loss.grad    dp <- g, p, label */
 typedef struct fl_log_loss_config {

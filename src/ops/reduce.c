@@ -1,5 +1,7 @@
-/* reduce.c - reduce_sum over one dimension, and the mean of everything. */
+/* reduce.c - sums, means and extremes over dimensions, the mean of everything,
+ * and expand, whose gradient is a sum. */
 #include <inttypes.h>
+#include <string.h>
 
 #include <fleet/nn.h>
 
@@ -7,9 +9,9 @@
 #include "ops/reduce.h"
 #include "runtime/simd/simd.h"
 
-/* --- reduce_sum: [outer, n, inner] of a row becomes [outer, inner] -------- */
+/* --- over one dimension: [outer, n, inner] of a row becomes [outer, inner] */
 
-static fleet_status sum_infer(fl_node *n)
+static fleet_status axis_infer(fl_node *n)
 {
     int64_t axis = fl_node_int(n, "axis");
     const fl_shape *x = &n->in[0]->shape;
@@ -18,9 +20,10 @@ static fleet_status sum_infer(fl_node *n)
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
     if (axis < 1 || axis >= x->n_dim)
         return fl_fail(FLEET_EINVAL,
-                       "reduce_sum: axis %" PRId64 " of shape "
+                       "%s: axis %" PRId64 " of shape "
                        "%s; expected 1 to %d",
-                       axis, fl_shape_print(x).chars, x->n_dim - 1);
+                       n->op->name, axis, fl_shape_print(x).chars,
+                       x->n_dim - 1);
     if (fl_node_int(n, "keep_dim")) {
         out.dim[axis] = 1;
     } else {
@@ -32,11 +35,10 @@ static fleet_status sum_infer(fl_node *n)
     return FLEET_OK;
 }
 
-static const fl_sum_config *make_config(fl_lowering *l, const fl_node *n)
+/* Of the wider one of both shapes. */
+static fl_sum_config config_of(const fl_shape *x, int64_t axis)
 {
-    int64_t axis = fl_node_int(n, "axis");
-    const fl_shape *x = &n->in[0]->shape;
-    fl_sum_config c = {1, x->dim[axis], 1};
+    fl_sum_config c = {1, x->dim[axis], 1, 1.0f, 1.0f};
 
     for (int i = 1; i < x->n_dim; i++) {
         if (i < axis)
@@ -44,6 +46,17 @@ static const fl_sum_config *make_config(fl_lowering *l, const fl_node *n)
         else if (i > axis)
             c.inner *= x->dim[i];
     }
+    return c;
+}
+
+static const fl_sum_config *make_config(fl_lowering *l, const fl_node *n)
+{
+    fl_sum_config c = config_of(&n->in[0]->shape, fl_node_int(n, "axis"));
+
+    if (n->op == &fl_op_reduce_mean)
+        c.scale = 1.0f / (float)c.n;
+    if (n->op == &fl_op_reduce_min)
+        c.sign = -1.0f;
     return fl_config(l, &c, sizeof c);
 }
 
@@ -51,7 +64,7 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
 {
     const fl_sum_config *c = in->step->config;
     const fl_simd *simd = fl_simd_best();
-    float *out = fl_rows_f32(in, 0, r);
+    float *out = fl_rows_f32(in, 0, r), *first = out;
     const float *x = fl_rows_f32(in, 1, r);
     int64_t rows = fl_range_rows(in, 0, r) * c->outer;
 
@@ -61,6 +74,8 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
         else
             simd->col_sum(out, x, c->inner, c->n, c->inner);
     }
+    if (c->scale != 1.0f)
+        simd->scale(first, first, c->scale, 0.0f, out - first);
     return FLEET_OK;
 }
 
@@ -74,13 +89,57 @@ static fleet_status sum_grad_run(const fl_instance *in, const fl_range *r)
     for (int64_t i = 0; i < rows; i++, g += c->inner)
         for (int64_t j = 0; j < c->n; j++, dx += c->inner)
             for (int64_t k = 0; k < c->inner; k++)
-                dx[k] = g[k];
+                dx[k] = c->scale * g[k];
+    return FLEET_OK;
+}
+
+/* NaN among them is the result. */
+static fleet_status most_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_sum_config *c = in->step->config;
+    float *out = fl_rows_f32(in, 0, r);
+    const float *x = fl_rows_f32(in, 1, r);
+    int64_t rows = fl_range_rows(in, 0, r) * c->outer;
+
+    for (int64_t i = 0; i < rows; i++, out += c->inner) {
+        for (int64_t j = 0; j < c->n; j++, x += c->inner)
+            for (int64_t k = 0; k < c->inner; k++)
+                if (j == 0 || c->sign * x[k] > c->sign * out[k] || x[k] != x[k])
+                    out[k] = x[k];
+    }
+    return FLEET_OK;
+}
+
+/* Of equal ones the first gets the gradient. */
+static fleet_status most_grad_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_sum_config *c = in->step->config;
+    float *dx = fl_rows_f32(in, 0, r);
+    const float *g = fl_rows_f32(in, 1, r), *x = fl_rows_f32(in, 2, r);
+    const float *y = fl_rows_f32(in, 3, r);
+    int64_t rows = fl_range_rows(in, 0, r) * c->outer;
+    int64_t size = c->n * c->inner;
+
+    memset(dx, 0, (size_t)(rows * size) * sizeof *dx);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < c->inner; k++) {
+            int64_t at = fl_first_most(x + k, c, y[k]);
+
+            dx[at * c->inner + k] = g[k];
+        }
+        dx += size, x += size;
+        g += c->inner, y += c->inner;
+    }
     return FLEET_OK;
 }
 
 static const fl_kernel_pair kernel_sum = FL_KERNEL_PAIR("reduce_sum", sum_run);
 static const fl_kernel_pair kernel_sum_grad =
     FL_KERNEL_PAIR("reduce_sum.grad", sum_grad_run);
+static const fl_kernel_pair kernel_most =
+    FL_KERNEL_PAIR("reduce_most", most_run);
+static const fl_kernel_pair kernel_most_grad =
+    FL_KERNEL_PAIR("reduce_most.grad", most_grad_run);
 
 static fleet_status sum_forward(fl_lowering *l, const fl_node *n)
 {
@@ -100,25 +159,161 @@ static fleet_status sum_gradient(fl_lowering *l, const fl_node *n)
     return FLEET_OK;
 }
 
-const fl_op fl_op_reduce_sum = {
-    .name = "reduce_sum",
-    .n_out = 1,
-    .least_in = 1,
-    .most_in = 1,
-    .attrs = "axis:i keep_dim:i",
-    .infer = sum_infer,
-    .forward = sum_forward,
-    .gradient = sum_gradient,
-};
+static fleet_status most_forward(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, fl_kernel_for(&kernel_most, n->in[0]), n, make_config(l, n),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
 
-fleet_var *fleet_reduce_sum(fleet_program *p, fleet_var *x, int axis,
-                            int keep_dim)
+static fleet_status most_gradient(fl_lowering *l, const fl_node *n)
+{
+    int to = fl_gradient_to(l, n->in[0]);
+
+    if (to >= 0)
+        FL_EMIT(l, fl_kernel_for(&kernel_most_grad, n->in[0]), n,
+                make_config(l, n), FL_W(to), FL_R(fl_gradient_of(l, n->out[0])),
+                FL_R(fl_value_of(l, n->in[0])),
+                FL_R(fl_value_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+#define AXIS_OP(title, way)                                                    \
+    const fl_op fl_op_reduce_##title = {                                       \
+        .name = "reduce_" #title,                                              \
+        .n_out = 1,                                                            \
+        .least_in = 1,                                                         \
+        .most_in = 1,                                                          \
+        .attrs = "axis:i keep_dim:i",                                          \
+        .infer = axis_infer,                                                   \
+        .forward = way##_forward,                                              \
+        .gradient = way##_gradient,                                            \
+    };                                                                         \
+                                                                               \
+    fleet_var *fleet_reduce_##title(fleet_program *p, fleet_var *x, int axis,  \
+                                    int keep_dim)                              \
+    {                                                                          \
+        return add_axis_op(p, &fl_op_reduce_##title, x, axis, keep_dim);       \
+    }
+
+static fleet_var *add_axis_op(fleet_program *p, const fl_op *op, fleet_var *x,
+                              int axis, int keep_dim)
 {
     fl_attr attr[] = {FL_ATTR_INT("axis", axis),
                       FL_ATTR_INT("keep_dim", keep_dim != 0)};
 
+    return fl_builder_ready(p, x) ? fl_program_add(p, op, &x, 1, attr, 2)
+                                  : NULL;
+}
+
+AXIS_OP(sum, sum)
+AXIS_OP(mean, sum)
+AXIS_OP(max, most)
+AXIS_OP(min, most)
+
+/* Several dimensions are one after the other, the last one first, so that the
+ * numbers of those before it stay. */
+fleet_var *fleet_reduce(fleet_program *p, fleet_var *x,
+                        fleet_reduction reduction, const int *axes, int n_axis,
+                        int keep_dim)
+{
+    static const fl_op *const ops[] = {&fl_op_reduce_sum, &fl_op_reduce_mean,
+                                       &fl_op_reduce_max, &fl_op_reduce_min};
+    bool over[FLEET_MAX_DIM] = {false};
+    int n_dim;
+
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    if ((unsigned)reduction > FLEET_REDUCE_MIN)
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL, "reduce: reduction %d does not exist",
+                       (int)reduction));
+    n_dim = x->shape.n_dim;
+    for (int i = 1; i < n_dim; i++)
+        over[i] = n_axis == 0;
+    for (int i = 0; i < n_axis; i++) {
+        if (!axes || axes[i] < 1 || axes[i] >= n_dim || over[axes[i]])
+            return fl_program_failed(
+                p, fl_fail(FLEET_EINVAL,
+                           "reduce: axis %d of shape %s; expected 1 to %d, "
+                           "each once",
+                           axes ? axes[i] : 0, fl_shape_print(&x->shape).chars,
+                           n_dim - 1));
+        over[axes[i]] = true;
+    }
+    for (int i = n_dim - 1; x && i > 0; i--)
+        if (over[i])
+            x = add_axis_op(p, ops[reduction], x, i, keep_dim);
+    return x;
+}
+
+/* --- expand: a dimension of 1 becomes one of `times` ---------------------- */
+
+static fleet_status expand_infer(fl_node *n)
+{
+    int64_t axis = fl_node_int(n, "axis"), times = fl_node_int(n, "times");
+    fl_shape out = n->in[0]->shape;
+
+    FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
+    if (axis < 1 || axis >= out.n_dim || out.dim[axis] != 1)
+        return fl_fail(FLEET_EINVAL,
+                       "expand: axis %" PRId64 " of \"%s\" %s; expected one "
+                       "from 1 to %d that has 1",
+                       axis, n->in[0]->name, fl_shape_print(&out).chars,
+                       out.n_dim - 1);
+    if (times < 1)
+        return fl_fail(FLEET_EINVAL,
+                       "expand: %" PRId64 " times; expected 1 or "
+                       "more",
+                       times);
+    out.dim[axis] = times;
+    FL_TRY(fl_shape_check_result("expand", &out));
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+static const void *expand_config(fl_lowering *l, const fl_node *n)
+{
+    fl_sum_config c = config_of(&n->out[0]->shape, fl_node_int(n, "axis"));
+
+    return fl_config(l, &c, sizeof c);
+}
+
+static fleet_status expand_forward(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, fl_kernel_for(&kernel_sum_grad, n->in[0]), n,
+            expand_config(l, n), FL_W(fl_value_of(l, n->out[0])),
+            FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
+
+static fleet_status expand_gradient(fl_lowering *l, const fl_node *n)
+{
+    int to = fl_gradient_to(l, n->in[0]);
+
+    if (to >= 0)
+        FL_EMIT(l, fl_kernel_for(&kernel_sum, n->in[0]), n, expand_config(l, n),
+                FL_W(to), FL_R(fl_gradient_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_expand = {
+    .name = "expand",
+    .n_out = 1,
+    .least_in = 1,
+    .most_in = 1,
+    .attrs = "axis:i times:i",
+    .infer = expand_infer,
+    .forward = expand_forward,
+    .gradient = expand_gradient,
+};
+
+fleet_var *fleet_expand(fleet_program *p, fleet_var *x, int axis, int64_t times)
+{
+    fl_attr attr[] = {FL_ATTR_INT("axis", axis), FL_ATTR_INT("times", times)};
+
     return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_reduce_sum, &x, 1, attr, 2)
+               ? fl_program_add(p, &fl_op_expand, &x, 1, attr, 2)
                : NULL;
 }
 

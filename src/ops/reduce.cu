@@ -14,42 +14,98 @@ static const fl_sum_config *config_of(const fl_device_step *s)
 /* --- reduce_sum ----------------------------------------------------------- */
 
 __global__ static void sum_axis(float *out, const float *x, int64_t total,
-                                int64_t n, int64_t inner)
+                                fl_sum_config c)
 {
     FL_EACH(i, total)
     {
-        const float *from = x + i / inner * n * inner + i % inner;
+        const float *from = x + i / c.inner * c.n * c.inner + i % c.inner;
         float sum = 0.0f;
 
-        for (int64_t j = 0; j < n; j++)
-            sum += from[j * inner];
-        out[i] = sum;
+        for (int64_t j = 0; j < c.n; j++)
+            sum += from[j * c.inner];
+        out[i] = c.scale * sum;
     }
 }
 
 __global__ static void spread_axis(float *dx, const float *g, int64_t total,
-                                   int64_t n, int64_t inner)
+                                   fl_sum_config c)
 {
     FL_EACH(i, total)
-    dx[i] = g[i / (n * inner) * inner + i % inner];
+    dx[i] = c.scale * g[i / (c.n * c.inner) * c.inner + i % c.inner];
+}
+
+static int64_t results(const fl_device_step *s, int i)
+{
+    const fl_sum_config *c = config_of(s);
+
+    return fl_step_rows(s, i) * c->outer * c->inner;
 }
 
 static fleet_status sum(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    const fl_sum_config *c = config_of(s);
-    int64_t n = fl_step_rows(s, OUT) * c->outer * c->inner;
+    int64_t n = results(s, OUT);
 
     return FL_LAUNCH_EACH(sum_axis, n, q, fl_step_f32(s, OUT),
-                          fl_step_f32(s, IN), n, c->n, c->inner);
+                          fl_step_f32(s, IN), n, *config_of(s));
 }
 
 static fleet_status sum_grad(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    const fl_sum_config *c = config_of(s);
-    int64_t n = fl_step_rows(s, OUT) * c->outer * c->n * c->inner;
+    int64_t n = results(s, OUT) * config_of(s)->n;
 
     return FL_LAUNCH_EACH(spread_axis, n, q, fl_step_f32(s, OUT),
-                          fl_step_f32(s, IN), n, c->n, c->inner);
+                          fl_step_f32(s, IN), n, *config_of(s));
+}
+
+/* --- reduce_most ---------------------------------------------------------- */
+
+__global__ static void most_of_axis(float *out, const float *x, int64_t total,
+                                    fl_sum_config c)
+{
+    FL_EACH(i, total)
+    {
+        const float *from = x + i / c.inner * c.n * c.inner + i % c.inner;
+        float most = from[0];
+
+        for (int64_t j = 1; j < c.n; j++) {
+            float at = from[j * c.inner];
+
+            if (c.sign * at > c.sign * most || at != at)
+                most = at;
+        }
+        out[i] = most;
+    }
+}
+
+__global__ static void most_grad_of_axis(float *dx, const float *g,
+                                         const float *x, const float *y,
+                                         int64_t total, fl_sum_config c)
+{
+    FL_EACH(i, total)
+    {
+        int64_t at = i / c.inner * c.n * c.inner + i % c.inner;
+        int64_t first = fl_first_most(x + at, &c, y[i]);
+
+        for (int64_t j = 0; j < c.n; j++)
+            dx[at + j * c.inner] = j == first ? g[i] : 0.0f;
+    }
+}
+
+static fleet_status most(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    int64_t n = results(s, OUT);
+
+    return FL_LAUNCH_EACH(most_of_axis, n, q, fl_step_f32(s, OUT),
+                          fl_step_f32(s, IN), n, *config_of(s));
+}
+
+static fleet_status most_grad(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    int64_t n = results(s, OUT);
+
+    return FL_LAUNCH_EACH(most_grad_of_axis, n, q, fl_step_f32(s, 0),
+                          fl_step_f32(s, 1), fl_step_f32(s, 2),
+                          fl_step_f32(s, 3), n, *config_of(s));
 }
 
 /* --- mean: sums of blocks, then their sum --------------------------------- */
@@ -119,6 +175,8 @@ extern const fl_device_kernel fl_cuda_reduce[];
 const fl_device_kernel fl_cuda_reduce[] = {
     FL_KERNEL("reduce_sum", sum),
     FL_KERNEL("reduce_sum.grad", sum_grad),
+    FL_KERNEL("reduce_most", most),
+    FL_KERNEL("reduce_most.grad", most_grad),
     FL_KERNEL_WITH("mean", 0, mean_prepare, nullptr, mean),
     FL_KERNEL("mean.grad", mean_grad),
     FL_KERNEL_END,

@@ -1,4 +1,5 @@
-/* shape_ops.c - concat and reshape. */
+/* shape_ops.c - concat and reshape, and what is made of these two: stack,
+ * squeeze, unsqueeze. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -190,8 +191,10 @@ static fleet_status reshape_infer(fl_node *n)
     fl_shape out;
 
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
-    FL_TRY(fl_shape_check("reshape", a->v, a->n));
+    if (!a->v || a->n < 1 || a->n > FLEET_MAX_DIM)
+        return fl_shape_check("reshape", a->v, a->n);
     out = fl_shape_make(a->v, a->n);
+    FL_TRY(fl_shape_check_result("reshape", &out));
     if (fl_shape_batched(&out) != fl_shape_batched(&x->shape) ||
         fl_shape_count(&out, 1) != fl_shape_count(&x->shape, 1))
         return fl_fail(FLEET_ESHAPE, "reshape: \"%s\" %s cannot become %s",
@@ -260,4 +263,70 @@ fleet_var *fleet_reshape(fleet_program *p, fleet_var *x, const int64_t *dims,
         return NULL;
     return fl_program_add(p, &fl_op_reshape, &x, 1,
                           &FL_ATTR_INTS("shape", dims, n_dim), 1);
+}
+
+/* x with one dimension more or less. */
+static fleet_var *reshape_to(fleet_program *p, fleet_var *x, const fl_shape *s)
+{
+    return fl_program_add(p, &fl_op_reshape, &x, 1,
+                          &FL_ATTR_INTS("shape", s->dim, s->n_dim), 1);
+}
+
+static fleet_var *bad_axis(fleet_program *p, const fleet_var *x,
+                           const char *what, int axis, const char *wanted)
+{
+    return fl_program_failed(
+        p, fl_fail(FLEET_EINVAL, "%s: axis %d of \"%s\" %s; expected %s", what,
+                   axis, x->name, fl_shape_print(&x->shape).chars, wanted));
+}
+
+fleet_var *fleet_unsqueeze(fleet_program *p, fleet_var *x, int axis)
+{
+    fl_shape s;
+
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    s = x->shape;
+    if (axis < fl_shape_batched(&s) || axis > s.n_dim)
+        return bad_axis(p, x, "unsqueeze", axis,
+                        "one behind the batch, or the number of dimensions");
+    for (int i = s.n_dim; i > axis; i--)
+        s.dim[i] = s.dim[i - 1];
+    s.dim[axis] = 1;
+    s.n_dim++;
+    return reshape_to(p, x, &s);
+}
+
+fleet_var *fleet_squeeze(fleet_program *p, fleet_var *x, int axis)
+{
+    fl_shape s;
+
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    s = x->shape;
+    if (axis < 0 || axis >= s.n_dim || s.dim[axis] != 1 || s.n_dim < 2)
+        return bad_axis(p, x, "squeeze", axis, "one that has 1");
+    for (int i = axis; i + 1 < s.n_dim; i++)
+        s.dim[i] = s.dim[i + 1];
+    s.n_dim--;
+    return reshape_to(p, x, &s);
+}
+
+fleet_var *fleet_stack(fleet_program *p, fleet_var *const *x, int n, int axis)
+{
+    enum { MOST = 1024 };
+    fleet_var *one[MOST];
+
+    if (!fl_builder_ready(p, x && n > 0 ? x[0] : NULL))
+        return NULL;
+    if (n > MOST)
+        return fl_program_failed(p, fl_fail(FLEET_EINVAL,
+                                            "stack: %d variables; at most %d",
+                                            n, (int)MOST));
+    for (int i = 0; i < n; i++) {
+        one[i] = fleet_unsqueeze(p, x[i], axis);
+        if (!one[i])
+            return NULL;
+    }
+    return fleet_concat(p, one, n, axis);
 }

@@ -20,6 +20,8 @@ struct fl_emu_lt_desc {
 struct fl_emu_lt_layout {
     cudaDataType_t type;
     int64_t rows, cols, ld;
+    int32_t batch;
+    int64_t offset; /* from one matrix of a batch to the next */
 };
 /* Without a word about them matrices are taken to be aligned to 256 bytes. */
 struct fl_emu_lt_preference {
@@ -121,7 +123,17 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *l,
 {
     if (rows == 0 || cols == 0 || ld < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
-    return make(l, fl_emu_lt_layout{type, (int64_t)rows, (int64_t)cols, ld});
+    return make(l,
+                fl_emu_lt_layout{type, (int64_t)rows, (int64_t)cols, ld, 1, 0});
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(
+    cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t attr,
+    const void *value, std::size_t bytes)
+{
+    if (attr == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+        return put(&l->batch, value, bytes);
+    return put(&l->offset, value, bytes);
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
@@ -160,7 +172,8 @@ static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
     bool has_aux = d->epilogue >= CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
                    d->epilogue <= CUBLASLT_EPILOGUE_DRELU_BGRAD;
 
-    return m == out->rows && n == out->cols && ka == kb && a->type == b->type &&
+    return a->batch == b->batch && a->batch == out->batch && m == out->rows &&
+           n == out->cols && ka == kb && a->type == b->type &&
            (out->type == a->type || out->type == CUDA_R_32F) &&
            (!has_aux || (d->ld_aux % 128 == 0 && d->ld_aux >= m));
 }
@@ -308,6 +321,16 @@ static void multiply(const fl_emu_lt_desc *d, const void *x,
         sum_into_bias(d, lout->type, z, lout, 0, lout->rows, lout->cols);
 }
 
+/* Where matrix i of a batch lies. */
+template <class T>
+static T *of_batch(T *x, const fl_emu_lt_layout &l, int64_t i)
+{
+    int64_t size = l.type == CUDA_R_32F ? 4 : 2;
+
+    return reinterpret_cast<T *>(reinterpret_cast<uintptr_t>(x) +
+                                 (uintptr_t)(i * l.offset * size));
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                               const void *alpha, const void *a,
                               cublasLtMatrixLayout_t la, const void *b,
@@ -323,9 +346,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
         !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
         !is_aligned(out, algo->data[3]))
         return CUBLAS_STATUS_INVALID_VALUE;
-    fl_emu_queue(stream,
-                 [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout] {
-                     multiply(&desc, a, &a_is, b, &b_is, out, &out_is);
-                 });
+    fl_emu_queue(stream, [=, desc = *d, a_is = *la, b_is = *lb,
+                          out_is = *lout] {
+        for (int64_t i = 0; i < out_is.batch; i++)
+            multiply(&desc, of_batch(a, a_is, i), &a_is, of_batch(b, b_is, i),
+                     &b_is, of_batch(out, out_is, i), &out_is);
+    });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -11,7 +11,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/compile.h"
 
-const op_case *const op_families[] = {op_cases, math_cases, NULL};
+const op_case *const op_families[] = {op_cases, math_cases, shape_cases, NULL};
 
 typedef struct scene {
     const op_case *c;

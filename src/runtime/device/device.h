@@ -63,6 +63,7 @@ typedef struct fl_gemm_spec {
     uint32_t
         align; /* bytes that a, b and c are multiples of; 0: an element's */
     fleet_dtype in, out; /* of a and b, of c; 0: float32 */
+    int64_t batch; /* not 0: that many matrices of each, side by side; PLAIN */
 } fl_gemm_spec;
 
 typedef struct fl_gemm_data {

@@ -300,7 +300,7 @@ static fleet_status read_attr(fleet_program *p, const fl_at *attrs,
     for (int i = 0; v && i < a->n; i++) {
         fl_at one = fl_at_index(&at, i);
 
-        FL_TRY(fl_at_int(&one, -1, FL_MOST_DIM, &v[i]));
+        FL_TRY(fl_at_int(&one, -FL_MOST_DIM, FL_MOST_DIM, &v[i]));
     }
     return v ? FLEET_OK : FLEET_ENOMEM;
 }

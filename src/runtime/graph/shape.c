@@ -95,3 +95,15 @@ fleet_status fl_shape_check(const char *what, const int64_t *dims, int n_dim)
     }
     return FLEET_OK;
 }
+
+fleet_status fl_shape_check_result(const char *what, const fl_shape *s)
+{
+    fl_shape one = *s;
+
+    if (!fl_shape_batched(s) || s->dim[0] == -1)
+        return fl_shape_check(what, s->dim, s->n_dim);
+    one.dim[0] = -1;
+    FL_TRY(fl_shape_check(what, one.dim, one.n_dim));
+    one.dim[0] = s->dim[0] == INT64_MIN ? INT64_MAX : -s->dim[0];
+    return fl_shape_check(what, one.dim, one.n_dim);
+}

@@ -41,3 +41,6 @@ int64_t fl_shape_count(const fl_shape *s, int64_t batch);
 /* Positive dimensions, -1 in first place alone, no overflow: else FLEET_ESHAPE
  * for `what`. */
 fleet_status fl_shape_check(const char *what, const int64_t *dims, int n_dim);
+
+/* The same of an operator's result, which may have several rows a sample. */
+fleet_status fl_shape_check_result(const char *what, const fl_shape *s);

@@ -307,10 +307,15 @@ int fl_gradient_to(fl_lowering *l, const fleet_var *v)
 void fl_gradient_view(fl_lowering *l, const fleet_var *v, int value,
                       int64_t column)
 {
+    const fl_value *of = value >= 0 ? &l->plan->value[value] : NULL;
+    int64_t ld;
+
     if (!fl_gradient_wanted(l, v) || value < 0 || l->status != FLEET_OK)
         return;
-    l->gradient[v->id] =
-        view_of(l, value, v->name, &v->shape, column, l->plan->value[value].ld);
+    /* rows of a sample that were rows of their own lie side by side */
+    ld =
+        of->shape.dim[0] == v->shape.dim[0] ? of->ld : fl_shape_cols(&v->shape);
+    l->gradient[v->id] = view_of(l, value, v->name, &v->shape, column, ld);
 }
 
 static void add_pending(fl_lowering *l, const fl_node *n)

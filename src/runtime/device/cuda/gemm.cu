@@ -77,13 +77,41 @@ static fleet_status make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
                             "cublasLtMatrixLayoutCreate");
 }
 
+template <class T>
+static fleet_status set_layout(cublasLtMatrixLayout_t l,
+                               cublasLtMatrixLayoutAttribute_t attr, T value)
+{
+    return fl_cuda_check_lt(
+        cublasLtMatrixLayoutSetAttribute(l, attr, &value, sizeof value),
+        "cublasLtMatrixLayoutSetAttribute");
+}
+
+/* One of many matrices that are `size` elements apart. */
+static fleet_status repeat(cublasLtMatrixLayout_t l, int64_t times,
+                           int64_t size)
+{
+    FL_TRY(set_layout(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)times));
+    return set_layout(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, size);
+}
+
+static fleet_status repeat_all(const fl_gemm_spec *s, fl_gemm *g)
+{
+    if (s->batch > INT32_MAX)
+        return fl_fail(FLEET_EUNSUPPORTED, "a product of %lld matrices",
+                       (long long)s->batch);
+    FL_TRY(repeat(g->a, s->batch, (s->tb ? s->n : s->k) * s->ldb));
+    FL_TRY(repeat(g->b, s->batch, (s->ta ? s->k : s->m) * s->lda));
+    return repeat(g->c, s->batch, s->m * s->ldc);
+}
+
 static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
 {
     FL_TRY(make_layout(&g->a, s->in, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
                        s->ldb));
     FL_TRY(make_layout(&g->b, s->in, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                        s->lda));
-    return make_layout(&g->c, s->out, s->m, s->n, s->ldc);
+    FL_TRY(make_layout(&g->c, s->out, s->m, s->n, s->ldc));
+    return s->batch > 0 ? repeat_all(s, g) : FLEET_OK;
 }
 
 /* What a choice may rest on: cuBLASLt takes matrices to be aligned to 256 bytes

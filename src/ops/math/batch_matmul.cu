@@ -1,0 +1,59 @@
+/* batch_matmul.cu - the CUDA half of batch_matmul.c: one product of
+ * cuBLASLt. */
+#include "ops/math/batch_matmul.h"
+
+#include "runtime/device/cuda/cuda.h"
+
+enum { OUT, A, B };
+
+struct product {
+    fl_gemm *gemm;
+};
+
+static fleet_status prepare(fl_device *d, fl_queue *, fl_device_step *s)
+{
+    const fl_batch_matmul *c = static_cast<const fl_batch_matmul *>(s->config);
+    product *p = static_cast<product *>(s->state);
+    fl_gemm_spec spec = {};
+    uintptr_t all = 256; /* the largest power of two in all addresses */
+
+    for (int i = 0; i < s->n_arg; i++)
+        all |= reinterpret_cast<uintptr_t>(s->arg[i].data);
+    all |= (uintptr_t)(c->m * c->n) * sizeof(float);
+    all |= (uintptr_t)(c->m * c->k) * sizeof(float);
+    all |= (uintptr_t)(c->k * c->n) * sizeof(float);
+    spec.align = (uint32_t)(all & (~all + 1));
+    spec.batch = fl_step_rows(s, OUT) * c->count;
+    spec.m = c->m;
+    spec.n = c->n;
+    spec.k = c->k;
+    spec.ta = c->ta;
+    spec.tb = c->tb;
+    spec.lda = c->ta ? c->m : c->k;
+    spec.ldb = c->tb ? c->k : c->n;
+    spec.ldc = c->n;
+    return d->methods->gemm_create(d, &spec, &p->gemm);
+}
+
+static void finish(fl_device *d, fl_device_step *s)
+{
+    product *p = static_cast<product *>(s->state);
+
+    d->methods->gemm_destroy(d, p->gemm);
+    p->gemm = nullptr;
+}
+
+static fleet_status run(fl_device *d, fl_queue *q, const fl_device_step *s)
+{
+    fl_gemm_data data = {s->arg[A].data, s->arg[B].data, s->arg[OUT].data,
+                         nullptr, nullptr};
+
+    return d->methods->gemm_run(
+        d, q, static_cast<const product *>(s->state)->gemm, &data);
+}
+
+extern const fl_device_kernel fl_cuda_batch_matmul[];
+const fl_device_kernel fl_cuda_batch_matmul[] = {
+    FL_KERNEL_WITH("batch_matmul", sizeof(product), prepare, finish, run),
+    FL_KERNEL_END,
+};

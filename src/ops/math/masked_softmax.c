@@ -1,0 +1,134 @@
+/* masked_softmax.c - softmax over the last dimension, of the numbers whose
+ * mask is not 0. The gradient is softmax's: what is masked has a
+ * probability of 0. */
+#include "ops/math/masked_softmax.h"
+
+#include <fleet/ops.h>
+
+#include "ops/loss.h"
+#include "ops/ops.h"
+#include "runtime/simd/simd.h"
+
+/* One line: the numbers that count side by side, then each to its place. */
+static void softmax_line(float *y, const float *x, const float *mask, int64_t n)
+{
+    int64_t kept = 0;
+
+    for (int64_t j = 0; j < n; j++)
+        if (mask[j] != 0.0f)
+            y[kept++] = x[j];
+    if (kept > 0)
+        fl_simd_best()->softmax(y, y, kept);
+    for (int64_t j = n; j-- > 0;)
+        y[j] = mask[j] != 0.0f ? y[--kept] : 0.0f;
+}
+
+static fleet_status masked_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_masked_softmax *c = in->step->config;
+    int64_t first = r->begin * in->arg[0].factor, n = c->classes;
+    int64_t rows = fl_range_rows(in, 0, r);
+    float *y = fl_rows_f32(in, 0, r);
+    const float *x = fl_rows_f32(in, 1, r);
+
+    for (int64_t i = 0; i < rows; i++) {
+        const float *mask = fl_ptr(in, 2);
+
+        if (c->batched)
+            mask += (first + i) * in->arg[2].ld;
+        for (int64_t l = 0; l < c->lines; l++, y += n, x += n)
+            softmax_line(y, x, mask + fl_mask_at(c, l), n);
+    }
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel = {
+    .name = "masked_softmax", .split = FL_SPLIT_ROWS, .run = masked_run};
+
+static int64_t dim_at(const fl_shape *s, int from_end)
+{
+    return from_end < s->n_dim ? s->dim[s->n_dim - 1 - from_end] : 1;
+}
+
+static fleet_status infer(fl_node *n)
+{
+    const fl_shape *x = &n->in[0]->shape, *mask = &n->in[1]->shape;
+
+    FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
+    FL_TRY(fl_want_dtype(n, 1, FLEET_FLOAT32));
+    if (!fl_shape_batched(x) || x->n_dim < 2)
+        return fl_want_shape(n, 0, "[-1,C]");
+    for (int i = 0; i < x->n_dim; i++) {
+        int64_t have = dim_at(mask, i), want = dim_at(x, i);
+
+        if (mask->n_dim > x->n_dim || (have != want && (have != 1 || i == 0)))
+            return fl_fail(FLEET_ESHAPE,
+                           "masked_softmax: mask \"%s\" %s does not fit \"%s\" "
+                           "%s",
+                           n->in[1]->name, fl_shape_print(mask).chars,
+                           n->in[0]->name, fl_shape_print(x).chars);
+    }
+    fl_set_out(n, 0, x);
+    return FLEET_OK;
+}
+
+static fl_masked_softmax config_of(const fl_node *n)
+{
+    const fl_shape *x = &n->in[0]->shape, *mask = &n->in[1]->shape;
+    fl_masked_softmax c = {.classes = x->dim[x->n_dim - 1],
+                           .lines = 1,
+                           .n_dim = x->n_dim - 2,
+                           .batched = fl_shape_batched(mask)};
+    int64_t size = c.classes;
+
+    for (int i = c.n_dim - 1; i >= 0; i--) {
+        int64_t have = dim_at(mask, c.n_dim - i);
+
+        c.dim[i] = x->dim[1 + i];
+        c.stride[i] = have == 1 ? 0 : size;
+        c.lines *= c.dim[i];
+        size *= have;
+    }
+    return c;
+}
+
+static fleet_status forward(fl_lowering *l, const fl_node *n)
+{
+    fl_masked_softmax c = config_of(n);
+
+    FL_EMIT(l, &kernel, n, fl_config(l, &c, sizeof c),
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])),
+            FL_R(fl_value_of(l, n->in[1])));
+    return FLEET_OK;
+}
+
+static fleet_status gradient(fl_lowering *l, const fl_node *n)
+{
+    const fl_shape *x = &n->in[0]->shape;
+    fl_softmax_config c = {x->dim[x->n_dim - 1]};
+    int to = fl_gradient_to(l, n->in[0]);
+
+    if (to >= 0)
+        FL_EMIT(l, &fl_kernel_softmax_grad, n, fl_config(l, &c, sizeof c),
+                FL_W(to), FL_R(fl_gradient_of(l, n->out[0])),
+                FL_R(fl_value_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_masked_softmax = {
+    .name = "masked_softmax",
+    .n_out = 1,
+    .least_in = 2,
+    .most_in = 2,
+    .infer = infer,
+    .forward = forward,
+    .gradient = gradient,
+};
+
+fleet_var *fleet_masked_softmax(fleet_program *p, fleet_var *x, fleet_var *mask)
+{
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, mask))
+        return NULL;
+    return fl_program_add(p, &fl_op_masked_softmax, (fleet_var *[]){x, mask}, 2,
+                          NULL, 0);
+}

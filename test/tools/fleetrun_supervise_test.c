@@ -519,6 +519,33 @@ TEST(journals_of_the_user_stay)
                test_path("elsewhere"));
 }
 
+/* A server that was killed with all of its job is looked for where it was. */
+TEST(a_job_that_was_killed_as_a_whole_has_its_ports_again)
+{
+    static const char ports[] = "PADDLE_PSERVERS_IP_PORT_LIST";
+    const char *script = "env; mkdir -p $FLEET_LOG_FOLDER/server-1;"
+                         ">$FLEET_LOG_FOLDER/server-1/identity";
+    char flags[400], identity[300];
+    const char *first, *second;
+
+    snprintf(flags, sizeof flags, "--supervise --server_num 2 --journals %s",
+             test_path("kept"));
+    CHECK_INT(launch_run(flags, script), 0);
+    first = launch_value("workerlog.0", ports);
+    CHECK_INT(launch_run(flags, "env"), 0);
+    CHECK_TEXT(launch_value("workerlog.0", ports), first);
+    snprintf(identity, sizeof identity, "%s/server-1/identity",
+             test_path("kept"));
+    CHECK(unlink(identity) == 0); /* it has ended: any ports will do */
+    CHECK_INT(launch_run(flags, script), 0);
+    second = launch_value("workerlog.0", ports);
+    CHECK(strcmp(first, second) != 0);
+    snprintf(flags, sizeof flags, "--supervise --server_num 3 --journals %s",
+             test_path("kept"));
+    CHECK_INT(launch_run(flags, "env"), 0);
+    CHECK(!strstr(launch_value("workerlog.0", ports), second));
+}
+
 static void refuses(const char *flags, const char *words)
 {
     CHECK_INT(launch_run(flags, "true"), 2);

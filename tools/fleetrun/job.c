@@ -15,6 +15,7 @@
 #include "agents.h"
 #include "base/memory.h"
 #include "environment.h"
+#include "job_journals.h"
 #include "job_keys.h"
 #include "mpirun.h"
 #include "port.h"
@@ -131,34 +132,14 @@ static fleet_status open_log(run_job *j, run_process *p)
     return FLEET_OK;
 }
 
-/* Processes may change their folder: they get the path from the root. */
-static fleet_status open_journals(run_job *j)
-{
-    const run_options *o = j->options;
-    const char *given = getenv("FLEET_LOG_FOLDER");
-    char path[PATH_MAX];
-
-    if (!o->supervise || (!o->journals && given && *given))
-        return FLEET_OK;
-    if (o->journals) {
-        FL_TRY(run_folders_make_deep("--journals", "the journals", o->journals,
-                                     0700));
-        snprintf(path, sizeof path, "%s", o->journals);
-    } else {
-        FL_TRY(run_folders_make_journals(o->word, o->log_folder, path,
-                                         sizeof path));
-    }
-    if (!realpath(path, j->journals))
-        return fl_fail(FLEET_EIO, "cannot find the folder %s: %s", path,
-                       strerror(errno));
-    return FLEET_OK;
-}
-
 fleet_status run_job_open(run_job *j, const run_options *o)
 {
     *j = (run_job){.options = o, .agent_listener = -1};
     FL_TRY(run_processes_list(j));
+    FL_TRY(run_folders_make_deep("--log_dir", "the logs", o->log_folder, 0777));
+    FL_TRY(run_journals_open(j));
     FL_TRY(bind_ports(j));
+    FL_TRY(run_journals_keep_ports(j));
     FL_TRY(join_endpoints(j));
     if (j->needs_keys || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
@@ -167,8 +148,6 @@ fleet_status run_job_open(run_job *j, const run_options *o)
         FL_TRY(run_mpirun_open(j));
         FL_TRY(run_agents_open(j));
     }
-    FL_TRY(run_folders_make_deep("--log_dir", "the logs", o->log_folder, 0777));
-    FL_TRY(open_journals(j));
     remove_stale_logs(j);
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)

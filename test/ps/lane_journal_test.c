@@ -122,7 +122,7 @@ static uint64_t store_hash(const fl_store *s)
     return sum;
 }
 
-static void check_same(const lane_kit *a, const lane_kit *b)
+static void check_same_but_life(const lane_kit *a, const lane_kit *b)
 {
     const fl_ps_lane *x = a->lane, *y = b->lane;
 
@@ -130,7 +130,6 @@ static void check_same(const lane_kit *a, const lane_kit *b)
     CHECK_INT(y->version, x->version);
     CHECK_INT(b->store->updates, a->store->updates);
     CHECK_INT(y->run, x->run);
-    CHECK_INT(y->aggregate.life, x->aggregate.life);
     CHECK(memcmp(&x->last_clip, &y->last_clip, sizeof x->last_clip) == 0);
     CHECK_INT(y->n_reduced, x->n_reduced);
     CHECK(x->n_reduced == 0 ||
@@ -150,6 +149,12 @@ static void check_same(const lane_kit *a, const lane_kit *b)
         if (s->command_text)
             CHECK_TEXT(t->command_text, s->command_text);
     }
+}
+
+static void check_same(const lane_kit *a, const lane_kit *b)
+{
+    check_same_but_life(a, b);
+    CHECK_INT(b->lane->aggregate.life, a->lane->aggregate.life);
 }
 
 /* A load or a write, as these tests have it: a row is what the text says. */
@@ -173,17 +178,20 @@ static void end_command(lane_kit *k, fleet_status status)
                          k->now_ms);
 }
 
-static fleet_status replay_one(lane_kit *k, size_t i)
+static fleet_status replay_record(lane_kit *k, const memory_record *m, size_t i)
 {
-    const fl_journal_record r = {.lsn = i + 1,
-                                 .kind = journal.at[i].kind,
-                                 .size = journal.at[i].size,
-                                 .data = journal.at[i].data};
+    const fl_journal_record r = {
+        .lsn = i + 1, .kind = m->kind, .size = m->size, .data = m->data};
     fleet_status status = fl_lane_replay(k->lane, &r, k->now_ms);
 
     if (status == FLEET_OK && fl_lane_replay_waits(k->lane))
         end_command(k, k->lane->replay_status);
     return status;
+}
+
+static fleet_status replay_one(lane_kit *k, size_t i)
+{
+    return replay_record(k, &journal.at[i], i);
 }
 
 static void replay_all(lane_kit *k)
@@ -342,19 +350,23 @@ static void act(random_job *j, int i)
     w->step = s->done;
 }
 
+static void act_all(random_job *j)
+{
+    for (int i = 0; i < j->n; i++) {
+        act(j, i);
+        clip(j);
+        if (j->k->lane->busy || j->k->lane->saving)
+            end_command(j->k, draw(j, 4) ? FLEET_OK : FLEET_EIO);
+        drain(j->k);
+    }
+    j->k->now_ms++;
+}
+
 /* Enough that many records have been written. */
 static void train(random_job *j, size_t records)
 {
-    while (journal.n < records) {
-        for (int i = 0; i < j->n; i++) {
-            act(j, i);
-            clip(j);
-            if (j->k->lane->busy || j->k->lane->saving)
-                end_command(j->k, draw(j, 4) ? FLEET_OK : FLEET_EIO);
-            drain(j->k);
-        }
-        j->k->now_ms++;
-    }
+    while (journal.n < records)
+        act_all(j);
     CHECK_INT(fl_lane_state_of(j->k->lane), FL_LANE_RUNS);
 }
 
@@ -396,6 +408,114 @@ TEST(a_lane_in_async_is_made_again_to_the_bit)
     live_and_replay(SIM_SGD, 1, false, 1000);
     live_and_replay(SIM_ADAGRAD, 3, false, 1000);
     live_and_replay(SIM_NO_DENSE, 2, false, 1000);
+}
+
+/* --- a snapshot, and what was done behind it ------------------------------ */
+
+static void forget_journal(memory_journal *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        fl_free(j->at[i].data);
+    fl_free(j->at);
+    *j = (memory_journal){0};
+}
+
+/* The snapshot is written when the lane has gone on: what it says is what the
+ * lane was before, and commands that came meanwhile are behind it. */
+static void live_and_restore(sim_kind kind, int n, bool sync)
+{
+    memory_journal cut = {0};
+    const fl_journal_sink to = {&cut, memory_put, memory_commit};
+    lane_kit live, again;
+    random_job j = {.k = &live,
+                    .seed = (uint64_t)kind * 10 + (uint64_t)n + sync + 7,
+                    .sync = sync,
+                    .n = n};
+    size_t first;
+
+    open_journal();
+    lane_open(&live, kind, n, sync);
+    train(&j, 400);
+    CHECK(fl_lane_may_freeze(live.lane));
+    CHECK_OK(fl_lane_freeze(live.lane, &to));
+    CHECK(!fl_lane_may_freeze(live.lane));
+    first = journal.n;
+    for (int i = 0; i < 40; i++)
+        act_all(&j);
+    CHECK(journal.n > first);
+    CHECK_OK(fl_lane_write_frozen(live.lane, &to));
+    fl_lane_thaw(live.lane, live.now_ms);
+    train(&j, journal.n + 200);
+    lane_journal = (fl_journal_sink){0};
+    lane_open(&again, kind, n, sync);
+    fl_lane_begin_replay(again.lane, again.now_ms);
+    for (size_t i = 0; i < cut.n; i++)
+        CHECK_OK(replay_record(&again, &cut.at[i], i));
+    for (size_t i = first; i < journal.n; i++)
+        CHECK_OK(replay_one(&again, i));
+    fl_lane_end_replay(again.lane, FLEET_OK, NULL, again.now_ms);
+    check_same_but_life(&live, &again);
+    CHECK_INT(again.lane->aggregate.life, live.lane->aggregate.life + 1);
+    lane_close(&live);
+    lane_close(&again);
+    forget_journal(&cut);
+    close_journal();
+}
+
+TEST(a_lane_is_made_again_from_a_snapshot_and_what_came_behind_it)
+{
+    live_and_restore(SIM_ADAM_CLIP, 3, true);
+    live_and_restore(SIM_ADAM, 4, false);
+    live_and_restore(SIM_BLOCKS, 3, true);
+    live_and_restore(SIM_ADAGRAD, 1, true);
+    live_and_restore(SIM_NO_DENSE, 2, false);
+}
+
+/* Of each kind of record, one that is of another lane. */
+TEST(a_snapshot_that_does_not_fit_is_refused)
+{
+    static const struct {
+        uint16_t kind;
+        size_t at;
+        const char *words;
+    } bad[] = {{FL_LANE_RECORD_STATE, 28, "streams of a snapshot"},
+               {FL_LANE_RECORD_DENSE, 4, "weights of a snapshot"},
+               {FL_LANE_RECORD_TABLE, 0, "tables of a snapshot"},
+               {FL_LANE_RECORD_ROWS, 8, "rows of a snapshot"},
+               {FL_LANE_RECORD_WHOLE, 8, "rows were found"}};
+    memory_journal cut = {0};
+    const fl_journal_sink to = {&cut, memory_put, memory_commit};
+    lane_kit live, again;
+
+    lane_open(&live, SIM_ADAM, 2, true);
+    lane_push(&live, 0, 1, 7, 1);
+    lane_push(&live, 1, 1, 8, 1);
+    CHECK_OK(fl_lane_freeze(live.lane, &to));
+    CHECK_OK(fl_lane_write_frozen(live.lane, &to));
+    fl_lane_thaw(live.lane, 0);
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+        fleet_status status = FLEET_OK;
+        bool changed = false;
+
+        lane_open(&again, SIM_ADAM, 2, true);
+        fl_lane_begin_replay(again.lane, 0);
+        for (size_t i = 0; i < cut.n && status == FLEET_OK; i++) {
+            memory_record *m = &cut.at[i];
+
+            if (m->kind == bad[b].kind)
+                m->data[bad[b].at] ^= 64;
+            status = replay_record(&again, m, i);
+            if (m->kind == bad[b].kind)
+                m->data[bad[b].at] ^= 64;
+            changed = changed || m->kind == bad[b].kind;
+        }
+        CHECK(changed);
+        CHECK_STATUS(status, FLEET_ECORRUPT);
+        CHECK_CONTAINS(fleet_last_error(), bad[b].words);
+        lane_close(&again);
+    }
+    lane_close(&live);
+    forget_journal(&cut);
 }
 
 /* Its first table counts shows and clicks. */

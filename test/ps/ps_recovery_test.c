@@ -22,23 +22,27 @@ enum { FILE_BYTES = 1 << 16, FAR_MS = 60000 * TEST_SLOWNESS };
 
 /* --- logs ----------------------------------------------------------------- */
 
-static int64_t bytes_in(const char *folder)
+/* How far its last file is: a number that grows though the log is cut. */
+static int64_t end_of(const char *folder, int64_t file_bytes)
 {
     DIR *dir = opendir(folder);
-    int64_t bytes = 0;
+    int64_t end = 0;
     struct dirent *e;
     struct stat s;
 
     while (dir && (e = readdir(dir)) != NULL)
         if (strncmp(e->d_name, "journal-", 8) == 0 &&
-            fstatat(dirfd(dir), e->d_name, &s, 0) == 0)
-            bytes += s.st_size;
+            fstatat(dirfd(dir), e->d_name, &s, 0) == 0) {
+            int64_t at = (atoll(e->d_name + 8) - 1) * file_bytes + s.st_size;
+
+            end = at > end ? at : end;
+        }
     if (dir)
         closedir(dir);
-    return bytes;
+    return end;
 }
 
-/* What a server has written down so far. */
+/* What a server has written down, about. */
 static int64_t log_bytes(const ps_job *j, int server)
 {
     char folder[300];
@@ -47,7 +51,7 @@ static int64_t log_bytes(const ps_job *j, int server)
     for (int i = 0; i < j->lanes; i++) {
         snprintf(folder, sizeof folder, "%s/server-%d/lane-%d",
                  j->how.log_configs.folder, server, i);
-        bytes += bytes_in(folder);
+        bytes += end_of(folder, j->how.log_configs.file_bytes);
     }
     return bytes;
 }
@@ -78,7 +82,7 @@ static ps_job job_of(bool a_sync)
                     .id = "recovery",
                     .connect_ms = FAR_MS,
                     .request_ms = FAR_MS,
-                    .peer_ms = PS_SECOND / 2,
+                    .peer_ms = 2 * PS_SECOND,
                     .how = {.a_sync = a_sync,
                             .log = FLEET_DURABLE_PROCESS,
                             .log_configs = {.folder = test_path("log"),
@@ -156,6 +160,27 @@ TEST_LIMIT(servers_that_are_killed_come_back_and_sync_has_the_same_bits, 120)
     disturb(&j, 5, 20000);
     CHECK(hash_of(&j) == hash);
     CHECK_CONTAINS(ps_said(ps_server(&j, 0)), "is back, at update ");
+}
+
+/* In files that are so small that lanes write a snapshot every few updates, and
+ * what is older is gone. */
+TEST_LIMIT(servers_that_are_killed_come_back_from_snapshots, 120)
+{
+    ps_job j = job_of(false);
+    uint64_t hash;
+    char path[300];
+
+    j.how.log_configs.file_bytes = 4096;
+    j.work = work_and_tell;
+    hash = undisturbed(&j);
+    ps_start_all(&j);
+    disturb(&j, 5, 40000);
+    CHECK(hash_of(&j) == hash);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/server-%d/lane-0/journal-00000001",
+                 j.how.log_configs.folder, i);
+        CHECK(access(path, F_OK) != 0);
+    }
 }
 
 /* --- what it begins with, and whose it is --------------------------------- */

@@ -129,7 +129,9 @@ typedef struct sim_lane {
     bool loads;              /* what its server begins with */
     int loaded;              /* parts of that */
     struct fl_journal_writer *writer;
-    struct fl_journal_reader *reader;
+    struct fl_journal_reader *reader, *behind; /* of a snapshot, then behind */
+    struct fl_journal_writer *snapshot;        /* that is written; NULL: none */
+    uint32_t cut;                              /* the first file behind it */
     bool replays; /* it is made again, and has not read all of its journal */
 } sim_lane;
 
@@ -205,6 +207,7 @@ struct sim {
     uint64_t events, random;
     sim_fault_state fault[SIM_MOST_FAULT];
     int n_died;                       /* servers, as they wrote */
+    int n_cut;                        /* journals */
     int n_worker_died;                /* as they sent */
     char seen[SIM_MOST_WORKER][4000]; /* logs of workers, at their marks */
 

@@ -13,6 +13,7 @@ typedef enum sim_event_kind {
     SIM_LANE_TICK,
     SIM_LANE_LOOKS,   /* for rows that were out of memory */
     SIM_LANE_REPLAYS, /* its journal */
+    SIM_LANE_CUTS,    /* a snapshot is written, and the journal cut */
     SIM_COMMAND_ENDS,
     SIM_WORKER_COMES,
     SIM_WORKER_TICK,

@@ -13,10 +13,17 @@
 
 #include "base/folder.h"
 #include "base/memory.h"
+#include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/journal/journal_writer.h"
 
-enum { ROLL_BYTES = 3000, MOST_RECORDS = 30, MOST_PAUSE_MS = 40 };
+enum {
+    ROLL_BYTES = 3000,
+    MOST_RECORDS = 30,
+    MOST_PAUSE_MS = 40,
+    MOST_CUT_MS = 400,
+    CUT_EVERY = 30 /* of so many ticks one begins a snapshot */
+};
 
 static void folder_of(const sim_lane *l, char path[300])
 {
@@ -30,7 +37,7 @@ void sim_journal_clear(const char *folder)
     mkdir(folder, 0755);
     for (int i = 0; i < SIM_MOST_LANE; i++) {
         snprintf(path, sizeof path, "%s/lane-%d", folder, i);
-        fl_folder_remove(path);
+        fl_journal_remove(path);
         mkdir(path, 0755);
     }
 }
@@ -52,7 +59,7 @@ static void tear(const sim_lane *l)
     struct stat st;
 
     folder_of(l, folder);
-    for (uint32_t i = 1;; i++) {
+    for (uint32_t i = l->cut > 0 ? l->cut : 1;; i++) {
         char *path = fl_journal_path(folder, i);
 
         if (stat(path, &st) != 0) {
@@ -123,6 +130,66 @@ static void begin_writer(sim_lane *l, fl_journal_end end)
                                           .roll_bytes = ROLL_BYTES}));
 }
 
+/* --- snapshots ------------------------------------------------------------ */
+
+static fleet_status put_frozen(void *arg, uint16_t kind,
+                               const fl_journal_part *part, size_t n)
+{
+    const sim_lane *l = arg;
+
+    return fl_journal_put(l->snapshot, kind, part, n);
+}
+
+static fleet_status commit_frozen(void *arg)
+{
+    const sim_lane *l = arg;
+
+    return fl_journal_commit(l->snapshot);
+}
+
+void sim_journal_tick(sim *s, sim_lane *l)
+{
+    const fl_journal_sink to = {l, put_frozen, commit_frozen};
+    char folder[300], *path;
+
+    if (!s->o.journal || !l->writer || l->snapshot ||
+        s->server[l->server].dying || sim_random(s, (uint64_t)CUT_EVERY) > 0 ||
+        !fl_lane_may_freeze(l->core))
+        return;
+    folder_of(l, folder);
+    CHECK_OK(fl_journal_roll(l->writer, &l->cut));
+    CHECK_OK(fl_journal_cut_begin(folder, l->cut, &path));
+    CHECK_OK(fl_journal_writer_create(
+        &l->snapshot, &(fl_journal_options){.folder = path,
+                                            .text = "sim",
+                                            .first_file = 1,
+                                            .first_lsn = 1,
+                                            .roll_bytes = ROLL_BYTES}));
+    fl_free(path);
+    CHECK_OK(fl_lane_freeze(l->core, &to));
+    sim_post(s, (sim_event){.at_ms = s->now_ms + 1 +
+                                     (int64_t)sim_random(s, MOST_CUT_MS),
+                            .kind = SIM_LANE_CUTS,
+                            .server = l->server,
+                            .lane = l->number,
+                            .life = s->server[l->server].life});
+}
+
+void sim_journal_cut(sim *s, sim_lane *l)
+{
+    const fl_journal_sink to = {l, put_frozen, commit_frozen};
+    char folder[300];
+
+    folder_of(l, folder);
+    CHECK_OK(fl_lane_write_frozen(l->core, &to));
+    fl_journal_writer_destroy(l->snapshot);
+    l->snapshot = NULL;
+    fl_lane_thaw(l->core, s->now_ms);
+    CHECK_OK(fl_journal_cut_commit(folder, l->cut, false));
+    s->n_cut++;
+    sim_say(s, "a journal is cut", SIM_NOBODY, l->number, NULL);
+}
+
 /* --- reading -------------------------------------------------------------- */
 
 static void post_replay(sim *s, const sim_lane *l)
@@ -139,6 +206,7 @@ void sim_journal_begin(sim *s, sim_lane *l)
 {
     char folder[300];
     fleet_status status;
+    uint32_t first;
 
     l->replays = false;
     if (!s->o.journal)
@@ -148,9 +216,17 @@ void sim_journal_begin(sim *s, sim_lane *l)
         return;
     }
     folder_of(l, folder);
-    status = fl_journal_reader_open(&l->reader, folder);
-    if (status != FLEET_ENOENT)
+    CHECK_OK(fl_journal_newest(folder, &first));
+    status = fl_journal_reader_open_at(&l->reader, folder, first);
+    if (status != FLEET_ENOENT || first > 0)
         CHECK_OK(status);
+    if (first > 0) {
+        char *path = fl_journal_snapshot(folder, first);
+
+        l->behind = l->reader;
+        CHECK_OK(fl_journal_reader_open(&l->reader, path));
+        fl_free(path);
+    }
     l->replays = true;
     fl_lane_begin_replay(l->core, s->now_ms);
     post_replay(s, l);
@@ -197,6 +273,12 @@ void sim_journal_goes_on(sim *s, sim_lane *l)
         if (more)
             CHECK_OK(fl_lane_replay(l->core, &r, s->now_ms));
     }
+    if (!more && l->behind) {
+        fl_journal_reader_close(l->reader);
+        l->reader = l->behind;
+        l->behind = NULL;
+        more = true;
+    }
     if (more)
         post_replay(s, l);
     else
@@ -206,7 +288,9 @@ void sim_journal_goes_on(sim *s, sim_lane *l)
 void sim_journal_dies(sim_lane *l)
 {
     fl_journal_reader_close(l->reader);
+    fl_journal_reader_close(l->behind);
     fl_journal_writer_destroy(l->writer);
-    l->reader = NULL;
-    l->writer = NULL;
+    fl_journal_writer_destroy(l->snapshot);
+    l->reader = l->behind = NULL;
+    l->writer = l->snapshot = NULL;
 }

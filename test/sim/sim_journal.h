@@ -17,5 +17,10 @@ void sim_journal_begin(sim *s, sim_lane *l);
 /* SIM_LANE_REPLAYS: some records more. */
 void sim_journal_goes_on(sim *s, sim_lane *l);
 
+/* A tick: a snapshot may be begun, by chance, and is written by
+ * SIM_LANE_CUTS. */
+void sim_journal_tick(sim *s, sim_lane *l);
+void sim_journal_cut(sim *s, sim_lane *l);
+
 /* Its process is gone: what was not committed is lost. */
 void sim_journal_dies(sim_lane *l);

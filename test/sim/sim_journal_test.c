@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static int n_died; /* servers */
+static int n_died, n_cut; /* servers; journals */
 
 static const char *run_job(uint64_t seed, sim_options *o, sim_script *k)
 {
@@ -32,6 +32,7 @@ static const char *run_job(uint64_t seed, sim_options *o, sim_script *k)
     sim_run(&s, SIM_LONGEST_MS);
     bad = sim_check(&s, k);
     n_died += s.n_died + s.fault[1].begun;
+    n_cut += s.n_cut;
     sim_close(&s);
     return bad;
 }
@@ -59,6 +60,7 @@ TEST_LIMIT(servers_that_die_come_back_and_sync_has_the_same_bits, 7200)
     uint64_t n = SIM_SEEDS(sync_run, 150);
 
     CHECK(n_died >= (int)n);
+    CHECK(n_cut >= (int)n);
 }
 
 TEST_LIMIT(servers_that_die_come_back_and_async_has_each_push_once, 7200)
@@ -66,4 +68,5 @@ TEST_LIMIT(servers_that_die_come_back_and_async_has_each_push_once, 7200)
     uint64_t n = SIM_SEEDS(async_run, 150);
 
     CHECK(n_died >= (int)n);
+    CHECK(n_cut >= (int)n);
 }

@@ -214,9 +214,12 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
         look_again(s, l);
     else if (e->kind == SIM_LANE_REPLAYS)
         sim_journal_goes_on(s, l);
+    else if (e->kind == SIM_LANE_CUTS)
+        sim_journal_cut(s, l);
     else {
         heed_siblings(s, l);
         fl_lane_tick(l->core, s->now_ms);
+        sim_journal_tick(s, l);
         sim_post(s, (sim_event){.at_ms = s->now_ms + s->o.peer_ms / 10,
                                 .kind = SIM_LANE_TICK,
                                 .server = l->server,

@@ -18,7 +18,15 @@ typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_LEAVE,   /* streams: that have left */
     FL_LANE_RECORD_PASS,    /* streams: the pass has closed for them */
     FL_LANE_RECORD_REDUCED, /* fl_reduced_record, streams, doubles */
-    FL_LANE_RECORD_COMMAND  /* fl_command_record, answer, request */
+    FL_LANE_RECORD_COMMAND, /* fl_command_record, answer, request */
+
+    /* of a snapshot, in this order: what the lane was like */
+    FL_LANE_RECORD_STATE, /* fl_state_record, a fl_place_state of each stream,
+                             doubles, texts */
+    FL_LANE_RECORD_DENSE, /* fl_dense_record, floats */
+    FL_LANE_RECORD_TABLE, /* fl_table_record; then its rows: */
+    FL_LANE_RECORD_ROWS,  /* fl_rows_record_head, rows */
+    FL_LANE_RECORD_WHOLE  /* fl_whole_record: that was all */
 } fl_lane_record_kind;
 
 typedef struct fl_run_record {
@@ -70,6 +78,53 @@ typedef struct fl_command_record {
     uint32_t status, answer_size, request_size;
     uint32_t has_answer;
 } fl_command_record;
+
+/* A lane without its store. */
+typedef struct fl_state_record {
+    uint64_t version, updates;
+    uint32_t run, life;
+    float clip;
+    uint32_t n_stream;
+    uint32_t reduced_how, reduced_first, n_reduced, zero;
+} fl_state_record;
+
+/* Of a stream: its place, its steps, and its last command, whose text, if it
+ * has one, is behind the texts of the streams before. */
+typedef struct fl_place_state {
+    uint64_t done, reduced, stop_step, command_step, nonce;
+    uint32_t incarnation, command_status, text_size;
+    uint8_t has_text, left, zero[2];
+    char who[96];
+} fl_place_state;
+
+/* Floats of a group of dense parameters, as the lane's store has it: weights
+ * (state 0), or the state before that number. */
+typedef struct fl_dense_record {
+    uint32_t group, state;
+    uint64_t first, n;
+} fl_dense_record;
+
+/* How rows that a table does not have yet begin: a load changes it. */
+typedef struct fl_table_record {
+    uint32_t table, kind; /* the table's place in the store */
+    float a, b;
+    uint64_t seed, stream;
+    int64_t vector_at;
+} fl_table_record;
+
+/* Rows as they lie in the table: each its key, its head, and `floats` floats,
+ * and zeros up to a multiple of 8 bytes. */
+typedef struct fl_rows_record_head {
+    uint32_t table, n; /* the table's place in the store; rows */
+    uint32_t floats, zero;
+} fl_rows_record_head;
+
+typedef struct fl_whole_record {
+    uint64_t floats, rows;
+} fl_whole_record;
+
+_Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152,
+               "records are written as they lie in memory");
 
 _Static_assert(sizeof(fl_place_record) == 112 &&
                    sizeof(fl_update_record) == 40 &&

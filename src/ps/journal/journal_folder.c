@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/memory.h"
+#include "ps/journal/journal_cut.h"
 #include "ps/locality.h"
 
 static const char identity_name[] = "identity";
@@ -125,11 +126,6 @@ char *fl_journal_folder_lane(const fl_journal_folder *h, int lane)
     return fl_path_join(h->folder, name);
 }
 
-static bool is_journal(const char *name)
-{
-    return strncmp(name, "journal-", 8) == 0;
-}
-
 /* What earlier owners have left; the first folder that is not there is the
  * end. */
 static fleet_status clear_lanes(const fl_journal_folder *h)
@@ -143,7 +139,7 @@ static fleet_status clear_lanes(const fl_journal_folder *h)
             return FLEET_ENOMEM;
         more = fl_file_exists(path);
         if (more)
-            fl_folder_remove_ours(path, is_journal);
+            fl_journal_remove(path);
         fl_free(path);
     }
     return FLEET_OK;

@@ -16,6 +16,7 @@
 
 struct fl_journal_reader {
     char *folder, *text;
+    uint32_t first; /* files before it are not read; 0: none is left out */
     uint32_t *file; /* numbers, in rising order */
     size_t n_file, file_capacity;
     size_t at_file; /* that is read, or is next */
@@ -58,7 +59,7 @@ static fleet_status list_files(fl_journal_reader *r)
                        "the log %s cannot be opened: %s", r->folder,
                        strerror(errno));
     while (status == FLEET_OK && (e = fl_disk_list(dir)) != NULL) {
-        if (!read_name(e->d_name, &number))
+        if (!read_name(e->d_name, &number) || number < r->first)
             continue;
         status = fl_grow(&r->file, &r->file_capacity, r->n_file + 1,
                          sizeof *r->file);
@@ -232,8 +233,28 @@ static fleet_status begin_file(fl_journal_reader *r)
 
 /* --- all of it ------------------------------------------------------------ */
 
+static fleet_status find_files(fl_journal_reader *r)
+{
+    FL_TRY(list_files(r));
+    if (r->n_file == 0)
+        return fl_fail(FLEET_ENOENT, "%s has no log", r->folder);
+    qsort(r->file, r->n_file, sizeof *r->file, by_number);
+    if (r->first > 0 && r->file[0] != r->first)
+        return fl_fail(FLEET_ECORRUPT,
+                       "the log %s has no file journal-%08u: the first one is "
+                       "journal-%08u",
+                       r->folder, (unsigned)r->first, (unsigned)r->file[0]);
+    return measure_files(r);
+}
+
 fleet_status fl_journal_reader_open(fl_journal_reader **reader,
                                     const char *folder)
+{
+    return fl_journal_reader_open_at(reader, folder, 0);
+}
+
+fleet_status fl_journal_reader_open_at(fl_journal_reader **reader,
+                                       const char *folder, uint32_t first)
 {
     fl_journal_reader *r;
     fleet_status status;
@@ -241,13 +262,8 @@ fleet_status fl_journal_reader_open(fl_journal_reader **reader,
     *reader = NULL;
     FL_TRY(FL_NEW(&r, sizeof *r));
     r->folder = fl_strdup(folder);
-    status = r->folder ? list_files(r) : FLEET_ENOMEM;
-    if (status == FLEET_OK && r->n_file == 0)
-        status = fl_fail(FLEET_ENOENT, "%s has no log", folder);
-    if (status == FLEET_OK) {
-        qsort(r->file, r->n_file, sizeof *r->file, by_number);
-        status = measure_files(r);
-    }
+    r->first = first;
+    status = r->folder ? find_files(r) : FLEET_ENOMEM;
     if (status == FLEET_OK)
         status = begin_file(r);
     if (status != FLEET_OK) {

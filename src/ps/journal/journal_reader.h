@@ -27,6 +27,10 @@ typedef struct fl_journal_reader fl_journal_reader;
  * or there is no folder. FLEET_ECORRUPT: one is missing. Files of other names
  * are left alone. */
 fleet_status fl_journal_reader_open(fl_journal_reader **r, const char *folder);
+
+/* The same from that file on. */
+fleet_status fl_journal_reader_open_at(fl_journal_reader **r,
+                                       const char *folder, uint32_t first);
 void fl_journal_reader_close(fl_journal_reader *r); /* NULL is fine */
 
 /* What its files say of their owner; the reader's. "": no file has a whole

@@ -3,6 +3,7 @@
 #include "ps/journal/journal_writer.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,8 @@ struct fl_journal_writer {
     int fd;     /* -1: none is */
     uint32_t next_file;
     uint64_t next_lsn, committed;
-    size_t file_bytes; /* with what is in the buffer */
+    size_t file_bytes;           /* with what is in the buffer */
+    atomic_uint_least64_t bytes; /* of all files */
     char *buffer;
     size_t used;
     uint32_t unflushed; /* records */
@@ -226,6 +228,8 @@ static fleet_status put_record(fl_journal_writer *w, uint16_t kind,
         FL_TRY(add_bytes(w, part[i].data, part[i].size));
     FL_TRY(add_bytes(w, zeros, fl_journal_aligned(size) - size));
     w->file_bytes += fl_journal_record_bytes(size);
+    atomic_store(&w->bytes,
+                 atomic_load(&w->bytes) + fl_journal_record_bytes(size));
     w->next_lsn++;
     return FLEET_OK;
 }
@@ -253,6 +257,26 @@ fleet_status fl_journal_commit(fl_journal_writer *w)
     FL_TRY(note_failure(w, push_out(w)));
     w->committed = w->next_lsn - 1;
     return FLEET_OK;
+}
+
+static fleet_status roll(fl_journal_writer *w, uint32_t *file)
+{
+    if (w->fd >= 0)
+        FL_TRY(push_out(w));
+    close_file(w);
+    *file = w->next_file;
+    return begin_file(w);
+}
+
+fleet_status fl_journal_roll(fl_journal_writer *w, uint32_t *file)
+{
+    FL_TRY(fl_journal_commit(w));
+    return note_failure(w, roll(w, file));
+}
+
+uint64_t fl_journal_bytes(const fl_journal_writer *w)
+{
+    return atomic_load(&w->bytes);
 }
 
 static fleet_status sink_put(void *arg, uint16_t kind,

@@ -49,6 +49,12 @@ fleet_status fl_journal_put(fl_journal_writer *w, uint16_t kind,
  * last one. */
 fleet_status fl_journal_commit(fl_journal_writer *w);
 
+/* Commit, and go on in another file, which is begun at once: its number. */
+fleet_status fl_journal_roll(fl_journal_writer *w, uint32_t *file);
+
+/* All that was put so far, in bytes of files. From any thread. */
+uint64_t fl_journal_bytes(const fl_journal_writer *w);
+
 /* The last record that was committed; 0: none was, and none was before. */
 uint64_t fl_journal_committed(const fl_journal_writer *w);
 

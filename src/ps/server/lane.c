@@ -447,7 +447,7 @@ static void finish_command(fl_ps_lane *l, fleet_status status, const char *text)
 }
 
 /* What came meanwhile, in its order. */
-static void catch_up(fl_ps_lane *l)
+void fl_lane_catch_up(fl_ps_lane *l)
 {
     fl_parked *one = l->behind;
 
@@ -513,5 +513,5 @@ void fl_lane_command_done(fl_ps_lane *l, fleet_status status, const char *text,
     }
     fl_lane_end_command(l, status, text, sums);
     fl_lane_advance(l);
-    catch_up(l);
+    fl_lane_catch_up(l);
 }

@@ -158,6 +158,22 @@ bool fl_lane_replay_waits(const fl_ps_lane *l);
 void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
                         int64_t now_ms);
 
+/* --- a lane's snapshot, behind which a replay may begin ------------------- */
+
+/* A quiet moment: no command has the store, or is beside it. Never of a lane
+ * whose rows come and go by rules of their own (tables with a life): their
+ * memory is in no snapshot. */
+bool fl_lane_may_freeze(const fl_ps_lane *l);
+
+/* What the lane is now is written: to `to` at once what is not in its store;
+ * which the host then has written by _write_frozen(), on another thread, while
+ * the lane goes on, until _thaw(). Commands wait meanwhile. A failure leaves
+ * the lane as it was. The records are for fl_lane_replay(). */
+fleet_status fl_lane_freeze(fl_ps_lane *l, const fl_journal_sink *to);
+fleet_status fl_lane_write_frozen(const fl_ps_lane *l,
+                                  const fl_journal_sink *to);
+void fl_lane_thaw(fl_ps_lane *l, int64_t now_ms);
+
 /* What the server begins with cannot be loaded. Lane 0 stays, and says so to
  * each worker that comes, until the connect deadline at most; other lanes, to
  * which no worker comes before, fail at once. */

@@ -4,8 +4,9 @@
  * lane_update.c, lane_pull.c (reads, rows that may be out of memory),
  * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
  * workers), lane_load.c (what a server begins with), lane_journal.c (what is
- * written down), lane_replay.c (and done again), lane_feed.c
- * (subscribers), lane_budget.c (memory) and lane_counters.c. */
+ * written down), lane_replay.c (and done again), lane_snapshot.c (what the lane
+ * is), lane_feed.c (subscribers), lane_budget.c (memory) and
+ * lane_counters.c. */
 #pragma once
 
 #include "base/clock.h"
@@ -135,6 +136,8 @@ struct fl_ps_lane {
     bool loading;      /* that command is what the server begins with */
     int64_t doomed_ms; /* when it was known that it fails */
     bool saving;       /* a save is written beside training */
+    bool frozen;       /* its own snapshot is */
+    uint64_t restored_floats, restored_rows; /* of a snapshot, so far */
     fl_lane_command command;
     uint64_t *cut; /* its `done` */
     uint64_t command_progress;
@@ -290,6 +293,9 @@ void fl_lane_note_change(fl_ps_lane *l, fleet_status status);
 /* It waits for the command that is under way. */
 void fl_lane_park_behind(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
+/* What came while a command had the store, or a snapshot was written. */
+void fl_lane_catch_up(fl_ps_lane *l);
+
 /* A stream's parked pulls, and its messages that came during a command, go. */
 void fl_lane_forget_pulls(fl_ps_lane *l, int stream);
 void fl_lane_forget_behind(fl_ps_lane *l, int stream);
@@ -371,6 +377,12 @@ void fl_record_parts_done(fl_record_parts *p);
 
 /* l->msg, of a worker of the job, came meanwhile. */
 void fl_lane_answer_replaying(fl_ps_lane *l, const fl_peer *from);
+/* A record of a snapshot; in lane_snapshot.c. */
+fleet_status fl_lane_restore(fl_ps_lane *l, const fl_journal_record *r);
+
+/* The server is of that run, if of no later one. */
+void fl_server_enter_run(fl_server_identity *of, uint32_t run);
+
 /* A number that grows while it gets on. */
 uint64_t fl_lane_replay_progress(const fl_ps_lane *l);
 void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,

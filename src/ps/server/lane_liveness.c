@@ -18,7 +18,7 @@ uint64_t fl_lane_progress_of(const fl_ps_lane *l, uint32_t missing)
 {
     if (missing == FL_NOBODY && l->replaying)
         return fl_lane_replay_progress(l);
-    if (missing == FL_NOBODY && !l->busy && !l->saving)
+    if (missing == FL_NOBODY && !l->busy && !l->saving && !l->frozen)
         return atomic_load(&l->counters.pulls);
     if (missing == FL_NOBODY)
         return l->host.progress ? l->host.progress(l->host.arg) : 0;
@@ -67,7 +67,7 @@ static uint32_t step_waits_for(const fl_ps_lane *l, const fl_stream_state *s)
 
     if (l->norming && fl_contributes(s))
         return s->request.stream;
-    return l->busy || (l->saving && s->flags & FL_MSG_COMMAND) ||
+    return l->busy || ((l->saving || l->frozen) && s->flags & FL_MSG_COMMAND) ||
                    fl_waits_for_rows(l, s) || missing == s->request.stream
                ? FL_NOBODY
                : missing;
@@ -155,7 +155,7 @@ static int64_t stalled_since(const fl_ps_lane *l)
     uint32_t missing = fl_lane_missing(l);
     int64_t since = l->now_ms;
 
-    if (l->busy)
+    if (l->busy || l->frozen)
         since = l->command_ms;
     else if (missing == FL_NOBODY)
         since = l->pending_ms;
@@ -168,7 +168,7 @@ static void watch_command(fl_ps_lane *l)
 {
     uint64_t progress = fl_lane_progress_of(l, FL_NOBODY);
 
-    if (!(l->busy || l->saving) || progress != l->command_progress)
+    if (!(l->busy || l->saving || l->frozen) || progress != l->command_progress)
         l->command_ms = l->now_ms;
     l->command_progress = progress;
 }

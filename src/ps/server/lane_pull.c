@@ -377,7 +377,7 @@ void fl_lane_query(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        l->msg.head.stream);
         return;
     }
-    if (l->saving) {
+    if (l->saving || l->frozen) {
         fl_lane_park_behind(l, from, p);
         return;
     }

@@ -238,7 +238,7 @@ static fleet_status replay_reduced(fl_ps_lane *l, replay_bytes *b)
 
 /* The server's lanes are made again at once, and one may have written down a
  * later run than another one: the server is of the latest. */
-static void enter_run(fl_server_identity *of, uint32_t run)
+void fl_server_enter_run(fl_server_identity *of, uint32_t run)
 {
     uint32_t now = atomic_load(&of->run);
 
@@ -253,7 +253,7 @@ static fleet_status replay_run(fl_ps_lane *l, replay_bytes *b)
 
     if (!r)
         return is_short();
-    enter_run(l->o.identity, r->run);
+    fl_server_enter_run(l->o.identity, r->run);
     l->run = r->run;
     for (int i = 0; i < l->o.n_stream; i++) {
         l->stream[i].incarnation = 0;
@@ -392,6 +392,12 @@ static fleet_status replay_record(fl_ps_lane *l, const fl_journal_record *r)
         return replay_reduced(l, &b);
     case FL_LANE_RECORD_COMMAND:
         return replay_command(l, &b);
+    case FL_LANE_RECORD_STATE:
+    case FL_LANE_RECORD_DENSE:
+    case FL_LANE_RECORD_TABLE:
+    case FL_LANE_RECORD_ROWS:
+    case FL_LANE_RECORD_WHOLE:
+        return fl_lane_restore(l, r);
     }
     return fl_fail(FLEET_ECORRUPT, "it is of kind %u", r->kind);
 }

@@ -221,12 +221,23 @@ void fl_lane_clip(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
 /* --- what can go on, goes on ---------------------------------------------- */
 
+/* A command that has come while a snapshot is written. Its stream's part of the
+ * update comes behind it. */
+static bool holds_command(const fl_ps_lane *l)
+{
+    uint32_t i = l->frozen ? l->streams[FL_STREAMS_CONTROL].first : FL_NOBODY;
+
+    while (i != FL_NOBODY && !(l->stream[i].flags & FL_MSG_COMMAND))
+        i = l->stream[i].link[FL_STREAMS_CONTROL].after;
+    return i != FL_NOBODY;
+}
+
 /* All streams in the pass have brought their part, and there is at least one
  * such stream. Complete steps of other kinds have been taken. */
 static bool is_full(const fl_ps_lane *l)
 {
     return l->streams[FL_STREAMS_MISSING].n == 0 &&
-           l->streams[FL_STREAMS_CONTRIBUTING].n > 0;
+           l->streams[FL_STREAMS_CONTRIBUTING].n > 0 && !holds_command(l);
 }
 
 /* The next stream whose step has its rows in memory, or has not, from this one
@@ -356,7 +367,7 @@ static bool begin_command(fl_ps_lane *l)
         fl_stream_state *s = &l->stream[i];
 
         next = s->link[FL_STREAMS_CONTROL].after;
-        if (!(s->flags & FL_MSG_COMMAND) || l->saving)
+        if (!(s->flags & FL_MSG_COMMAND) || l->saving || l->frozen)
             continue;
         if (start(l, s) != FLEET_OK)
             fl_lane_end_command(l, fl_last_code(), fleet_last_error(),

@@ -190,12 +190,14 @@ static void *run_lane(void *arg)
     if (atomic_load(&r->loads) && !r->server->comes_back &&
         fl_runner_begin_load(r) != FLEET_OK)
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
-    while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command) {
+    while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command ||
+           r->cuts) {
         wait_for_messages(r, nap_ms(r, tick_ms));
         receive_all(r);
         fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
         fl_runner_replay(r);
+        fl_runner_cut(r);
         check_stop(r);
         if (fl_now_ms() < next_ms)
             continue; /* a tick looks at all workers: not with each message */

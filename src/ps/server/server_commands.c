@@ -97,7 +97,8 @@ uint64_t fl_runner_progress(void *arg)
 {
     fl_lane_runner *r = arg;
 
-    return atomic_load(&r->progress.bytes);
+    return atomic_load(&r->progress.bytes) +
+           (r->cuts ? fl_journal_bytes(r->snapshot) : 0);
 }
 
 /* Each lane reads the save, and its journal, for itself. */
@@ -112,7 +113,7 @@ bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *total)
         uint64_t of = atomic_load(&r->progress.total);
 
         any = any || atomic_load(&r->loads) || atomic_load(&r->replays);
-        known = known && (of > 0 || !s->load);
+        known = known && (of > 0 || !atomic_load(&r->loads));
         *bytes += atomic_load(&r->progress.bytes) + atomic_load(&r->read);
         *total += of + r->total;
     }
@@ -135,6 +136,9 @@ void fl_runner_end_command(fl_lane_runner *r)
     r->has_command = false;
     fl_snapshot_end(r->store);
     status = r->command_status;
+    r->wants_cut = /* or the save must stay as long as the log */
+        r->wants_cut ||
+        (status == FLEET_OK && r->command.kind == FL_COMMAND_LOAD);
     text = r->command_text;
     r->command_text = NULL;
     fl_lane_command_done(r->lane, status, text, r->command_sum, r->command_rows,

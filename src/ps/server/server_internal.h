@@ -11,7 +11,7 @@
 #include "ps/journal/journal_writer.h"
 #include "ps/locality.h"
 #include "ps/server/server.h"
-#include "ps/server/server_descriptors.h"
+#include "ps/server_descriptors.h"
 
 /* A lane with what is around it. */
 typedef struct fl_lane_runner {
@@ -45,10 +45,22 @@ typedef struct fl_lane_runner {
      * comes after another one */
     fl_journal_writer *journal;
     struct fl_journal_reader *reader; /* NULL: it has no more to read */
+    struct fl_journal_reader *behind; /* what is read behind a snapshot */
+    uint16_t last_kind;               /* of a record that was read */
+    uint64_t past;                    /* bytes of the snapshot, which was */
     bool is_read, gave_up;
     atomic_bool replays; /* until all lanes have read, or it has failed */
     atomic_uint_least64_t read;
     uint64_t total, records;
+
+    /* a snapshot, on a thread of its own; what is older goes then */
+    fl_journal_writer *snapshot;
+    pthread_t cut_thread;
+    bool cuts, wants_cut;
+    atomic_bool cut_done, cut_stop;
+    fl_error cut_error;
+    uint32_t cut_file;         /* the first one behind it */
+    int64_t cut_at, cut_bytes; /* of the journal, then; of the snapshot */
 } fl_lane_runner;
 
 struct fl_server {
@@ -111,3 +123,9 @@ void fl_runner_log_done(fl_lane_runner *r);
 void fl_runner_begin_replay(fl_lane_runner *r);
 void fl_runner_replay(fl_lane_runner *r);
 bool fl_runner_reads(const fl_lane_runner *r);
+
+/* --- what makes it shorter (server_cut.c) --------------------------------- */
+
+/* By the lane's thread, often: a snapshot is begun when the log is long, and
+ * ended. A thread of it, r->cuts, must end before the lane. */
+void fl_runner_cut(fl_lane_runner *r);

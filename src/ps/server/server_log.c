@@ -9,6 +9,8 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "ps/aggregate/lane_record.h"
+#include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/server/server_internal.h"
 #include "runtime/simd/simd.h"
@@ -345,28 +347,71 @@ void fl_server_log_end(fl_server *s)
 void fl_runner_log_done(fl_lane_runner *r)
 {
     fl_journal_reader_close(r->reader);
+    fl_journal_reader_close(r->behind);
     fl_journal_writer_destroy(r->journal);
+    fl_journal_writer_destroy(r->snapshot);
 }
 
 /* --- reading -------------------------------------------------------------- */
 
-static fleet_status open_reader(fl_lane_runner *r)
+/* NULL: there is none. */
+static fleet_status open_one(const fl_server *s, const char *folder,
+                             uint32_t first, fl_journal_reader **reader)
 {
-    const fl_server *s = r->server;
-    char *folder = fl_journal_folder_lane(&s->home, r->number);
-    fleet_status status =
-        folder ? fl_journal_reader_open(&r->reader, folder) : FLEET_ENOMEM;
-    const char *text;
+    fleet_status status = fl_journal_reader_open_at(reader, folder, first);
+    const char *text = *reader ? fl_journal_reader_text(*reader) : "";
 
     if (status == FLEET_ENOENT) /* it died before it had anything to write */
         status = FLEET_OK;
-    text = r->reader ? fl_journal_reader_text(r->reader) : "";
     if (status == FLEET_OK && *text && strcmp(text, s->home.text) != 0)
         status = fl_fail(FLEET_ECORRUPT,
                          "the log %s is of another process than %s says",
                          folder, s->home.folder);
-    fl_free(folder);
     return status;
+}
+
+/* The newest snapshot, and what was done behind it. */
+static fleet_status open_both(fl_lane_runner *r, const char *folder)
+{
+    uint32_t first;
+    char *snapshot;
+    fleet_status status;
+
+    FL_TRY(fl_journal_newest(folder, &first));
+    FL_TRY(open_one(r->server, folder, first, &r->reader));
+    if (first == 0)
+        return FLEET_OK;
+    r->behind = r->reader;
+    r->reader = NULL;
+    snapshot = fl_journal_snapshot(folder, first);
+    status =
+        snapshot ? open_one(r->server, snapshot, 1, &r->reader) : FLEET_ENOMEM;
+    if (status == FLEET_OK && (!r->reader || !r->behind))
+        status = fl_fail(FLEET_ECORRUPT, "the log %s has no files", snapshot);
+    fl_free(snapshot);
+    return status;
+}
+
+static uint64_t bytes_of(const fl_journal_reader *reader)
+{
+    uint64_t bytes, total = 0;
+
+    if (reader)
+        fl_journal_reader_progress(reader, &bytes, &total);
+    return total;
+}
+
+static fleet_status open_reader(fl_lane_runner *r)
+{
+    char *folder = fl_journal_folder_lane(&r->server->home, r->number);
+    fleet_status status = folder ? open_both(r, folder) : FLEET_ENOMEM;
+
+    fl_free(folder);
+    FL_TRY(status);
+    r->total = bytes_of(r->reader) + bytes_of(r->behind);
+    r->cut_bytes = r->behind ? (int64_t)bytes_of(r->reader) : 0;
+    r->cut_at = -(int64_t)bytes_of(r->behind ? r->behind : r->reader);
+    return FLEET_OK;
 }
 
 static fleet_status fail_in_lane(const fl_lane_runner *r, fleet_status status)
@@ -385,10 +430,10 @@ static void give_up(fl_lane_runner *r, fleet_status status)
 static fleet_status begin_replay(fl_lane_runner *r)
 {
     FL_TRY(fail_in_lane(r, open_reader(r)));
-    if (r->reader)
-        fl_journal_reader_progress(r->reader, &(uint64_t){0}, &r->total);
-    return r->server->load ? fl_lane_replay_load(r->lane, r->server->load)
-                           : FLEET_OK;
+    if (r->server->load && !r->behind)
+        return fl_lane_replay_load(r->lane, r->server->load);
+    atomic_store(&r->loads, false);
+    return FLEET_OK;
 }
 
 void fl_runner_begin_replay(fl_lane_runner *r)
@@ -416,9 +461,24 @@ static fleet_status replay_some(fl_lane_runner *r, bool *more)
         if (*more)
             FL_TRY(fl_lane_replay(r->lane, &record, fl_now_ms()));
         fl_journal_reader_progress(r->reader, &bytes, &total);
-        atomic_store(&r->read, bytes);
+        atomic_store(&r->read, r->past + bytes);
         r->records += *more;
+        if (*more)
+            r->last_kind = record.kind;
     }
+    return FLEET_OK;
+}
+
+/* It has its snapshot. */
+static fleet_status go_behind(fl_lane_runner *r)
+{
+    if (r->last_kind != FL_LANE_RECORD_WHOLE)
+        return fail_in_lane(
+            r, fl_fail(FLEET_ECORRUPT, "the snapshot of its log has no end"));
+    r->past = bytes_of(r->reader);
+    fl_journal_reader_close(r->reader);
+    r->reader = r->behind;
+    r->behind = NULL;
     return FLEET_OK;
 }
 
@@ -463,7 +523,9 @@ static fleet_status go_on(fl_lane_runner *r)
     if (r->is_read || fl_lane_replay_waits(r->lane))
         return FLEET_OK;
     FL_TRY(replay_some(r, &more));
-    return more || fl_lane_replay_waits(r->lane) ? FLEET_OK : finish_reading(r);
+    if (more || fl_lane_replay_waits(r->lane))
+        return FLEET_OK;
+    return r->behind ? go_behind(r) : finish_reading(r);
 }
 
 void fl_runner_replay(fl_lane_runner *r)

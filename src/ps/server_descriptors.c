@@ -1,6 +1,6 @@
 /* server_descriptors.c - counted before workers come, watched while they are
  * connected. */
-#include "ps/server/server_descriptors.h"
+#include "ps/server_descriptors.h"
 
 #include "net/limits.h"
 

@@ -1,0 +1,425 @@
+/* lane_snapshot.c - all that a lane is, as records, so that its journal need
+ * not be read from its beginning: written while the lane goes on, and brought
+ * into a lane that was just made. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/server/lane_internal.h"
+#include "runtime/store/snapshot.h"
+
+enum { MOST_FLOATS = 64 << 10, MOST_BYTES = 256 << 10 };
+
+/* --- writing: what is not in the store ------------------------------------ */
+
+static fl_place_state place_of(const fl_stream_state *s)
+{
+    fl_place_state p = {
+        .done = s->done,
+        .reduced = s->reduced,
+        .stop_step = s->stop_step,
+        .command_step = s->command_step,
+        .nonce = s->nonce,
+        .incarnation = s->incarnation,
+        .command_status = (uint32_t)s->command_status,
+        .text_size = s->command_text ? (uint32_t)strlen(s->command_text) : 0,
+        .has_text = s->command_text != NULL,
+        .left = s->left};
+
+    memcpy(p.who, s->who, sizeof p.who);
+    return p;
+}
+
+static fleet_status put_state(const fl_ps_lane *l, const fl_journal_sink *to,
+                              fl_place_state *place, fl_journal_part *part)
+{
+    size_t n = (size_t)l->o.n_stream, n_part = 3;
+    const fl_state_record r = {.version = (uint64_t)l->version,
+                               .updates = (uint64_t)l->o.layout->store->updates,
+                               .run = l->run,
+                               .life = l->aggregate.life,
+                               .clip = l->last_clip,
+                               .n_stream = (uint32_t)n,
+                               .reduced_how = l->reduced_how,
+                               .reduced_first = l->reduced_first,
+                               .n_reduced = (uint32_t)l->n_reduced};
+
+    part[0] = (fl_journal_part){&r, sizeof r};
+    part[1] = (fl_journal_part){place, n * sizeof *place};
+    part[2] = (fl_journal_part){l->reduced, r.n_reduced * sizeof *l->reduced};
+    for (size_t i = 0; i < n; i++) {
+        place[i] = place_of(&l->stream[i]);
+        part[n_part++] =
+            (fl_journal_part){l->stream[i].command_text, place[i].text_size};
+    }
+    return to->put(to->arg, FL_LANE_RECORD_STATE, part, n_part);
+}
+
+static fleet_status write_state(const fl_ps_lane *l, const fl_journal_sink *to)
+{
+    size_t n = (size_t)l->o.n_stream;
+    fl_place_state *place = fl_alloc_array(n, sizeof *place);
+    fl_journal_part *part = fl_alloc_array(n + 3, sizeof *part);
+    fleet_status status =
+        place && part ? put_state(l, to, place, part) : FLEET_ENOMEM;
+
+    fl_free(place);
+    fl_free(part);
+    return status;
+}
+
+static bool has_life(const fl_store *s)
+{
+    for (size_t i = 0; i < s->tables.n; i++)
+        if (((const fl_rows *)s->tables.entry[i].value)->life)
+            return true;
+    return false;
+}
+
+bool fl_lane_may_freeze(const fl_ps_lane *l)
+{
+    return l->state == FL_LANE_RUNS && l->error.code == FLEET_OK && !l->busy &&
+           !l->saving && !l->frozen && !l->replaying &&
+           !l->o.layout->store->half_loaded && !has_life(l->o.layout->store);
+}
+
+fleet_status fl_lane_freeze(fl_ps_lane *l, const fl_journal_sink *to)
+{
+    FL_TRY(write_state(l, to));
+    FL_TRY(fl_snapshot_begin(l->o.layout->store, l->version, NULL, 0));
+    l->frozen = true;
+    return FLEET_OK;
+}
+
+void fl_lane_thaw(fl_ps_lane *l, int64_t now_ms)
+{
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    fl_snapshot_end(l->o.layout->store);
+    l->frozen = false;
+    if (l->state != FL_LANE_RUNS)
+        return;
+    fl_lane_advance(l);
+    fl_lane_catch_up(l);
+}
+
+/* --- writing: the store --------------------------------------------------- */
+
+/* Records of rows in the making. */
+typedef struct frozen_rows {
+    const fl_journal_sink *to;
+    fl_rows_record_head head;
+    const fl_rows *rows;
+    char *at;
+    size_t row_bytes, used, capacity;
+    fl_whole_record *whole;
+} frozen_rows;
+
+static fleet_status write_floats(const fl_journal_sink *to, fl_dense_record r,
+                                 const float *from, uint64_t end,
+                                 fl_whole_record *whole)
+{
+    for (; r.first < end; r.first += r.n, from += r.n) {
+        r.n = end - r.first < MOST_FLOATS ? end - r.first : MOST_FLOATS;
+        FL_TRY(to->put(
+            to->arg, FL_LANE_RECORD_DENSE,
+            (fl_journal_part[]){{&r, sizeof r}, {from, r.n * sizeof *from}},
+            2));
+        whole->floats += r.n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status write_dense(const fl_store *s, const fl_journal_sink *to,
+                                fl_whole_record *whole)
+{
+    uint32_t group = 0;
+
+    for (const fl_flat *g = s->flats; g; g = g->next, group++) {
+        FL_TRY(write_floats(to, (fl_dense_record){.group = group},
+                            fl_snapshot_floats(s->snapshot, g, -1),
+                            (uint64_t)g->n, whole));
+        for (uint32_t i = 0; i < FL_MAX_STATE; i++)
+            if (g->state[i])
+                FL_TRY(write_floats(
+                    to, (fl_dense_record){.group = group, .state = i + 1},
+                    fl_snapshot_floats(s->snapshot, g, (int)i),
+                    (uint64_t)(g->end - g->first), whole));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status flush_rows(frozen_rows *f)
+{
+    fleet_status status;
+
+    if (f->head.n == 0)
+        return FLEET_OK;
+    status = f->to->put(
+        f->to->arg, FL_LANE_RECORD_ROWS,
+        (fl_journal_part[]){{&f->head, sizeof f->head}, {f->at, f->used}}, 2);
+    f->whole->rows += f->head.n;
+    f->head.n = 0;
+    f->used = 0;
+    return status;
+}
+
+static fleet_status add_row(void *arg, int bucket, uint64_t key,
+                            const float *row)
+{
+    frozen_rows *f = arg;
+    const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
+    char *to;
+
+    (void)bucket;
+    if (f->used + f->row_bytes > MOST_BYTES)
+        FL_TRY(flush_rows(f));
+    FL_TRY(fl_grow(&f->at, &f->capacity, f->used + f->row_bytes, 1));
+    to = f->at + f->used;
+    memset(to, 0, f->row_bytes);
+    memcpy(to, &key, sizeof key);
+    memcpy(to + sizeof key, head, sizeof *head);
+    memcpy(to + sizeof key + sizeof *head, row, f->head.floats * sizeof *row);
+    f->used += f->row_bytes;
+    f->head.n++;
+    return FLEET_OK;
+}
+
+static size_t bytes_of_row(uint32_t floats)
+{
+    return fl_journal_aligned(sizeof(uint64_t) + sizeof(fl_row_head) +
+                              floats * sizeof(float));
+}
+
+static fleet_status write_table(const fl_rows *rows, uint32_t table,
+                                const fl_journal_sink *to)
+{
+    const fl_filler *f = &rows->filler;
+    const fl_table_record r = {.table = table,
+                               .kind = (uint32_t)f->kind,
+                               .a = f->a,
+                               .b = f->b,
+                               .seed = f->seed,
+                               .stream = f->stream,
+                               .vector_at = f->vector_at};
+
+    return to->put(to->arg, FL_LANE_RECORD_TABLE,
+                   &(fl_journal_part){&r, sizeof r}, 1);
+}
+
+static fleet_status write_tables(const fl_store *s, const fl_journal_sink *to,
+                                 fl_whole_record *whole)
+{
+    frozen_rows f = {.to = to, .whole = whole};
+    fleet_status status = FLEET_OK;
+
+    for (size_t i = 0; i < s->tables.n && status == FLEET_OK; i++) {
+        f.rows = s->tables.entry[i].value;
+        f.head = (fl_rows_record_head){
+            .table = (uint32_t)i, .floats = (uint32_t)fl_rows_record(f.rows)};
+        f.row_bytes = bytes_of_row(f.head.floats);
+        status = write_table(f.rows, f.head.table, to);
+        if (status == FLEET_OK)
+            status = fl_snapshot_each(s->snapshot, f.rows, add_row, &f);
+        if (status == FLEET_OK)
+            status = flush_rows(&f);
+    }
+    fl_free(f.at);
+    return status;
+}
+
+fleet_status fl_lane_write_frozen(const fl_ps_lane *l,
+                                  const fl_journal_sink *to)
+{
+    const fl_store *s = l->o.layout->store;
+    fl_whole_record whole = {0};
+
+    FL_TRY(write_dense(s, to, &whole));
+    FL_TRY(write_tables(s, to, &whole));
+    FL_TRY(to->put(to->arg, FL_LANE_RECORD_WHOLE,
+                   &(fl_journal_part){&whole, sizeof whole}, 1));
+    return to->commit(to->arg);
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+static fleet_status does_not_fit(const char *what)
+{
+    return fl_fail(FLEET_ECORRUPT, "%s of a snapshot do not fit", what);
+}
+
+static fleet_status restore_place(fl_stream_state *s, const fl_place_state *p,
+                                  const char *text)
+{
+    s->done = p->done;
+    s->reduced = p->reduced;
+    s->stop_step = p->stop_step;
+    s->command_step = p->command_step;
+    s->nonce = p->nonce;
+    s->incarnation = p->incarnation;
+    s->command_status = (fleet_status)p->command_status;
+    s->left = p->left;
+    snprintf(s->who, sizeof s->who, "%.*s", (int)sizeof p->who - 1, p->who);
+    fl_free(s->command_text);
+    s->command_text = p->has_text ? fl_strndup(text, p->text_size) : NULL;
+    return p->has_text && !s->command_text ? FLEET_ENOMEM : FLEET_OK;
+}
+
+static fleet_status restore_reduced(fl_ps_lane *l, const fl_state_record *r,
+                                    const char *numbers)
+{
+    fl_free(l->reduced);
+    l->reduced = fl_alloc_array((size_t)r->n_reduced + 1, sizeof *l->reduced);
+    l->n_reduced = l->reduced ? (int)r->n_reduced : 0;
+    l->reduced_how = r->reduced_how;
+    l->reduced_first = r->reduced_first;
+    if (!l->reduced)
+        return FLEET_ENOMEM;
+    memcpy(l->reduced, numbers, r->n_reduced * sizeof *l->reduced);
+    return FLEET_OK;
+}
+
+/* Workers that have rows of before take them for what was loaded. */
+static fleet_status restore_state(fl_ps_lane *l, const fl_journal_record *r)
+{
+    const fl_state_record *s = (const void *)r->data;
+    const fl_place_state *place = (const void *)(r->data + sizeof *s);
+    size_t n = (size_t)l->o.n_stream, at = sizeof *s + n * sizeof *place;
+    size_t end;
+
+    if (r->size < at || s->n_stream != n ||
+        s->n_reduced > (r->size - at) / sizeof *l->reduced)
+        return does_not_fit("streams");
+    end = at + s->n_reduced * sizeof *l->reduced;
+    FL_TRY(restore_reduced(l, s, r->data + at));
+    for (size_t i = 0; i < n; i++) {
+        if (place[i].text_size > r->size - end)
+            return does_not_fit("texts");
+        FL_TRY(restore_place(&l->stream[i], &place[i], r->data + end));
+        fl_lane_file_stream(l, (uint32_t)i);
+        end += place[i].text_size;
+    }
+    l->version = (int64_t)s->version;
+    l->o.layout->store->updates = (int64_t)s->updates;
+    l->last_clip = s->clip;
+    l->aggregate.life = s->life + 1;
+    l->run = s->run;
+    if (s->run)
+        fl_server_enter_run(l->o.identity, s->run);
+    l->restored_floats = l->restored_rows = 0;
+    return FLEET_OK;
+}
+
+static fleet_status restore_dense(fl_ps_lane *l, const fl_journal_record *r)
+{
+    const fl_dense_record *d = (const void *)r->data;
+    const fl_flat *g = l->o.layout->store->flats;
+    uint64_t n;
+    float *to;
+
+    if (r->size < sizeof *d || d->state > FL_MAX_STATE)
+        return does_not_fit("weights");
+    for (uint32_t i = 0; g && i < d->group; i++)
+        g = g->next;
+    to = !g ? NULL : d->state == 0 ? g->weight : g->state[d->state - 1];
+    n = !g ? 0 : (uint64_t)(d->state == 0 ? g->n : g->end - g->first);
+    if (!to || d->first > n || d->n > n - d->first ||
+        r->size != sizeof *d + d->n * sizeof *to)
+        return does_not_fit("weights");
+    memcpy(to + d->first, r->data + sizeof *d, d->n * sizeof *to);
+    l->restored_floats += d->n;
+    return FLEET_OK;
+}
+
+static fleet_status restore_table(fl_ps_lane *l, const fl_journal_record *r)
+{
+    const fl_table_record *t = (const void *)r->data;
+    const fl_map *tables = &l->o.layout->store->tables;
+    fl_rows *rows;
+
+    if (r->size != sizeof *t || t->table >= tables->n ||
+        t->kind > FLEET_INIT_TRUNCATED_NORMAL)
+        return does_not_fit("tables");
+    rows = tables->entry[t->table].value;
+    rows->filler = (fl_filler){.kind = (fleet_initializer_kind)t->kind,
+                               .a = t->a,
+                               .b = t->b,
+                               .seed = t->seed,
+                               .stream = t->stream,
+                               .vector_at = t->vector_at};
+    return FLEET_OK;
+}
+
+/* The rows of some keys that the table did not have. */
+static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
+                                 size_t bytes)
+{
+    enum { CHUNK = 256 };
+    uint64_t key[CHUNK];
+    float *row[CHUNK];
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(&key[i], data + i * bytes, sizeof *key);
+    FL_TRY(rows->methods->make(rows, key, (int64_t)n, row));
+    for (size_t i = 0; i < n; i++) {
+        const char *at = data + i * bytes + sizeof *key;
+
+        memcpy(fl_row_of(row[i]), at, sizeof(fl_row_head));
+        memcpy(row[i], at + sizeof(fl_row_head),
+               (size_t)fl_rows_record(rows) * sizeof(float));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status restore_rows(fl_ps_lane *l, const fl_journal_record *r)
+{
+    enum { CHUNK = 256 };
+    const fl_rows_record_head *h = (const void *)r->data;
+    const fl_map *tables = &l->o.layout->store->tables;
+    size_t bytes;
+    fl_rows *rows;
+
+    if (r->size < sizeof *h || h->table >= tables->n)
+        return does_not_fit("rows");
+    rows = tables->entry[h->table].value;
+    bytes = bytes_of_row(h->floats);
+    if (h->floats != (uint32_t)fl_rows_record(rows) ||
+        (r->size - sizeof *h) / bytes != h->n || (r->size - sizeof *h) % bytes)
+        return does_not_fit("rows");
+    for (size_t i = 0; i < h->n; i += CHUNK)
+        FL_TRY(restore_some(rows, r->data + sizeof *h + i * bytes,
+                            h->n - i < CHUNK ? h->n - i : CHUNK, bytes));
+    l->restored_rows += h->n;
+    return FLEET_OK;
+}
+
+static fleet_status check_whole(const fl_ps_lane *l, const fl_journal_record *r)
+{
+    const fl_whole_record *w = (const void *)r->data;
+
+    if (r->size != sizeof *w || w->floats != l->restored_floats ||
+        w->rows != l->restored_rows)
+        return fl_fail(FLEET_ECORRUPT,
+                       "a snapshot of which %" PRIu64 " floats and %" PRIu64
+                       " rows were found",
+                       l->restored_floats, l->restored_rows);
+    return FLEET_OK;
+}
+
+fleet_status fl_lane_restore(fl_ps_lane *l, const fl_journal_record *r)
+{
+    switch ((fl_lane_record_kind)r->kind) {
+    case FL_LANE_RECORD_STATE:
+        if (r->size < sizeof(fl_state_record))
+            return does_not_fit("streams");
+        return restore_state(l, r);
+    case FL_LANE_RECORD_DENSE:
+        return restore_dense(l, r);
+    case FL_LANE_RECORD_TABLE:
+        return restore_table(l, r);
+    case FL_LANE_RECORD_ROWS:
+        return restore_rows(l, r);
+    default:
+        return check_whole(l, r);
+    }
+}

@@ -265,15 +265,17 @@ fleet_load_one_table(fleet *fleet, const char *table, const char *path,
 /* All-zero fields are defaults. */
 typedef struct fleet_export_options {
     int states; /* nonzero: also each row's updates and states */
+    int counts; /* nonzero: of a table with an accessor also what it has counted
+                   of each row, which states have, too */
 } fleet_export_options;
 
-/* fleet_export_table - a text file that other tools read: without states it is
- * word2vec's format (gensim's load_word2vec_format()). Numbers have 9
- * significant digits, which is every bit of them; docs/formats.md. States have
- * what an accessor has counted. It is the first worker's, as
+/* fleet_export_table - a text that others read: of weights alone it is
+ * word2vec's format (gensim's load_word2vec_format()). Numbers have 9 digits,
+ * which is every bit of them; docs/formats.md. It is the first worker's, as
  * fleet_save_persistables(), and takes the place of an old file at once.
  * Meanwhile PATH.exporting has the table once more. options may be NULL.
  *
+ *   FLEET_EINVAL  counts of a table without an accessor
  *   and the codes of fleet_save_one_table()
  */
 FLEET_API fleet_status fleet_export_table(fleet *fleet, const char *table,

@@ -357,6 +357,42 @@ TEST(a_text_with_states_brings_the_counts_back)
     close_shop(&t);
 }
 
+TEST(a_text_of_weights_and_counts_has_no_states_and_comes_back)
+{
+    const fleet_export_options counts = {.counts = 1};
+    const uint64_t key[] = {1, 2, 7};
+    const char *path = test_path("t.txt");
+    float was[ROW - DIM], is[ROW - DIM], row[DIM];
+    char line[100];
+    shop s, t;
+    FILE *f;
+
+    build(&s, &counted);
+    CHECK_OK(sell(&s, 1, 2, 4, 2));
+    CHECK_OK(sell(&s, 7, 2, 1, 0));
+    save_as(&s, test_path("day"), FLEET_SAVE_DAY_END);
+    CHECK_OK(fleet_export_table(s.f, "t", path, &counts));
+    f = fopen(path, "r");
+    CHECK(f && fgets(line, sizeof line, f));
+    fclose(f);
+    CHECK_CONTAINS(line, " show click delta_score seen\n");
+    CHECK(!strstr(line, "updates"));
+    build(&t, &counted);
+    CHECK_OK(fleet_import_table(t.f, "t", path, NULL));
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(fleet_table_get(s.f, "t", &key[i], 1, DIM, row, was, NULL));
+        CHECK_OK(fleet_table_get(t.f, "t", &key[i], 1, DIM, row, is, NULL));
+        CHECK(was[0] > 0 && is[0] == 0); /* Adagrad's sum begins anew */
+        CHECK(memcmp(was + DIM, is + DIM, SHOWN * sizeof *is) == 0);
+    }
+    close_shop(&t);
+    build(&t, &none);
+    CHECK_FAILS(fleet_export_table(t.f, "t", path, &counts), FLEET_EINVAL,
+                "counts: table \"t\" has no life.accessor");
+    close_shop(&s);
+    close_shop(&t);
+}
+
 /* --- what is refused ------------------------------------------------------ */
 
 TEST(a_slot_that_is_not_there_is_named_before_anything_runs)

@@ -107,7 +107,7 @@ static char *path_with(const char *path, const char *ending)
 /* The text is written into the folder of the save that it is made of. */
 typedef struct table_export {
     const char *path, *folder;
-    bool states;
+    fl_table_text_kind kind;
 } table_export;
 
 static const char text_name[] = "part-text";
@@ -120,7 +120,7 @@ static fleet_status write_text(void *arg, fl_saved *s)
     fleet_status status = fl_writer_open(&w, e->folder, text_name), closed;
 
     if (status == FLEET_OK)
-        status = fl_table_text_write(s, e->states, &w);
+        status = fl_table_text_write(s, e->kind, &w);
     closed = fl_writer_close(&w, &size, &hash);
     return status == FLEET_OK ? closed : status;
 }
@@ -150,7 +150,10 @@ static fleet_status export_rows(fleet *f, fl_rows *rows, table_export *e)
 fleet_status fleet_export_table(fleet *f, const char *table, const char *path,
                                 const fleet_export_options *o)
 {
-    table_export e = {.path = path, .states = o && o->states};
+    table_export e = {.path = path,
+                      .kind = o && o->states   ? FL_TEXT_STATES
+                              : o && o->counts ? FL_TEXT_COUNTS
+                                               : FL_TEXT_WEIGHTS};
     fl_rows *rows;
     char *folder;
     fleet_status status;
@@ -158,6 +161,11 @@ fleet_status fleet_export_table(fleet *f, const char *table, const char *path,
     FL_TRY(fl_call_table(f, "fleet_export_table", table, &rows));
     if (!path || !*path)
         return fl_fail(FLEET_EINVAL, "fleet_export_table: there is no path");
+    if (o && o->counts && !fl_rows_has_accessor(rows))
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_export_table: counts: table \"%s\" has no "
+                       "life.accessor",
+                       table);
     if (!fl_checkpoint_is_mine(f, "fleet_export_table"))
         return FLEET_OK;
     folder = path_with(path, ".exporting");

@@ -22,7 +22,7 @@ static const char *const shown_names[FL_N_ACCESSOR] = {[FL_AT_SHOW] = "show",
 
 typedef struct text_writer {
     fl_writer *file;
-    bool states;
+    fl_table_text_kind kind;
     fl_text line;
 } text_writer;
 
@@ -62,19 +62,24 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
         memcpy(&step, steps + i * (int64_t)sizeof step, sizeof step);
         fl_text_add(&w->line, "%llu", (unsigned long long)key);
         put_numbers(&w->line, row, dim);
-        if (w->states) {
+        if (w->kind == FL_TEXT_STATES) {
             fl_text_add(&w->line, " %u", (unsigned)step);
             put_numbers(&w->line, row + dim, width - dim);
+        } else if (w->kind == FL_TEXT_COUNTS && r->item->accessor) {
+            put_numbers(&w->line, row + width - FL_N_ACCESSOR, FL_N_ACCESSOR);
         }
         FL_TRY(put_line(w));
     }
     return FLEET_OK;
 }
 
-fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w)
+fleet_status fl_table_text_write(const fl_saved *s, fl_table_text_kind kind,
+                                 fl_writer *w)
 {
     const fl_saved_item *item = &s->table[0];
-    text_writer writer = {.file = w, .states = states};
+    const bool states = kind == FL_TEXT_STATES;
+    const bool counts = kind != FL_TEXT_WEIGHTS && item->accessor;
+    text_writer writer = {.file = w, .kind = kind};
     fleet_status status;
 
     fl_text_add(&writer.line, "%lld %lld", (long long)item->n,
@@ -83,7 +88,7 @@ fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w)
         fl_text_add(&writer.line, " %s", updates_name);
     for (int i = 0; states && i < item->n_state + item->n_row; i++)
         fl_text_add(&writer.line, " %s", item->state[i]);
-    for (int i = 0; states && item->accessor && i < FL_N_ACCESSOR; i++)
+    for (int i = 0; counts && i < FL_N_ACCESSOR; i++)
         fl_text_add(&writer.line, " %s", shown_names[i]);
     status = put_line(&writer);
     if (status == FLEET_OK)
@@ -238,6 +243,8 @@ static fleet_status read_states(const line_reader *r, const char *s,
 
     if (!next_word(r, &s, &end))
         return FLEET_OK;
+    if (is_word(s, end, shown_names[0]))
+        return read_shown(r, s, h);
     h->states = is_word(s, end, updates_name);
     for (s = end; h->states && next_word(r, &s, &end); s = end) {
         bool of_row = false;
@@ -250,9 +257,11 @@ static fleet_status read_states(const line_reader *r, const char *s,
         if (!add_state(h, name, of_row))
             return wrong_line(r, "a state that no optimizer has");
     }
-    return h->states ? FLEET_OK
-                     : wrong_line(r, "expected the end of the line, or "
-                                     "\"updates\" and the names of states");
+    return h->states
+               ? FLEET_OK
+               : wrong_line(r, "expected the end of the line, or \"updates\" "
+                               "and the names of states, or \"show\" and what "
+                               "else an accessor counts");
 }
 
 static fleet_status read_head(const line_reader *r, fl_table_text_head *h)

@@ -20,8 +20,17 @@ static inline int64_t fl_table_text_width(const fl_table_text_head *h)
            (h->accessor ? FL_N_ACCESSOR : 0);
 }
 
+/* What is written of a row besides its weights: all; what an accessor counts,
+ * if there is one; nothing. */
+typedef enum fl_table_text_kind {
+    FL_TEXT_WEIGHTS,
+    FL_TEXT_COUNTS,
+    FL_TEXT_STATES
+} fl_table_text_kind;
+
 /* The save of one table, to a file that is open. */
-fleet_status fl_table_text_write(const fl_saved *s, bool states, fl_writer *w);
+fleet_status fl_table_text_write(const fl_saved *s, fl_table_text_kind kind,
+                                 fl_writer *w);
 
 /* Called for the first line, with row NULL, then for each row: its weights,
  * then its states. */

@@ -92,12 +92,14 @@ typedef enum fleet_durability {
  * has died, with the same command, makes it again from the log, to the bit,
  * while workers wait; docs/recovery.md. */
 typedef struct fleet_log_configs {
-    /* Of the servers' logs: FOLDER/server-N, for the job's time, on a disk that
-     * a server which is started again finds again. NULL: FLEET_LOG_FOLDER. */
+    /* Of the logs: FOLDER/server-N, and FOLDER/worker-N where workers can be
+     * started again, too; for the job's time, on a disk that a process which is
+     * started again finds again. NULL: FLEET_LOG_FOLDER. */
     const char *folder;
     int64_t file_bytes;      /* 64 MiB: a file of a log is closed there */
     int restart_deadline_ms; /* 120,000: how long a worker waits for a server
-                                that it does not hear of; at least the peer
+                                that it does not hear of, and a server for a
+                                worker; at least the peer
                                 deadline */
 } fleet_log_configs;
 

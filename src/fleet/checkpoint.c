@@ -47,7 +47,7 @@ static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
     elsewhere.cuts = fl_json_array();
     s->elsewhere = &elsewhere;
     if (elsewhere.cuts)
-        status = fl_save_write(s, path);
+        status = fl_save_part_write(f, s, path);
     s->elsewhere = NULL;
     s->total = sum_of(elsewhere.rows, s->n_table);
     fl_json_free(elsewhere.cuts);

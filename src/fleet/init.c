@@ -89,6 +89,7 @@ void fleet_destroy(fleet *f)
     }
     fl_statistics_done(&f->loaded);
     fl_positions_done(f->saved_position, f->n_saved_position);
+    fl_free(f->mark);
     fl_free(f->extra);
     fl_text_done(&f->terms);
     fl_free(f->program);

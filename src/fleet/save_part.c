@@ -404,3 +404,27 @@ fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
     free(whole);
     return status;
 }
+
+/* A worker that was started again makes no save again: one of what rows have
+ * changed since the last one would have none. */
+fleet_status fl_save_part_write(fleet *f, const fl_save *s, const char *path)
+{
+    fleet_status status;
+    fl_error error;
+    bool over = false;
+
+    if (f->worker_io)
+        FL_TRY(fl_worker_io_knows_save(f->worker_io, &over));
+    if (over) {
+        FL_INFO(&f->context.log,
+                "%s: was saved before worker %d was started again", path,
+                f->role.index);
+        return FLEET_OK;
+    }
+    status = fl_save_write(s, path);
+    if (!f->worker_io)
+        return status;
+    fl_error_take(&error, status);
+    FL_TRY(fl_worker_io_note_saved(f->worker_io, status));
+    return fl_error_raise(&error);
+}

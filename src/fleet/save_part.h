@@ -29,3 +29,6 @@ fleet_status fl_save_part_collect(void *arg, const fl_save *s,
 /* What worker 0 tells lanes of a load, for fl_free(). */
 fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
                                     char **text);
+
+/* fl_save_write() of a save that other processes write parts of. */
+fleet_status fl_save_part_write(fleet *f, const fl_save *s, const char *path);

@@ -1,6 +1,7 @@
 /* servers.c - the calls of a job with servers. */
 #include "fleet/job/param_home.h"
 #include "fleet/job/position.h"
+#include "fleet/job/trail_mark.h"
 #include "fleet/strategy/strategy_amp.h"
 #include "fleet/strategy/strategy_report.h"
 #include "fleet/ranks.h"
@@ -203,10 +204,50 @@ static fleet_status refuse_caps(const fleet *f, fl_job_mode mode)
     return FLEET_OK;
 }
 
+/* Why a worker of this job, whose servers write logs, cannot be started again;
+ * NULL: it can. The server's last words have it. */
+static const char *no_restart(const fleet *f)
+{
+    const fleet_distributed_strategy *s = &f->strategy;
+    fl_job_mode mode = fl_handle_mode(f);
+
+    if (mode != FL_PS_SYNC && mode != FL_PS_ASYNC)
+        return "; in ps-half-async a worker cannot be started again: pushes "
+               "that it gathers are in no log";
+    if (s->wire_configs.push_type != FLEET_WIRE_FP32 &&
+        s->wire_configs.error_feedback)
+        return "; with wire_configs.error_feedback a worker cannot be started "
+               "again: what its pushes have rounded away is in no log";
+    if (fl_amp_dtype(s) == FLEET_FLOAT16)
+        return "; with float16 a worker cannot be started again: its loss "
+               "scale is in no log";
+    return NULL;
+}
+
+static bool writes_log(const fleet *f)
+{
+    return f->strategy.log != FLEET_DURABLE_NONE;
+}
+
+static bool leaves_trail(const fleet *f)
+{
+    const char *folder = f->strategy.log_configs.folder;
+
+    return writes_log(f) && folder && *folder && !no_restart(f);
+}
+
 static fleet_status connect_worker(fleet *f)
 {
     fl_job_mode mode = fl_handle_mode(f);
     fl_push_options half = half_async_of(f);
+    const fl_trail_options trail = {.folder = f->strategy.log_configs.folder,
+                                    .job = f->role.job_id,
+                                    .worker = f->role.index,
+                                    .level =
+                                        f->strategy.log == FLEET_DURABLE_POWER
+                                            ? FL_JOURNAL_SURVIVES_POWER
+                                            : FL_JOURNAL_SURVIVES_PROCESS,
+                                    .log = &f->context.log};
     const fl_worker_mode how = {
         .sync = fl_mode_is_sync(mode),
         .bounds_staleness = bounds_staleness(f, mode),
@@ -216,10 +257,11 @@ static fleet_status connect_worker(fleet *f)
         .cache_staleness =
             (uint32_t)f->strategy.a_sync_configs.cache_read_staleness,
         .half = mode == FL_PS_HALF_ASYNC ? &half : NULL,
-        .restart_ms = f->strategy.log != FLEET_DURABLE_NONE
-                          ? f->strategy.log_configs.restart_deadline_ms
-                          : 0,
-        .wire = wire_of(f)};
+        .restart_ms =
+            writes_log(f) ? f->strategy.log_configs.restart_deadline_ms : 0,
+        .wire = wire_of(f),
+        .trail = leaves_trail(f) ? &trail : NULL,
+        .trail_host = fl_trail_mark_host(f)};
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(refuse_lives(f, mode));
@@ -368,7 +410,11 @@ static fleet_status create_server(fleet *f, const char *load)
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .command = fl_save_part_of_lane,
         .command_arg = f,
-        .load = load};
+        .load = load,
+        .restart_ms = writes_log(f) && !no_restart(f)
+                          ? f->strategy.log_configs.restart_deadline_ms
+                          : 0,
+        .no_restart = writes_log(f) ? no_restart(f) : NULL};
 
     FL_TRY(log_of(f, &o.log));
     return fl_server_create(&f->server, &o);

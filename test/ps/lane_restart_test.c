@@ -197,3 +197,22 @@ TEST(a_worker_that_has_left_may_come_to_say_so_again)
     enter(&k, 0, 2, 0);
     lane_close(&k);
 }
+
+/* Its strategy has none, and that of the server has. */
+TEST(a_worker_without_a_log_is_not_waited_for)
+{
+    lane_kit k;
+
+    open_lane(&k, 2, RESTART_MS);
+    say_hello(&k, 0, 0, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    enter(&k, 1, 1, 1);
+    push_as(&k, 1, 1, 1);
+    wait_alone(&k, PEER_MS + 200);
+    CHECK_TEXT(
+        fl_lane_error(k.lane)->text,
+        "worker 0 (here:0) is gone: server 0 has not heard of it for 1.1 "
+        "s (peer deadline); it has left no log, and so cannot be started "
+        "again");
+    lane_close(&k);
+}

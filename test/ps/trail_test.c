@@ -134,7 +134,7 @@ TEST(each_process_that_has_it_is_a_life_of_the_same_trail)
     CHECK_FAILS(
         fl_trail_open(&other, &(fl_trail_options){.folder = test_path("log"),
                                                   .worker = WORKER}),
-        FLEET_EEXIST, "of worker 3: was that worker started twice?");
+        FLEET_EEXIST, "expected worker 3 to be the only one that writes");
     t = again(t);
     CHECK_INT(fl_trail_life(t), 2);
     CHECK(fl_trail_nonce(t) == nonce);
@@ -276,6 +276,9 @@ TEST(a_worker_that_has_left_is_known_to_have)
     CHECK_OK(fl_trail_has_left(t));
     t = again(t);
     CHECK_INT(fl_trail_from(t)->state, FL_TRAIL_GONE);
+    CHECK_OK(fl_trail_end(t));
+    t = again(t);
+    CHECK_INT(fl_trail_from(t)->state, FL_TRAIL_NEW);
     fl_trail_close(t);
 }
 

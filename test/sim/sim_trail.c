@@ -68,8 +68,9 @@ void sim_trail_enter(sim_worker *w)
     if (!w->trail)
         return;
     CHECK_OK(fl_trail_enter(w->trail, w->lanes.run));
-    fl_trail_set_host(w->trail, &(fl_trail_host){.arg = w, .mark = mark});
-    CHECK_OK(fl_worker_use_trail(&w->core, w->trail));
+    CHECK_OK(fl_worker_use_trail(&w->core, w->trail,
+                                 &(fl_trail_host){.arg = w, .mark = mark},
+                                 w->index));
     if (w->life > 1 && fl_trail_from(w->trail)->state == FL_TRAIL_LEAVING)
         memcpy(w->log, w->s->seen[w->index], sizeof w->log);
 }

@@ -334,9 +334,18 @@ static fleet_status report_result(training *t, char **line, int64_t begun_ns)
     return *line ? FLEET_OK : fl_last_code();
 }
 
+/* Another process of this worker had done all, and has died as it ended. */
+static fleet_status note_end(const training *t)
+{
+    FL_INFO(&t->f->context.log, "%s", fleet_last_error());
+    fl_error_clear();
+    return FLEET_OK;
+}
+
 static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
 {
     fleet_executor_options for_test = {.for_test = 1};
+    fleet_status status;
 
     if (t->load)
         FL_TRY(fleet_load_model_with(t->f, t->load, &t->load_options));
@@ -347,7 +356,10 @@ static fleet_status run_worker(training *t, char **line, int64_t begun_ns)
         t->tester = fleet_executor_create(t->program, &for_test);
     if (!t->trainer || (t->test && !t->tester))
         return fl_last_code();
-    FL_TRY(fleet_init_worker(t->f));
+    status = fleet_init_worker(t->f);
+    if (status == FLEET_EEND)
+        return note_end(t);
+    FL_TRY(status);
     FL_TRY(train(t));
     if (fleet_is_first_worker(t->f) && !t->r.stopped)
         FL_TRY(report_result(t, line, begun_ns));

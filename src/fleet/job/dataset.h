@@ -22,9 +22,12 @@ struct fleet_dataset {
     bool noted; /* that passes over other files count */
     const fleet_executor *trainer; /* of the pass under way, whose loss is not
                                       in `at`; NULL: none */
-    int most_held; /* batches that a pass holds at once; 0: as streams do */
-    int in_round;  /* that it holds and has not begun to train */
-    double share;  /* of this pass that was read, 0 to 1 */
+    int64_t from_batch, from_samples; /* where that pass began, in this job */
+    int64_t last_run; /* of its executor's iterations the last one that `at`
+                         counts */
+    int most_held;    /* batches that a pass holds at once; 0: as streams do */
+    int in_round;     /* that it holds and has not begun to train */
+    double share;     /* of this pass that was read, 0 to 1 */
     fleet_dataset *next;
 };
 

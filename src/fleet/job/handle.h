@@ -23,7 +23,9 @@ struct fleet {
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     struct fl_saved_position *saved_position; /* of it, likewise */
     int n_saved_position;
-    int n_begun;        /* datasets that have trained */
+    struct fl_trail_mark *mark; /* where this worker goes on that was started
+                                   again, until it does; NULL */
+    int n_begun;                /* datasets that have trained */
     unsigned stops_met; /* how many wishes to stop this handle has met */
     int64_t unsaved;    /* batches since the last save by fleet_save_every */
     int64_t saved_ns;   /* when that was; 0: there was none */

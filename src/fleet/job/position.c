@@ -12,6 +12,7 @@
 #include "data/format/formats.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/inexact.h"
+#include "fleet/job/trail_mark.h"
 #include "runtime/exec/executor.h"
 
 /* --- what data it is of --------------------------------------------------- */
@@ -151,6 +152,35 @@ static const fleet_dataset *next_begun(const fleet_dataset *list, int after)
         if (d->begun > after && (!next || d->begun < next->begun))
             next = d;
     return next;
+}
+
+/* Of a load, which its dataset has not taken yet. */
+static fleet_status put_saved(const fl_saved_position *s, fl_json *entry)
+{
+    FL_TRY(fl_json_put(entry, "pass", fl_json_int(s->at.pass)));
+    FL_TRY(fl_json_put(entry, "batch", fl_json_int(s->at.batch)));
+    FL_TRY(fl_json_put(entry, "last_loss", hex_of(s->at.last_loss)));
+    FL_TRY(fl_json_put(entry, "samples", fl_json_int(s->at.samples)));
+    FL_TRY(fl_json_put(entry, "loss_sum", hex_of(s->at.loss_sum)));
+    return s->data ? fl_json_put(entry, "data", fl_json_copy(s->data))
+                   : FLEET_OK;
+}
+
+fleet_status fl_positions_all(const fleet *f, fl_json **list)
+{
+    FL_TRY(fl_positions_save(f, list));
+    if (!*list)
+        *list = fl_json_array();
+    for (int i = 0; i < f->n_saved_position; i++) {
+        fl_json *entry;
+
+        if (f->saved_position[i].taken)
+            continue;
+        entry = fl_json_object();
+        FL_TRY(fl_json_append(*list, entry));
+        FL_TRY(put_saved(&f->saved_position[i], entry));
+    }
+    return FLEET_OK;
 }
 
 fleet_status fl_positions_save(const fleet *f, fl_json **list)
@@ -482,6 +512,7 @@ fleet_status fl_position_take(fleet_dataset *d)
 
     if (d->begun > 0)
         return FLEET_OK;
+    FL_TRY(fl_trail_mark_take(d->fleet));
     FL_TRY(choose_saved(d, &chosen));
     if (chosen) {
         chosen->taken = true;
@@ -532,6 +563,7 @@ fleet_status fleet_dataset_position(fleet_dataset *d, int64_t *pass,
         return fl_fail(FLEET_ESTATE,
                        "fleet_dataset_position: the dataset has no files: call "
                        "fleet_dataset_set_filelist()");
+    FL_TRY(fl_trail_mark_take(d->fleet));
     if (d->begun == 0)
         FL_TRY(choose_saved(d, &chosen));
     if (chosen)

@@ -36,6 +36,10 @@ fleet_status fl_position_data(const fleet_dataset *d, fl_json **data);
  * they began; NULL if none has. */
 fleet_status fl_positions_save(const fleet *f, fl_json **list);
 
+/* The same, and behind them the positions of a load that no dataset has taken
+ * yet; the list is made also by a call that fails. */
+fleet_status fl_positions_all(const fleet *f, fl_json **list);
+
 /* From a manifest's list, which may be absent, into a list for
  * fl_positions_done(). */
 fleet_status fl_positions_read(const fl_at *list, fl_saved_position **saved,

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "fleet/job/inexact.h"
 #include "fleet/job/stop.h"
+#include "fleet/job/trail_mark.h"
 #include "fleet/train/progress.h"
 #include "fleet/train/save_every.h"
 #include "fleet/train/slot_bounds.h"
@@ -223,6 +224,7 @@ static void count_batch(pass *p, int64_t rows)
         return;
     p->d->at.batch++;
     p->d->at.samples += rows;
+    p->d->last_run = p->e->n_run;
 }
 
 /* Before the first batch: there is a plan. */
@@ -446,6 +448,17 @@ static void begin_position(pass *p)
     p->e->loss_sum = d->at.loss_sum;
 }
 
+/* What a process before this one has added up in a job's pass counts, too. */
+static fleet_status run_rest(pass *p)
+{
+    FL_TRY(p->e->training ? fl_trail_mark_begin(p->d, p->e) : FLEET_OK);
+    if (p->e->training && fl_store_is_shared(p->e->store)) {
+        p->r.batches = p->d->at.batch - p->d->from_batch;
+        p->r.samples = p->d->at.samples - p->d->from_samples;
+    }
+    return p->crew ? run_rounds(p) : run_batches(p);
+}
+
 /* A pass that fails is over, too. */
 static void end_position(pass *p)
 {
@@ -484,7 +497,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     status = open_pass(p);
     if (status == FLEET_OK) {
         begin_position(p);
-        status = p->crew ? run_rounds(p) : run_batches(p);
+        status = run_rest(p);
         p->r.loss = p->e->loss_sum; /* so far */
         if (status == FLEET_OK)
             status = end_pass(p);

@@ -86,6 +86,7 @@ typedef struct fl_lane_options {
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
+    const char *no_restart; /* why none may be started again; NULL: no word */
     int64_t restart_ms; /* for how long a worker that has died is waited for,
                            until it is started again; 0: it may not be */
     size_t most_open, most_parked; /* 0: FL_MOST_OPEN, ... */

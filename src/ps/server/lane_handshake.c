@@ -166,6 +166,7 @@ static fl_msg_status give_place(fl_ps_lane *l, const hello *h, uint64_t nonce,
                 l->o.server, stream, h->who, s->who);
         fl_lane_forget_process(l, stream);
     }
+    s->no_log = h->life == 0;
     s->nonce = nonce;
     s->incarnation = *incarnation;
     snprintf(s->who, sizeof s->who, "%s", h->who);

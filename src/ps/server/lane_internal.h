@@ -60,6 +60,7 @@ typedef struct fl_stream_list {
 typedef struct fl_stream_state {
     bool known, left, ended;
     bool heard;  /* that it has left */
+    bool no_log; /* its process cannot be started again */
     bool absent; /* it is silent, and its restart is waited for */
     bool told;   /* why the lane fails */
     uint32_t incarnation;

@@ -106,7 +106,7 @@ static bool waits_out(fl_ps_lane *l, int i)
     fl_stream_state *s = &l->stream[i];
     int64_t silent_ms = l->now_ms - s->heard_ms;
 
-    if (silent_ms > l->o.restart_ms)
+    if (silent_ms > l->o.restart_ms || s->no_log)
         return false;
     if (!s->absent)
         FL_WARN(l->o.log,
@@ -117,6 +117,14 @@ static bool waits_out(fl_ps_lane *l, int i)
                 (double)silent_ms / 1000, (double)l->o.restart_ms / 1000);
     s->absent = true;
     return true;
+}
+
+/* Where workers of other jobs are. */
+static const char *why_not_again(const fl_ps_lane *l, const fl_stream_state *s)
+{
+    if (l->o.restart_ms > 0 && s->no_log)
+        return "; it has left no log, and so cannot be started again";
+    return l->o.no_restart ? l->o.no_restart : "";
 }
 
 /* Workers say hello to a server's first lane; to its other lanes they come when
@@ -140,10 +148,10 @@ static void check_stream(fl_ps_lane *l, int i)
                !waits_out(l, i)) {
         snprintf(text, sizeof text,
                  "worker %d%s%s%s is gone: server %d has not heard of it for "
-                 "%.1f s (%s deadline)",
+                 "%.1f s (%s deadline)%s",
                  i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
                  l->o.server, (double)(l->now_ms - s->heard_ms) / 1000,
-                 l->o.restart_ms > l->o.peer_ms ? "restart" : "peer");
+                 s->absent ? "restart" : "peer", why_not_again(l, s));
         fl_lane_abort(l, FLEET_EPEER, text);
     }
 }

@@ -361,6 +361,7 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .peer_ms = s->o.peer_ms,
                                      .step_ms = s->o.step_ms,
                                      .restart_ms = s->o.restart_ms,
+                                     .no_restart = s->o.no_restart,
                                      .journal = fl_runner_journal(r),
                                      .pool = s->pool,
                                      .log = &s->o.context->log};

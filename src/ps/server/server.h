@@ -52,7 +52,8 @@ typedef struct fl_server_options {
                     nothing else is said */
     const char *mode, *job;
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
-    int64_t restart_ms;                   /* as lane.h has it */
+    int64_t restart_ms;                   /* as lane.h has them */
+    const char *no_restart;
     fl_server_command *command;
     void *command_arg;
     const char *load; /* what every lane loads first, as a command has it; NULL:

@@ -1,16 +1,12 @@
 /* trail.c - a trail opened, and written. */
-#define _GNU_SOURCE
 #include "ps/trail/trail_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/hash.h"
 #include "base/memory.h"
 
@@ -41,38 +37,6 @@ static fleet_status write_life(fl_trail *t)
 
 /* --- life ----------------------------------------------------------------- */
 
-static fleet_status make_folder(const char *path)
-{
-    return fl_disk_make_folder(path, 0777) == 0 || errno == EEXIST
-               ? FLEET_OK
-               : trail_failed("made", path);
-}
-
-/* As long as the process lives, however it ends: another one that has the lock
- * knows that this one is dead. */
-static fleet_status take_lock(fl_trail *t)
-{
-    char *path = fl_path_join(t->folder, "lock");
-    fleet_status status = FLEET_OK;
-
-    if (!path)
-        return FLEET_ENOMEM;
-    t->lock = fl_fd_lift(
-        fl_disk_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (t->lock < 0)
-        status = trail_failed("opened", path);
-    else if (flock(t->lock, LOCK_EX | LOCK_NB) != 0)
-        status =
-            errno == EWOULDBLOCK
-                ? fl_fail(FLEET_EEXIST,
-                          "another process has the log %s of worker %d: was "
-                          "that worker started twice?",
-                          t->folder, t->worker)
-                : trail_failed("locked", path);
-    fl_free(path);
-    return status;
-}
-
 static fleet_status begin_journal(fl_trail *t)
 {
     return fl_journal_writer_create(
@@ -86,15 +50,12 @@ static fleet_status begin_journal(fl_trail *t)
 static fleet_status open_all(fl_trail *t, const fl_trail_options *o)
 {
     bool flushes = o->level == FL_JOURNAL_SURVIVES_POWER;
-    char name[24];
+    char name[24], what[24];
 
     snprintf(name, sizeof name, "worker-%d", o->worker);
-    t->folder = fl_path_join(o->folder, name);
-    if (!t->folder)
-        return FLEET_ENOMEM;
-    FL_TRY(make_folder(o->folder));
-    FL_TRY(make_folder(t->folder));
-    FL_TRY(take_lock(t));
+    snprintf(what, sizeof what, "worker %d", o->worker);
+    FL_TRY(fl_journal_folder_open(&t->home, o->folder, name, what));
+    t->folder = t->home.folder;
     FL_TRY(fl_trail_slots_open(&t->pushes, t->folder, "push", flushes));
     FL_TRY(fl_trail_slots_open(&t->calls, t->folder, "call", flushes));
     FL_TRY(fl_trail_read(t));
@@ -112,7 +73,7 @@ fleet_status fl_trail_open(fl_trail **trail, const fl_trail_options *o)
 
     *trail = NULL;
     FL_TRY(FL_NEW(&t, sizeof *t));
-    *t = (fl_trail){.lock = -1,
+    *t = (fl_trail){.home.lock = -1,
                     .worker = o->worker,
                     .level = o->level,
                     .log = o->log,
@@ -154,9 +115,7 @@ void fl_trail_close(fl_trail *t)
     fl_journal_writer_destroy(t->journal);
     fl_trail_slots_close(&t->pushes);
     fl_trail_slots_close(&t->calls);
-    if (t->lock >= 0)
-        close(t->lock);
-    fl_free(t->folder);
+    fl_journal_folder_close(&t->home);
     fl_free(t);
 }
 
@@ -377,6 +336,23 @@ fleet_status fl_trail_command_done(fl_trail *t, uint64_t step,
     return status;
 }
 
+fleet_status fl_trail_save_begins(fl_trail *t, uint64_t step, const char *text)
+{
+    return t->in_pass ? FLEET_OK
+                      : put_record(t, FL_NOTED_SAVE, &step, sizeof step, text,
+                                   strlen(text));
+}
+
+fleet_status fl_trail_save_is_over(fl_trail *t, uint64_t step,
+                                   fleet_status status)
+{
+    const uint32_t code = (uint32_t)status;
+
+    return t->in_pass ? FLEET_OK
+                      : put_record(t, FL_NOTED_SAVED, &step, sizeof step, &code,
+                                   sizeof code);
+}
+
 fleet_status fl_trail_leaves(fl_trail *t, uint64_t step)
 {
     return put_record(t, FL_NOTED_LEAVES, &step, sizeof step, NULL, 0);
@@ -385,4 +361,11 @@ fleet_status fl_trail_leaves(fl_trail *t, uint64_t step)
 fleet_status fl_trail_has_left(fl_trail *t)
 {
     return put_record(t, FL_NOTED_HAS_LEFT, NULL, 0, NULL, 0);
+}
+
+fleet_status fl_trail_end(fl_trail *t)
+{
+    const fl_trail_run none = {0};
+
+    return put_record(t, FL_NOTED_RUN, &none, sizeof none, NULL, 0);
 }

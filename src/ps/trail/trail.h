@@ -99,9 +99,18 @@ fleet_status fl_trail_reduced(fl_trail *t, uint64_t number, const double *x,
 fleet_status fl_trail_command_done(fl_trail *t, uint64_t step,
                                    char *const *answer, int n_lane);
 
+/* A save, which is a command, begins with that step; and is over: what servers
+ * have written is in place, or is not. */
+fleet_status fl_trail_save_begins(fl_trail *t, uint64_t step, const char *text);
+fleet_status fl_trail_save_is_over(fl_trail *t, uint64_t step,
+                                   fleet_status status);
+
 /* The worker leaves with that step; and all lanes know it. */
 fleet_status fl_trail_leaves(fl_trail *t, uint64_t step);
 fleet_status fl_trail_has_left(fl_trail *t);
+
+/* Its program is over: the next process that has it begins anew. */
+fleet_status fl_trail_end(fl_trail *t);
 
 /* --- what was done by the process before ---------------------------------- */
 
@@ -150,3 +159,8 @@ bool fl_trail_find_reduced(const fl_trail *t, uint64_t number, double *x, int n,
  * asked only whether it is. */
 bool fl_trail_find_command(const fl_trail *t, uint64_t step, char **answer,
                            int n_lane, fleet_status *status);
+
+/* What was said to servers of the save that began with that step, and whether
+ * it is over, with that status; NULL: none began. */
+const char *fl_trail_find_save(const fl_trail *t, uint64_t step, bool *over,
+                               fleet_status *status);

@@ -2,6 +2,7 @@
  * trail_read.c. */
 #pragma once
 
+#include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/trail/trail.h"
 #include "ps/trail/trail_slots.h"
@@ -14,7 +15,9 @@ typedef enum fl_trail_kind {
     FL_NOTED_REDUCED,   /* number (u64), doubles */
     FL_NOTED_COMMAND,   /* step (u64), texts, each with its 0: of each lane */
     FL_NOTED_LEAVES,    /* step (u64) */
-    FL_NOTED_HAS_LEFT   /* nothing */
+    FL_NOTED_HAS_LEFT,  /* nothing */
+    FL_NOTED_SAVE,      /* step (u64), text: a save that is begun */
+    FL_NOTED_SAVED      /* step (u64), fleet_status (u32): what it came to */
 } fl_trail_kind;
 
 typedef struct fl_life_record {
@@ -44,7 +47,7 @@ typedef struct fl_call_slot {
 
 /* What a call came to. */
 typedef struct fl_trail_result {
-    bool command;
+    uint16_t kind;
     uint64_t number; /* or step */
     char *data;      /* for fl_free() */
     size_t size;
@@ -57,8 +60,9 @@ typedef struct fl_pass_text {
 } fl_pass_text;
 
 struct fl_trail {
-    char *folder;
-    int lock; /* descriptor */
+    fl_journal_folder home; /* locked: another process that has the lock knows
+                               that this one is dead */
+    const char *folder;
     int worker;
     fl_journal_level level;
     fl_log *log;

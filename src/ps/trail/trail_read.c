@@ -92,9 +92,8 @@ static fleet_status note_result(fl_trail *t, const fl_journal_record *r)
     FL_TRY(fl_grow(&t->result, &t->result_capacity, t->n_result + 1,
                    sizeof *t->result));
     one = &t->result[t->n_result];
-    *one = (fl_trail_result){.command = r->kind == FL_NOTED_COMMAND,
-                             .number = number,
-                             .size = r->size - sizeof number};
+    *one = (fl_trail_result){
+        .kind = r->kind, .number = number, .size = r->size - sizeof number};
     FL_TRY(FL_NEW(&one->data, one->size + 1));
     memcpy(one->data, r->data + sizeof number, one->size);
     one->data[one->size] = 0;
@@ -126,6 +125,8 @@ static fleet_status note_record(fl_trail *t, const fl_journal_record *r)
         return note_over(t, r);
     case FL_NOTED_REDUCED:
     case FL_NOTED_COMMAND:
+    case FL_NOTED_SAVE:
+    case FL_NOTED_SAVED:
         return note_result(t, r);
     case FL_NOTED_LEAVES:
         return note_leave(t, r);
@@ -367,12 +368,11 @@ void fl_trail_goes_on(fl_trail *t)
 
 /* The last one: a number may have been asked for again by a process that died
  * before it had written so. */
-static const fl_trail_result *find(const fl_trail *t, bool command,
+static const fl_trail_result *find(const fl_trail *t, fl_trail_kind kind,
                                    uint64_t number)
 {
     for (size_t i = t->n_result; i > 0; i--)
-        if (t->result[i - 1].command == command &&
-            t->result[i - 1].number == number)
+        if (t->result[i - 1].kind == kind && t->result[i - 1].number == number)
             return &t->result[i - 1];
     return NULL;
 }
@@ -388,7 +388,7 @@ static fleet_status is_another(const fl_trail *t, const char *what)
 bool fl_trail_find_reduced(const fl_trail *t, uint64_t number, double *x, int n,
                            fleet_status *status)
 {
-    const fl_trail_result *r = find(t, false, number);
+    const fl_trail_result *r = find(t, FL_NOTED_REDUCED, number);
 
     *status = FLEET_OK;
     if (!r)
@@ -403,7 +403,7 @@ bool fl_trail_find_reduced(const fl_trail *t, uint64_t number, double *x, int n,
 bool fl_trail_find_command(const fl_trail *t, uint64_t step, char **answer,
                            int n_lane, fleet_status *status)
 {
-    const fl_trail_result *r = find(t, true, step);
+    const fl_trail_result *r = find(t, FL_NOTED_COMMAND, step);
     size_t at = 0;
 
     *status = FLEET_OK;
@@ -420,4 +420,18 @@ bool fl_trail_find_command(const fl_trail *t, uint64_t step, char **answer,
         at += strlen(r->data + at) + 1;
     }
     return true;
+}
+
+const char *fl_trail_find_save(const fl_trail *t, uint64_t step, bool *over,
+                               fleet_status *status)
+{
+    const fl_trail_result *begun = find(t, FL_NOTED_SAVE, step);
+    const fl_trail_result *end = find(t, FL_NOTED_SAVED, step);
+    uint32_t code = FLEET_OK;
+
+    *over = end != NULL && end->size == sizeof code;
+    if (*over)
+        memcpy(&code, end->data, sizeof code);
+    *status = (fleet_status)code;
+    return begun ? begun->data : NULL;
 }

@@ -71,7 +71,8 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
     *lanes = (fl_job_lanes){0};
     fl_who_text(who);
     fl_locality_text(locality);
-    whole.nonce = fl_nonce();
+    if (o->life == 0)
+        whole.nonce = fl_nonce();
     whole.who = who;
     whole.locality = locality;
     status = shake_hands(&s, &whole, lanes);

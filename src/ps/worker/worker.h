@@ -158,12 +158,23 @@ fleet_status fl_worker_use_wire(fl_worker *w, const fl_wire_options *wire);
 /* From now on the worker leaves a trail, which has entered the job's run and
  * must outlive it. In sync and in async; not where pushes are gathered or
  * rounded with residuals, copies are trained, or staleness is bounded. */
-fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail);
+fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail,
+                                 const fl_trail_host *host, int index);
+
+/* FLEET_EEND: the process before has done all that worker `index` had to do.
+ * FLEET_ESTATE: it has trained what is in no trail. */
+fleet_status fl_worker_check_trail(const fl_trail *t, int index);
 
 /* The first training pass of a worker whose trail has trained begins: what may
  * not have come to all lanes is sent again and waited for, and the stream goes
  * on behind it. Without such a trail nothing is done. */
 fleet_status fl_worker_go_on(fl_worker *w);
+
+/* A save is about to be made. *over: it was, by the process before, and its
+ * step is behind; the status is what it came to. And one was made, of the last
+ * step: it is in place, or has failed. */
+fleet_status fl_worker_knows_save(fl_worker *w, bool *over);
+fleet_status fl_worker_note_saved(fl_worker *w, fleet_status status);
 
 /* Leave, as the process before has, or was about to. */
 fleet_status fl_worker_leave_again(fl_worker *w);

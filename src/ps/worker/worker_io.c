@@ -26,6 +26,7 @@ struct fl_worker_io {
     fl_packet_pool *pool;
     fl_client *client;
     fl_worker worker;
+    fl_trail *trail;    /* NULL: it leaves none */
     fl_socket **socket; /* by lane */
     int n_lane;
     int64_t heartbeat_ms;
@@ -227,47 +228,51 @@ fl_remote *fl_worker_io_remote(fl_worker_io *l)
     return &l->remote;
 }
 
-fleet_status fl_worker_io_reduce(fl_worker_io *l, fl_reduction how, double *x,
-                                 int n)
+const fl_trail_point *fl_worker_io_from(const fl_worker_io *l)
 {
-    FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_reduce(&l->worker, how, x, n));
+    return l->trail && fl_trail_is_early(l->trail) ? fl_trail_from(l->trail)
+                                                   : NULL;
 }
 
-fleet_status fl_worker_io_barrier(fl_worker_io *l)
+/* Whether all workers stop after the update that is made again is known with
+ * its answers. */
+fleet_status fl_worker_io_go_on(fl_worker_io *l)
 {
+    fleet_status status;
+
     FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_barrier(&l->worker));
+    status = fl_worker_go_on(&l->worker);
+    l->remote.stops = l->worker.remote.stops;
+    return unlock(l, status);
 }
 
-fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
-                                  const char *text, char **answer)
-{
-    FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_command(&l->worker, command, text, answer));
-}
+#define FORWARDED(name, parameters, call)                                      \
+    fleet_status fl_worker_io_##name parameters                                \
+    {                                                                          \
+        FL_TRY(lock_open(l));                                                  \
+        return unlock(l, call);                                                \
+    }
 
-fleet_status fl_worker_io_load(fl_worker_io *l, const char *text)
-{
-    FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_load(&l->worker, text));
-}
-
-fleet_status fl_worker_io_read(fl_worker_io *l, const char *text, char **answer)
-{
-    FL_TRY(lock_open(l));
-    return unlock(l, fl_worker_read(&l->worker, text, answer));
-}
-
-fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
-                               uint64_t *sum, uint64_t *rows)
-{
-    FL_TRY(lock_open(l));
-    return unlock(l,
-                  fl_worker_hash(&l->worker,
-                                 fl_partition_table(&l->worker.layout, table),
-                                 sum, rows));
-}
+FORWARDED(reduce, (fl_worker_io * l, fl_reduction how, double *x, int n),
+          fl_worker_reduce(&l->worker, how, x, n))
+FORWARDED(barrier, (fl_worker_io * l), fl_worker_barrier(&l->worker))
+FORWARDED(command,
+          (fl_worker_io * l, fl_job_command command, const char *text,
+           char **answer),
+          fl_worker_command(&l->worker, command, text, answer))
+FORWARDED(knows_save, (fl_worker_io * l, bool *over),
+          fl_worker_knows_save(&l->worker, over))
+FORWARDED(note_saved, (fl_worker_io * l, fleet_status status),
+          fl_worker_note_saved(&l->worker, status))
+FORWARDED(load, (fl_worker_io * l, const char *text),
+          fl_worker_load(&l->worker, text))
+FORWARDED(read, (fl_worker_io * l, const char *text, char **answer),
+          fl_worker_read(&l->worker, text, answer))
+FORWARDED(hash,
+          (fl_worker_io * l, const char *table, uint64_t *sum, uint64_t *rows),
+          fl_worker_hash(&l->worker,
+                         fl_partition_table(&l->worker.layout, table), sum,
+                         rows))
 
 /* Before it closes they are its last ones. */
 static void keep_counts(fl_worker_io *l)
@@ -365,6 +370,7 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
                                        .restart_ms = how->restart_ms,
                                        .heartbeat_ms = l->heartbeat_ms,
                                        .whole_sums = lanes->elsewhere,
+                                       .holds_bye = l->trail != NULL,
                                        .pool = l->pool,
                                        .log = &l->o.context->log};
     const fl_client_host host = {l, send_packet};
@@ -393,9 +399,24 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
                           .log = &l->o.context->log};
     char *program;
 
+    if (l->trail) {
+        o.nonce = fl_trail_nonce(l->trail);
+        o.life = fl_trail_life(l->trail);
+    }
     o.program = program = fl_job_signature_text(store);
     status = program ? fl_hello(&o, lanes) : FLEET_ENOMEM;
     fl_free(program);
+    return status;
+}
+
+/* Servers that all workers have left end. */
+static fleet_status join_servers(fl_worker_io *l, fl_store *store,
+                                 const char *mode, fl_job_lanes *lanes)
+{
+    fleet_status status = say_hello(l, store, mode, lanes);
+
+    if (status == FLEET_ETIMEDOUT && l->trail)
+        FL_TRY(fl_worker_check_trail(l->trail, l->o.index));
     return status;
 }
 
@@ -408,10 +429,17 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store,
     if (strncmp(l->o.address[0], "inproc://", 9) != 0)
         fl_descriptors_limit(!l->o.keep_limit); /* a socket for each lane */
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
-    FL_TRY(say_hello(l, store, mode, lanes));
+    if (how->trail)
+        FL_TRY(fl_trail_open(&l->trail, how->trail));
+    FL_TRY(join_servers(l, store, mode, lanes));
+    if (l->trail) /* of another run of the job nothing in it counts */
+        FL_TRY(fl_trail_enter(l->trail, lanes->run));
     FL_TRY(make_client(l, how, lanes));
     FL_TRY(fl_worker_init(&l->worker, l->client, &host, store, l->o.n_server,
                           lanes->n_lane, how->sync));
+    if (l->trail)
+        FL_TRY(fl_worker_use_trail(&l->worker, l->trail, &how->trail_host,
+                                   l->o.index));
     l->worker.bounds_staleness = how->bounds_staleness;
     if (how->cache_bytes > 0)
         FL_TRY(fl_hot_pull_begin(&l->worker, how->cache_bytes,
@@ -451,6 +479,16 @@ static void close_all(fl_worker_io *l)
     l->wakeup.fd = -1;
 }
 
+/* A worker that has left, and whose program ends, is before no other process
+ * of its job. */
+static void close_trail(fl_worker_io *l)
+{
+    if (l->trail && l->left)
+        (void)fl_trail_end(l->trail); /* else its run is found to be another */
+    fl_trail_close(l->trail);
+    l->trail = NULL;
+}
+
 /* Servers that know this worker need not wait until it is missed. */
 static void tell_why(fl_worker_io *l, const char *error)
 {
@@ -463,6 +501,23 @@ static void tell_why(fl_worker_io *l, const char *error)
     pthread_mutex_lock(&l->lock);
     fl_client_fail(l->client, FLEET_EPEER, why, true);
     pthread_mutex_unlock(&l->lock);
+}
+
+/* Its process before had nothing more to do, and not all lanes may know. */
+static fleet_status leave_again(fl_worker_io *l)
+{
+    fleet_status status;
+
+    FL_TRY(lock_open(l));
+    status = unlock(l, fl_worker_leave_again(&l->worker));
+    if (status != FLEET_OK)
+        return status;
+    l->left = true;
+    close_all(l);
+    return fl_fail(FLEET_EEND,
+                   "worker %d had done its part of the job, and has left it "
+                   "now: nothing is to be done",
+                   l->o.index);
 }
 
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
@@ -485,11 +540,14 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
     if (status != FLEET_OK) {
         tell_why(l, error.text);
         close_all(l);
+        close_trail(l);
         return fl_error_raise(&error);
     }
     l->remote.sync = how->sync;
     l->open = true;
-    return FLEET_OK;
+    return l->trail && fl_trail_from(l->trail)->state == FL_TRAIL_LEAVING
+               ? leave_again(l)
+               : FLEET_OK;
 }
 
 fleet_status fl_worker_io_leave(fl_worker_io *l)
@@ -536,6 +594,7 @@ void fl_worker_io_destroy(fl_worker_io *l)
     if (l->open)
         give_up(l);
     close_all(l);
+    close_trail(l);
     pthread_mutex_destroy(&l->lock);
     fl_free(l);
 }

@@ -33,20 +33,28 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
 /* How a worker trains. */
 typedef struct fl_worker_mode {
     bool sync;
-    bool bounds_staleness;       /* in async */
-    int64_t exchange_every;      /* updates of geo mode; 0: it is not geo */
-    size_t cache_bytes;          /* of rows that are kept; 0: none are */
-    uint32_t cache_staleness;    /* in async, in batches */
-    const fl_push_options *half; /* NULL: pushes are not gathered */
-    int64_t restart_ms;          /* as fl_client_options has it */
-    fl_wire_options wire;        /* as what it sends and gets numbers */
+    bool bounds_staleness;         /* in async */
+    int64_t exchange_every;        /* updates of geo mode; 0: it is not geo */
+    size_t cache_bytes;            /* of rows that are kept; 0: none are */
+    uint32_t cache_staleness;      /* in async, in batches */
+    const fl_push_options *half;   /* NULL: pushes are not gathered */
+    int64_t restart_ms;            /* as fl_client_options has it */
+    fl_wire_options wire;          /* as what it sends and gets numbers */
+    const fl_trail_options *trail; /* NULL: it leaves none */
+    fl_trail_host trail_host;
 } fl_worker_mode;
 
 /* Connect; the store has all that the programs need. Its weights arrive with
- * the first barrier: another worker may load meanwhile. */
+ * the first barrier: another worker may load meanwhile. FLEET_EEND: the process
+ * before this one has done all that the worker had to do, and this one has only
+ * left once more. FLEET_ESTATE: it has trained what is in no trail. */
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
                                const fl_worker_mode *how, const char *mode);
 bool fl_worker_io_is_open(const fl_worker_io *l);
+
+/* Where it goes on, if its trail says so, until it does; NULL. */
+const fl_trail_point *fl_worker_io_from(const fl_worker_io *l);
+fleet_status fl_worker_io_go_on(fl_worker_io *l);
 
 /* How the job has failed, as far as is known by now; FLEET_OK: it has not. It
  * waits for nothing. */
@@ -75,5 +83,8 @@ fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
 
 /* Of its cache, also after it has left: false: it has none. */
 bool fl_worker_io_cache(fl_worker_io *l, fl_hot_counts *counts);
+
+fleet_status fl_worker_io_knows_save(fl_worker_io *l, bool *over);
+fleet_status fl_worker_io_note_saved(fl_worker_io *l, fleet_status status);
 
 int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */

@@ -5,8 +5,31 @@
 #include "base/memory.h"
 #include "ps/worker/worker_internal.h"
 
-fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail)
+fleet_status fl_worker_check_trail(const fl_trail *t, int index)
 {
+    const fl_trail_point *from = fl_trail_from(t);
+
+    if (from->state == FL_TRAIL_GONE)
+        return fl_fail(FLEET_EEND,
+                       "worker %d has done its part of the job already, and "
+                       "has left it: nothing is to be done",
+                       index);
+    if (from->state == FL_TRAIL_LOST)
+        return fl_fail(FLEET_ESTATE,
+                       "worker %d was started again and cannot go on: it has "
+                       "trained batches of which its log does not say where "
+                       "they come from (fleet_executor_run(), or trainer "
+                       "threads): expected fleet_train_from_dataset() with one "
+                       "thread",
+                       index);
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail,
+                                 const fl_trail_host *host, int index)
+{
+    FL_TRY(fl_worker_check_trail(trail, index));
+    fl_trail_set_host(trail, host);
     FL_TRY(FL_NEW(&w->packets, (size_t)w->n_lane * sizeof *w->packets));
     w->trail = trail;
     return FLEET_OK;
@@ -31,6 +54,8 @@ fleet_status fl_worker_note_step(fl_worker *w, uint16_t flags, fl_section_op op,
         return FLEET_OK;
     if (flags & FL_MSG_LEAVE)
         return fl_trail_leaves(w->trail, w->step);
+    if (op == FL_SECTION_SAVE)
+        FL_TRY(fl_trail_save_begins(w->trail, w->step, text));
     return fl_trail_call_begins(w->trail,
                                 &(fl_trail_call){.step = w->step,
                                                  .reduced = w->reduced,
@@ -92,6 +117,42 @@ bool fl_worker_knows_command(fl_worker *w, char **answer, fleet_status *status)
     if (*status == FLEET_OK)
         fl_trail_find_command(w->trail, ++w->step, answer, w->n_lane, status);
     return true;
+}
+
+/* Of one that was begun and is not over it is not known what lanes have of it:
+ * they get it, and its parts are not used. It was the last call, so that the
+ * save may be made as the next one. */
+fleet_status fl_worker_knows_save(fl_worker *w, bool *over)
+{
+    const char *text;
+    fleet_status status;
+
+    *over = false;
+    if (!w->trail)
+        return FLEET_OK;
+    FL_TRY(fl_worker_wait_update(w));
+    while (!*over && (text = fl_trail_find_save(w->trail, w->step + 1, over,
+                                                &status)) != NULL) {
+        const fl_trail_call c = {.step = w->step + 1,
+                                 .flags = FL_MSG_COMMAND,
+                                 .op = FL_SECTION_SAVE,
+                                 .text = text};
+
+        if (*over)
+            w->step++;
+        else
+            FL_TRY(fl_worker_call_again(w, &c));
+    }
+    if (*over && status != FLEET_OK)
+        return fl_fail(status, "the save has failed, before this worker was "
+                               "started again");
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_note_saved(fl_worker *w, fleet_status status)
+{
+    return w->trail ? fl_trail_save_is_over(w->trail, w->step, status)
+                    : FLEET_OK;
 }
 
 /* --- made again ----------------------------------------------------------- */

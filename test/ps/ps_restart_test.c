@@ -1,0 +1,430 @@
+/* ps_restart_test.c - worker processes that are killed, at any moment and
+ * several times, and started again by the same command: the job goes on, and
+ * ends with the bits of one that nothing has befallen. */
+#define _GNU_SOURCE
+#define SUITE ps_restart
+#include "ps_kit.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { FAR_MS = 60000 * TEST_SLOWNESS, NUMBER_AT = 8 };
+
+/* --- jobs ----------------------------------------------------------------- */
+
+/* Passes by the dataset's position, as a program that may be started again has
+ * them; what each has come to is told. */
+static fleet_status work_on(ps_node *n)
+{
+    int64_t pass, batch;
+    fleet_status status;
+
+    n->s.e = fleet_executor_create(n->s.p, NULL);
+    status = fleet_init_worker(n->s.f);
+    if (status == FLEET_EEND) {
+        fprintf(stderr, "had left\n");
+        return FLEET_OK;
+    }
+    FL_TRY(status);
+    FL_TRY(fleet_dataset_position(n->s.data, &pass, &batch));
+    for (; pass < n->job->passes; pass++) {
+        FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, NULL, &n->result));
+        fprintf(stderr, "pass %" PRId64 ": loss %a of %" PRId64 "\n", pass,
+                n->result.loss, n->result.samples);
+    }
+    FL_TRY(ps_end(n));
+    if (n->index == 0 && n->pid)
+        fprintf(stderr, "hash %" PRIx64 "\n", n->hash);
+    return FLEET_OK;
+}
+
+static ps_job job_of(bool a_sync)
+{
+    return (ps_job){.servers = 2,
+                    .workers = 3,
+                    .lanes = 2,
+                    .passes = 2,
+                    .shuffle = 100,
+                    .id = "restart",
+                    .connect_ms = FAR_MS,
+                    .request_ms = FAR_MS,
+                    .peer_ms = PS_SECOND / 2,
+                    .work = work_on,
+                    .how = {.a_sync = a_sync,
+                            .decay = true,
+                            .log = FLEET_DURABLE_PROCESS,
+                            .log_configs = {.folder = test_path("log"),
+                                            .restart_deadline_ms = FAR_MS}},
+                    .file = {scene_file("a.txt", 4000, 1)}};
+}
+
+/* The same job, of threads, without a log and with nobody who is killed. */
+static ps_job undisturbed(const ps_job *j)
+{
+    ps_job other = *j;
+
+    other.how.log = FLEET_DURABLE_NONE;
+    other.how.log_configs = (fleet_log_configs){0};
+    ps_hash(&other);
+    return other;
+}
+
+/* --- kills ---------------------------------------------------------------- */
+
+/* How many pushes a worker's trail has. */
+static uint64_t pushes_of(const ps_job *j, int worker)
+{
+    uint64_t most = 0;
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t number = 0;
+        char path[300];
+        int fd;
+
+        snprintf(path, sizeof path, "%s/worker-%d/push-%d",
+                 j->how.log_configs.folder, worker, i);
+        fd = open(path, O_RDONLY);
+        if (fd >= 0 &&
+            pread(fd, &number, sizeof number, NUMBER_AT) == sizeof number)
+            most = number > most ? number : most;
+        if (fd >= 0)
+            close(fd);
+    }
+    return most;
+}
+
+static void await_pushes(ps_job *j, int worker, uint64_t n)
+{
+    const struct timespec moment = {.tv_nsec = 50000};
+    int64_t end_ms = fl_now_ms() + FAR_MS;
+
+    while (pushes_of(j, worker) < n) {
+        if (fl_now_ms() > end_ms || ps_ends_within(ps_worker(j, worker), 0))
+            test_fail(__FILE__, __LINE__,
+                      "worker %d has made %" PRIu64 " pushes of %" PRIu64
+                      "; it said: %s",
+                      worker, pushes_of(j, worker), n,
+                      ps_said(ps_worker(j, worker)));
+        nanosleep(&moment, NULL);
+    }
+}
+
+static void kill_it(ps_node *n)
+{
+    ps_kill(n, SIGKILL);
+    CHECK_INT(ps_wait(n), 128 + SIGKILL);
+}
+
+/* One worker after the other, each some pushes later: wherever it is then. */
+static void disturb(ps_job *j, int kills, int pushes)
+{
+    for (int i = 0; i < kills; i++) {
+        int worker = i % j->workers;
+
+        await_pushes(j, worker,
+                     pushes_of(j, worker) + (uint64_t)(pushes + i % 3));
+        kill_it(ps_worker(j, worker));
+        ps_start(ps_worker(j, worker));
+    }
+}
+
+static void check_pass(ps_job *j, const ps_job *want)
+{
+    char text[100];
+
+    ps_check_all_end(j);
+    for (int i = 0; i < j->workers; i++) {
+        const fleet_train_result *r = &want->node[want->servers + i].result;
+
+        snprintf(text, sizeof text, "pass %d: loss %a of %" PRId64 "\n",
+                 j->passes - 1, r->loss, r->samples);
+        CHECK_CONTAINS(ps_said(ps_worker(j, i)), text);
+    }
+}
+
+static void check_hash(ps_job *j, const ps_job *want)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "hash %" PRIx64 "\n",
+             want->node[want->servers].hash);
+    CHECK_CONTAINS(ps_said(ps_worker(j, 0)), text);
+}
+
+TEST_LIMIT(workers_that_are_killed_go_on_and_sync_has_the_same_bits, 120)
+{
+    ps_job j = job_of(false), want = undisturbed(&j);
+
+    ps_start_all(&j);
+    disturb(&j, 6, 7);
+    check_pass(&j, &want);
+    check_hash(&j, &want);
+    CHECK_CONTAINS(ps_said(ps_worker(&j, 0)),
+                   "worker 0 was started again: it goes on in pass ");
+    CHECK_CONTAINS(ps_said(ps_server(&j, 0)), "worker 0 was started again: ");
+}
+
+/* A server is killed while a worker is dead. */
+TEST_LIMIT(a_worker_and_a_server_may_be_dead_at_once, 120)
+{
+    ps_job j = job_of(false), want = undisturbed(&j);
+
+    ps_start_all(&j);
+    await_pushes(&j, 1, 9);
+    kill_it(ps_worker(&j, 1));
+    kill_it(ps_server(&j, 1));
+    ps_start(ps_worker(&j, 1));
+    ps_start(ps_server(&j, 1));
+    await_pushes(&j, 1, 15);
+    kill_it(ps_server(&j, 0));
+    kill_it(ps_worker(&j, 0));
+    ps_start(ps_server(&j, 0));
+    ps_start(ps_worker(&j, 0));
+    check_pass(&j, &want);
+    check_hash(&j, &want);
+}
+
+/* --- async ---------------------------------------------------------------- */
+
+enum { LINES = 6000, KEYS = 97, IDS = 4 /* in a batch: its mean is exact */ };
+
+static const char *ids_file(void)
+{
+    char *text = malloc(LINES * 8), *end = text;
+    const char *path;
+
+    for (int i = 0; i < LINES; i++)
+        end += sprintf(end, "1 %d\n", i * 7 % KEYS);
+    path = test_file("ids.txt", text);
+    free(text);
+    return path;
+}
+
+/* loss = the row of an id: each sample takes a quarter from it, whatever the
+ * order. */
+static void open_sums(ps_node *n, const fleet_options *o)
+{
+    const scene_training *how = &n->job->how;
+    const fleet_sparse_embedding_options zero = {
+        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *id;
+
+    CHECK_OK(fleet_init(&n->s.f, o));
+    n->s.p = fleet_program_create(n->s.f);
+    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    n->s.m.loss =
+        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
+    s.a_sync = 1;
+    s.log = (int)how->log;
+    if (how->log != FLEET_DURABLE_NONE) {
+        s.log_configs.folder = how->log_configs.folder;
+        s.log_configs.restart_deadline_ms =
+            how->log_configs.restart_deadline_ms;
+    }
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
+        n->s.m.loss));
+    if (n->server)
+        return;
+    n->s.data = fleet_queue_dataset(
+        n->s.f, &(fleet_dataset_options){
+                    .batch_size = IDS, .use_var = &id, .n_use_var = 1});
+    CHECK(n->s.data != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(
+        n->s.data, (const char *const[]){n->job->user}, 1));
+}
+
+TEST_LIMIT(workers_that_are_killed_go_on_and_async_has_each_push_once, 120)
+{
+    ps_job j = job_of(true), want;
+
+    j.file[0] = NULL;
+    j.user = (void *)(uintptr_t)ids_file();
+    j.open = open_sums;
+    want = undisturbed(&j);
+    ps_start_all(&j);
+    disturb(&j, 9, 40);
+    ps_check_all_end(&j);
+    check_hash(&j, &want);
+}
+
+/* --- at each point of a program ------------------------------------------- */
+
+typedef enum moment {
+    BEFORE_TRAINING,
+    WITHIN_A_PASS,
+    BEHIND_A_PASS,
+    BEHIND_A_SAVE,
+    BEHIND_A_BARRIER,
+    BEHIND_THE_LAST_PASS,
+    BEHIND_ITS_END,
+    MOMENTS
+} moment;
+
+/* Once: the process that comes after it goes on. */
+static void die_at(const ps_node *n, moment m)
+{
+    char path[300];
+    int fd;
+
+    if (n->index != 0 || !n->pid || *(const moment *)n->job->user != m)
+        return;
+    snprintf(path, sizeof path, "%s-has-died", n->job->how.log_configs.folder);
+    fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
+    if (fd < 0)
+        return;
+    raise(SIGKILL);
+}
+
+static int on_batch(void *user, int64_t batch, int64_t samples)
+{
+    (void)samples;
+    if (batch == 3)
+        die_at(user, WITHIN_A_PASS);
+    return 0;
+}
+
+static fleet_status one_pass(ps_node *n, int64_t pass)
+{
+    const fleet_train_options o = {.on_batch = on_batch, .user = n};
+    char path[300];
+    double one = 1;
+
+    FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, &n->result));
+    fprintf(stderr, "pass %" PRId64 ": loss %a of %" PRId64 "\n", pass,
+            n->result.loss, n->result.samples);
+    die_at(n, pass == 0 ? BEHIND_A_PASS : BEHIND_THE_LAST_PASS);
+    snprintf(path, sizeof path, "%s-saved-%d", n->job->file[0], (int)pass);
+    if (n->index == 0)
+        FL_TRY(fleet_save_persistables(n->s.f, path));
+    die_at(n, BEHIND_A_SAVE);
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_metrics_sum(n->s.f, &one, 1));
+    if (one != n->job->workers)
+        return fl_fail(FLEET_EINVAL, "%g workers", one);
+    die_at(n, BEHIND_A_BARRIER);
+    return FLEET_OK;
+}
+
+static fleet_status work_through(ps_node *n)
+{
+    int64_t pass, batch;
+    fleet_status status;
+
+    n->s.e = fleet_executor_create(n->s.p, NULL);
+    status = fleet_init_worker(n->s.f);
+    if (status == FLEET_EEND)
+        return FLEET_OK;
+    FL_TRY(status);
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    die_at(n, BEFORE_TRAINING);
+    FL_TRY(fleet_dataset_position(n->s.data, &pass, &batch));
+    for (; pass < n->job->passes; pass++)
+        FL_TRY(one_pass(n, pass));
+    if (n->index == 0) {
+        FL_TRY(fleet_params_hash(n->s.f, &n->hash));
+        fprintf(stderr, "hash %" PRIx64 "\n", n->hash);
+    }
+    FL_TRY(fleet_stop_worker(n->s.f));
+    die_at(n, BEHIND_ITS_END);
+    return FLEET_OK;
+}
+
+TEST_LIMIT(a_worker_may_die_at_any_point_of_its_program, 120)
+{
+    moment m = MOMENTS;
+    ps_job j = job_of(false), want;
+
+    j.workers = 2;
+    j.servers = j.lanes = 1;
+    j.work = work_through;
+    j.file[0] = scene_file("short.txt", 500, 1);
+    j.user = &m;
+    want = undisturbed(&j);
+    for (m = 0; m < MOMENTS; m++) {
+        ps_job one = j;
+        char folder[300];
+
+        snprintf(folder, sizeof folder, "%s-%d", j.how.log_configs.folder,
+                 (int)m);
+        one.how.log_configs.folder = folder;
+        one.connect_ms = PS_SECOND; /* servers that have ended do not answer */
+        ps_start_all(&one);
+        CHECK_INT(ps_wait(ps_worker(&one, 0)), 128 + SIGKILL);
+        ps_start(ps_worker(&one, 0));
+        if (m == BEHIND_ITS_END) {
+            ps_check_all_end(&one);
+            continue;
+        }
+        check_pass(&one, &want);
+        check_hash(&one, &want);
+        if (m == BEHIND_A_SAVE || m == BEHIND_A_BARRIER)
+            CHECK_CONTAINS(ps_said(ps_worker(&one, 0)),
+                           "was saved before worker 0 was started again");
+    }
+}
+
+/* --- who cannot ----------------------------------------------------------- */
+
+/* By hand: the library does not know which batch comes next. */
+static fleet_status by_hand(ps_node *n)
+{
+    const int64_t dims[] = {1, 1};
+    fleet_status status = ps_begin(n);
+
+    for (int64_t i = 0; i < 100000 && status == FLEET_OK; i++) {
+        int64_t id = i % KEYS;
+        const fleet_feed feed = {"id", FLEET_INT64, &id, dims, 2, NULL};
+
+        status = fleet_executor_run(n->s.e, &feed, 1, NULL, 0);
+    }
+    return status;
+}
+
+TEST_LIMIT(a_worker_whose_batches_no_dataset_has_is_refused_by_name, 120)
+{
+    ps_job j = job_of(true);
+
+    j.workers = j.servers = j.lanes = 1;
+    j.file[0] = NULL;
+    j.user = (void *)(uintptr_t)ids_file();
+    j.open = open_sums;
+    j.work = by_hand;
+    ps_start_all(&j);
+    await_pushes(&j, 0, 3);
+    kill_it(ps_worker(&j, 0));
+    ps_start(ps_worker(&j, 0));
+    ps_check_fails(
+        ps_worker(&j, 0),
+        "worker 0 was started again and cannot go on: it has trained "
+        "batches of which its log does not say where they come from");
+    ps_check_fails(ps_server(&j, 0), "worker 0 has given up");
+}
+
+TEST_LIMIT(where_workers_cannot_be_started_again_the_last_words_say_so, 120)
+{
+    ps_job j = job_of(true);
+
+    j.workers = j.servers = j.lanes = 1;
+    j.how.merged = 4;
+    j.how.decay = false;
+    j.passes = 1000;
+    ps_start_all(&j);
+    while (!strstr(ps_said(ps_worker(&j, 0)), "pass 0:"))
+        CHECK(!ps_ends_within(ps_worker(&j, 0), 1));
+    kill_it(ps_worker(&j, 0));
+    ps_check_fails(ps_server(&j, 0),
+                   "(peer deadline); in ps-half-async a worker cannot be "
+                   "started again: pushes that it gathers are in no log");
+}

@@ -394,6 +394,30 @@ FLEET_API fleet_var *fleet_sparse_embedding(
 FLEET_API fleet_var *fleet_sequence_pool(fleet_program *program, fleet_var *x,
                                          fleet_combiner combiner);
 
+typedef struct fleet_layer_norm_options {
+    const char *name;    /* prefix of the parameters' names; NULL:
+                            "layer_norm_<n>", n from 0 */
+    int begin_norm_axis; /* a line is this dimension of x and all behind it, N
+                            numbers; 0: 1, a line is a sample */
+    float epsilon;       /* above 0; 0: 1e-5 */
+    fleet_param_attr scale; /* default: ones, "<name>.w" */
+    fleet_param_attr shift; /* default: zeros, "<name>.b" */
+    int no_scale, no_shift; /* nonzero leaves w, b out */
+} fleet_layer_norm_options;
+
+/* fleet_layer_norm - each line less its mean, over its deviation: (x - mean) /
+ * sqrt(variance + epsilon) w + b (Ba et al. 2016).
+ *
+ *   x    [B, ..., N]
+ *   w    [N]     new parameter
+ *   b    [N]     new parameter
+ *   out  as x
+ *
+ * options may be NULL. Of [B, L, D] begin_norm_axis 2 takes each D by
+ * itself. */
+FLEET_API fleet_var *fleet_layer_norm(fleet_program *program, fleet_var *x,
+                                      const fleet_layer_norm_options *options);
+
 typedef enum fleet_prelu_mode {
     FLEET_PRELU_ALL = 0,     /* one alpha: [1] */
     FLEET_PRELU_CHANNEL = 1, /* one for each of dimension 1: of x [B, C, ...]

@@ -103,6 +103,29 @@ FLEET_API fleet_var *fleet_softmax(fleet_program *program, fleet_var *x);
 FLEET_API fleet_var *fleet_masked_softmax(fleet_program *program, fleet_var *x,
                                           fleet_var *mask);
 
+/* fleet_l2_normalize - each line of the last dimension over its length: x /
+ * sqrt(max(sum of x^2, epsilon)); epsilon above 0; 0 means 1e-12. */
+FLEET_API fleet_var *fleet_l2_normalize(fleet_program *program, fleet_var *x,
+                                        float epsilon);
+
+/* fleet_cos_sim - the cosine of the angle between lines of the last dimension;
+ * x and y have one shape [B, ..., N]; out [B, ..., 1]. Of a line of zeros 0. */
+FLEET_API fleet_var *fleet_cos_sim(fleet_program *program, fleet_var *x,
+                                   fleet_var *y);
+
+/* fleet_dropout - in training each element is 0 with probability `rate`, else x
+ * / (1 - rate); where it is not trained (for_test, predictors) the result is x
+ * and costs nothing (Srivastava et al. 2014; Fleet's "upscale_in_train"). rate
+ * in [0, 1). x has a batch.
+ *
+ * Which elements are 0 is a function of the handle's seed, the place of the
+ * operator in its program, the number of the batch in the training and the
+ * element's place in the batch: the same in any number of threads, on CPUs and
+ * GPUs, after a resume, and for workers in sync as in one process that merges
+ * their batches. */
+FLEET_API fleet_var *fleet_dropout(fleet_program *program, fleet_var *x,
+                                   float rate);
+
 /* fleet_batch_matmul - products of matrices that each sample has its own of.
  *
  *   x    [B, ..., M, K], with transpose_x nonzero [B, ..., K, M]
@@ -179,6 +202,10 @@ FLEET_API fleet_var *fleet_gather(fleet_program *program, fleet_var *x,
 FLEET_API fleet_var *fleet_one_hot(fleet_program *program, fleet_var *ids,
                                    int64_t depth);
 
+/* fleet_cast - int64 as float32, of the same shape; no gradient. From 2^24 on
+ * numbers are rounded. */
+FLEET_API fleet_var *fleet_cast(fleet_program *program, fleet_var *x);
+
 /* --- over dimensions ------------------------------------------------------ */
 
 /* The sum, mean, largest or smallest over dimension axis >= 1, which
@@ -235,6 +262,40 @@ FLEET_API fleet_var *fleet_sigmoid_cross_entropy(fleet_program *program,
  * + e). p and label [B, 1]; e >= 0; 0 means Fleet's 1e-4. */
 FLEET_API fleet_var *fleet_log_loss(fleet_program *program, fleet_var *p,
                                     fleet_var *label, float epsilon);
+
+/* Losses of a regression: (x - label)^2, |x - label|, and Huber's, e^2 / 2 for
+ * an error e up to delta, else delta (|e| - delta / 2) (Huber 1964); delta
+ * above 0. x and label have one shape, which is the result's; label is float32
+ * or int64.
+ *
+ * All losses are numbers for each sample: with a weight for each sample
+ * they are multiplied, fleet_mul(loss, weight), before fleet_mean(). */
+FLEET_API fleet_var *fleet_square_error_cost(fleet_program *program,
+                                             fleet_var *x, fleet_var *label);
+FLEET_API fleet_var *fleet_abs_error_cost(fleet_program *program, fleet_var *x,
+                                          fleet_var *label);
+FLEET_API fleet_var *fleet_huber_loss(fleet_program *program, fleet_var *x,
+                                      fleet_var *label, float delta);
+
+/* fleet_hinge_loss - max(0, 1 - (2 label - 1) x), of a score; label 0 or 1 in
+ * x's shape, float32 or int64. */
+FLEET_API fleet_var *fleet_hinge_loss(fleet_program *program, fleet_var *x,
+                                      fleet_var *label);
+
+/* fleet_bpr_loss - the mean over all classes j but the label's of log(1 +
+ * e^(x_j - x_label)) (Rendle et al. 2009, Hidasi et al. 2016).   x      [B,
+ * C] scores, C >= 2   label  [B, 1] int64 in [0, C), else FLEET_EINVAL when
+ * it runs */
+FLEET_API fleet_var *fleet_bpr_loss(fleet_program *program, fleet_var *x,
+                                    fleet_var *label);
+
+/* fleet_sigmoid_focal_loss - binary, of a logit: -(1 - p)^gamma log p, with p
+ * the probability of the label; times alpha where the label is 1 and 1 - alpha
+ * where it is 0, unless alpha is 0 (Lin et al. 2017: 0.25 and 2). Label 0 or 1
+ * in x's shape, float32 or int64; alpha in [0, 1), gamma >= 0. */
+FLEET_API fleet_var *fleet_sigmoid_focal_loss(fleet_program *program,
+                                              fleet_var *x, fleet_var *label,
+                                              float alpha, float gamma);
 
 /* --- metrics: no gradient ------------------------------------------------ */
 

@@ -34,6 +34,8 @@ static void follow_mode(fleet *f)
     f->store->dense_local = fl_mode_has_ranks(mode);
     f->store->sums = mode == FL_PS_GEO;
     f->store->layerwise = f->trained->training.layerwise;
+    f->store->worker = f->role.index;
+    f->store->workers = f->role.worker_num;
     if (fl_has_ranks(f) && f->strategy.sharding)
         f->store->share = (fl_share){f->role.index, f->role.worker_num};
     fl_ranks_open(f);

@@ -1,5 +1,5 @@
-/* gather.c - gather, which takes parts of a sample by its own indices, and
- * one_hot. */
+/* gather.c - gather, which takes parts of a sample by its own indices; one_hot,
+ * and cast. */
 #include "ops/shape/gather.h"
 
 #include <inttypes.h>
@@ -206,5 +206,49 @@ fleet_var *fleet_one_hot(fleet_program *p, fleet_var *ids, int64_t depth)
     return fl_builder_ready(p, ids)
                ? fl_program_add(p, &fl_op_one_hot, &ids, 1,
                                 &FL_ATTR_INT("depth", depth), 1)
+               : NULL;
+}
+
+/* --- cast ----------------------------------------------------------------- */
+
+static fleet_status cast_infer(fl_node *n)
+{
+    FL_TRY(fl_want_dtype(n, 0, FLEET_INT64));
+    fl_set_out(n, 0, &n->in[0]->shape);
+    return FLEET_OK;
+}
+
+static fleet_status cast_run(const fl_instance *in, const fl_range *r)
+{
+    float *out = fl_rows_f32(in, 0, r);
+    const int64_t *ids = fl_rows_any(in, 1, r);
+
+    for (int64_t i = fl_range_count(in, 0, r); i-- > 0;)
+        out[i] = (float)ids[i];
+    return FLEET_OK;
+}
+
+static const fl_kernel_pair cast = FL_KERNEL_PAIR("cast", cast_run);
+
+static fleet_status cast_forward(fl_lowering *l, const fl_node *n)
+{
+    FL_EMIT(l, fl_kernel_for(&cast, n->in[0]), n, NULL,
+            FL_W(fl_value_of(l, n->out[0])), FL_R(fl_value_of(l, n->in[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_cast = {
+    .name = "cast",
+    .n_out = 1,
+    .least_in = 1,
+    .most_in = 1,
+    .infer = cast_infer,
+    .forward = cast_forward,
+};
+
+fleet_var *fleet_cast(fleet_program *p, fleet_var *x)
+{
+    return fl_builder_ready(p, x)
+               ? fl_program_add(p, &fl_op_cast, &x, 1, NULL, 0)
                : NULL;
 }

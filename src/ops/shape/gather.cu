@@ -58,6 +58,20 @@ __global__ static void one_hot_all(float *out, const int64_t *ids, int64_t n,
     }
 }
 
+__global__ static void cast_all(float *out, const int64_t *ids, int64_t n)
+{
+    FL_EACH(i, n)
+    out[i] = (float)ids[i];
+}
+
+static fleet_status cast(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, 0);
+
+    return FL_LAUNCH_EACH(cast_all, n, q, fl_step_f32(s, 0),
+                          fl_step_ptr<int64_t>(s, 1), n);
+}
+
 static fleet_status gather(fl_device *, fl_queue *q, const fl_device_step *s)
 {
     int64_t n = fl_step_count(s, 0);
@@ -91,5 +105,6 @@ const fl_device_kernel fl_cuda_gather[] = {
     FL_KERNEL("gather", gather),
     FL_KERNEL("gather.grad", gather_grad),
     FL_KERNEL("one_hot", one_hot),
+    FL_KERNEL("cast", cast),
     FL_KERNEL_END,
 };

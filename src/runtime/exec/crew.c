@@ -288,6 +288,7 @@ static fleet_status begin_member(fl_crew *crew, int i)
     m->c->first_thread = i * fl_pool_size(m->team);
     fl_compiled_bind(m->c, m->e->input, m->batch, false);
     fl_executor_set_update(m->e, m->c, 1, false);
+    fl_executor_set_batch(m->e, m->c, crew->front->micro + i);
     if (crew->kind.hogwild)
         fl_crew_link_copies(m->c, crew->hogwild, m->weight);
     return FLEET_OK;

@@ -163,6 +163,18 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
     fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
 }
 
+void fl_executor_set_batch(const fleet_executor *e, fl_compiled *c, int before)
+{
+    const fl_store *s = e->store;
+    int64_t workers = s->workers > 1 ? s->workers : 1;
+    fl_update_now *now;
+
+    if (c->plan->update < 0)
+        return;
+    now = fl_compiled_pointer(c, c->plan->update);
+    now->batch = (s->updates * c->plan->group + before) * workers + s->worker;
+}
+
 /* Under the store's lock. */
 void fl_executor_set_micro(fleet_executor *e, int micro)
 {
@@ -295,6 +307,7 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
     FL_TRY(fl_executor_check_shown(e, batch));
     fl_compiled_bind(c, e->input, batch, false);
     fl_executor_set_update(e, c, 1, false);
+    fl_executor_set_batch(e, c, e->micro);
     FL_TRY(c->backend->begin(e, c, batch));
     if (c->plan->prefetches_rows) {
         FL_TRY(fl_executor_run_part(e, c, batch, FL_PULL_WAIT));

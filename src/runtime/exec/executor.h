@@ -115,6 +115,10 @@ fleet_status fl_executor_count(fleet_executor *e, int *batches);
 /* leaves: the number of batches is final, gradients may go to other ranks. */
 void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
                             bool leaves);
+
+/* The number of the batch that comes, before which the merge group has that
+ * many of this process; it stays for backward. */
+void fl_executor_set_batch(const fleet_executor *e, fl_compiled *c, int before);
 fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
                                     fl_compiled *next);
 

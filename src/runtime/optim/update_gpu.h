@@ -34,6 +34,7 @@ typedef struct fl_device_update {
     int32_t more;                               /* how many of them u is for */
     fl_device_own own[FL_MOST_OWN]; /* by the optimizer's list of tables */
     int32_t micro; /* which batch of the merge group this is, from 0 */
+    int64_t batch; /* as fl_update_now has it */
     int32_t dgc;   /* what dgc takes has been sent as it changes the weights */
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */

@@ -177,6 +177,9 @@ typedef struct fl_update_now {
     const fleet_optimizer *optimizer;
     fl_update u;
     int micro;        /* which batch of the merge group this is, from 0 */
+    int64_t batch;    /* which batch of the training this is, of all workers'
+                         batches in the order in which one process that merges
+                         them would have them */
     bool leaves;      /* reductions may begin: the group's last batch */
     bool joins;       /* other ranks' update: this one adds no gradients */
     bool alone;       /* this rank's own: nothing is reduced */

@@ -119,6 +119,8 @@ typedef struct fl_store {
                   copies: it has no states of an optimizer */
     bool joins;      /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
+    int worker, workers; /* which of a job's workers this process is, of how
+                            many; zeros: it is alone */
     fl_scaling scaling;  /* of the loss, in float16 */
     int64_t known_skips; /* how many of scaling.skipped `updates` leaves
                             out: a GPU may have skipped more */

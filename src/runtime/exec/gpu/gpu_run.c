@@ -207,6 +207,7 @@ void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
                              .skip = now->skip,
                              .known_skips = s->known_skips,
                              .micro = now->micro,
+                             .batch = now->batch,
                              .dgc = now->density > 0};
     to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
     fill_rates(s, now->optimizer, to->after);

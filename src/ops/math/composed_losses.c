@@ -1,0 +1,128 @@
+/* composed_losses.c - losses that are made of other operators, and get their
+ * gradients from these. */
+#include <inttypes.h>
+#include <math.h>
+
+#include <fleet/ops.h>
+
+#include "ops/ops.h"
+#include "runtime/graph/program.h"
+
+/* A label as float32, in x's shape. */
+static fleet_var *label_for(fleet_program *p, const char *loss,
+                            const fleet_var *x, fleet_var *label)
+{
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
+        return NULL;
+    if (!fl_shape_equal(&x->shape, &label->shape))
+        return fl_program_failed(
+            p,
+            fl_fail(FLEET_ESHAPE, "%s: label \"%s\" %s does not fit \"%s\" %s",
+                    loss, label->name, fl_shape_print(&label->shape).chars,
+                    x->name, fl_shape_print(&x->shape).chars));
+    return label->dtype == FLEET_INT64 && !label->ragged ? fleet_cast(p, label)
+                                                         : label;
+}
+
+static fleet_var *error_of(fleet_program *p, const char *loss, fleet_var *x,
+                           fleet_var *label)
+{
+    label = label_for(p, loss, x, label);
+    return label ? fleet_sub(p, x, label) : NULL;
+}
+
+/* x where the label is 1, -x where it is 0. */
+static fleet_var *toward_label(fleet_program *p, fleet_var *x, fleet_var *label)
+{
+    fleet_var *sign = label ? fleet_scale(p, label, 2, -1) : NULL;
+
+    return sign ? fleet_mul(p, x, sign) : NULL;
+}
+
+fleet_var *fleet_square_error_cost(fleet_program *p, fleet_var *x,
+                                   fleet_var *label)
+{
+    x = error_of(p, "square_error_cost", x, label);
+    return x ? fleet_square(p, x) : NULL;
+}
+
+fleet_var *fleet_abs_error_cost(fleet_program *p, fleet_var *x,
+                                fleet_var *label)
+{
+    x = error_of(p, "abs_error_cost", x, label);
+    return x ? fleet_abs(p, x) : NULL;
+}
+
+/* With m = min(|e|, delta): m (|e| - m / 2). */
+fleet_var *fleet_huber_loss(fleet_program *p, fleet_var *x, fleet_var *label,
+                            float delta)
+{
+    fleet_var *m, *rest;
+
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
+        return NULL;
+    if (!(delta > 0) || !isfinite(delta))
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL,
+                       "huber_loss: delta %g is not a finite number above 0",
+                       (double)delta));
+    x = fleet_abs_error_cost(p, x, label);
+    m = x ? fleet_clip(p, x, -1, delta) : NULL;
+    rest = m ? fleet_sub(p, x, fleet_scale(p, m, 0.5f, 0)) : NULL;
+    return rest ? fleet_mul(p, m, rest) : NULL;
+}
+
+fleet_var *fleet_hinge_loss(fleet_program *p, fleet_var *x, fleet_var *label)
+{
+    x = toward_label(p, x, label_for(p, "hinge_loss", x, label));
+    x = x ? fleet_scale(p, x, -1, 1) : NULL;
+    return x ? fleet_relu(p, x) : NULL;
+}
+
+/* The label's own term is log 2, and has no gradient. */
+fleet_var *fleet_bpr_loss(fleet_program *p, fleet_var *x, fleet_var *label)
+{
+    fleet_var *own;
+    float others;
+
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
+        return NULL;
+    if (x->shape.n_dim != 2 || x->shape.dim[1] < 2)
+        return fl_program_failed(
+            p, fl_fail(FLEET_ESHAPE,
+                       "bpr_loss: \"%s\" has shape %s; expected [-1,C] with at "
+                       "least 2 classes",
+                       x->name, fl_shape_print(&x->shape).chars));
+    others = (float)(x->shape.dim[1] - 1);
+    own = fleet_gather(p, x, label);
+    x = own ? fleet_softplus(p, fleet_sub(p, x, own)) : NULL;
+    x = x ? fleet_reduce_sum(p, x, 1, 1) : NULL;
+    return x ? fleet_scale(p, x, 1 / others, -0.69314718056f / others) : NULL;
+}
+
+/* With z toward the label, p = sigmoid(z): -log p = softplus(-z), and 1 - p =
+ * sigmoid(-z). */
+fleet_var *fleet_sigmoid_focal_loss(fleet_program *p, fleet_var *x,
+                                    fleet_var *label, float alpha, float gamma)
+{
+    fleet_var *away, *loss;
+
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
+        return NULL;
+    if (!(alpha >= 0 && alpha < 1) || !(gamma >= 0) || !isfinite(gamma))
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL,
+                       "sigmoid_focal_loss: alpha %g and gamma %g; expected "
+                       "[0, 1) and a finite number from 0 on",
+                       (double)alpha, (double)gamma));
+    label = label_for(p, "sigmoid_focal_loss", x, label);
+    x = toward_label(p, x, label);
+    away = x ? fleet_scale(p, x, -1, 0) : NULL;
+    loss = away ? fleet_softplus(p, away) : NULL;
+    if (loss && gamma > 0)
+        loss = fleet_mul(p, loss, fleet_pow(p, fleet_sigmoid(p, away), gamma));
+    if (loss && alpha > 0) /* alpha for label 1, 1 - alpha for 0 */
+        loss =
+            fleet_mul(p, loss, fleet_scale(p, label, 2 * alpha - 1, 1 - alpha));
+    return loss;
+}

@@ -1,0 +1,117 @@
+/* composed_losses_test.c - losses of other operators: against references and
+ * finite differences, and what they refuse. */
+#define SUITE composed_losses
+#include "op_cases.h"
+#include "test.h"
+#include "train_kit.h"
+
+#include <math.h>
+
+REF_BINARY(square, (a - b) * (a - b))
+REF_BINARY(absolute, fabs(a - b))
+REF_BINARY(huber, fabs(a - b) <= 0.5 ? (a - b) * (a - b) / 2
+                                     : 0.5 * (fabs(a - b) - 0.25))
+REF_BINARY(hinge, fmax(0, 1 - (2 * b - 1) * a))
+REF_UNARY(cast, x)
+
+static void ref_bpr(const ref_tensor *const *in, ref_tensor *out)
+{
+    int64_t n = in[0]->dim[1];
+
+    for (int64_t r = 0; r < out->count; r++) {
+        int64_t label = (int64_t)in[1]->data[r];
+
+        for (int64_t j = 0; j < n; j++)
+            if (j != label)
+                out->data[r] += log1p(exp(in[0]->data[r * n + j] -
+                                          in[0]->data[r * n + label])) /
+                                (double)(n - 1);
+    }
+}
+
+static double focal(double x, double label, double alpha, double gamma)
+{
+    double p = 1 / (1 + exp(-x));
+
+    p = label > 0.5 ? p : 1 - p;
+    return -(label > 0.5 ? alpha : 1 - alpha) * pow(1 - p, gamma) * log(p);
+}
+
+REF_BINARY(focal, focal(a, b, 0.25, 2))
+REF_BINARY(focal_plain, 2 * focal(a, b, 0.5, 0))
+
+BUILD(square, fleet_square_error_cost(p, in[0], in[1]))
+BUILD(absolute, fleet_abs_error_cost(p, in[0], in[1]))
+BUILD(huber, fleet_huber_loss(p, in[0], in[1], 0.5f))
+BUILD(hinge, fleet_hinge_loss(p, in[0], in[1]))
+BUILD(bpr, fleet_bpr_loss(p, in[0], in[1]))
+BUILD(focal, fleet_sigmoid_focal_loss(p, in[0], in[1], 0.25f, 2))
+BUILD(focal_plain, fleet_sigmoid_focal_loss(p, in[0], in[1], 0, 0))
+BUILD(cast, fleet_cast(p, in[0]))
+
+const op_case loss_cases[] = {
+    {"square", "square_error_cost", IN(2, DATA2(1), DATA2(1)), build_square,
+     ref_square, 0, false},
+    {"abs", "abs_error_cost of integers", IN(2, DATA2(3), IDS(3, 3)),
+     build_absolute, ref_absolute, 0, false},
+    {"clip", "huber_loss", IN(2, DATA2(1), DATA2(1)), build_huber, ref_huber, 0,
+     false},
+    {"relu", "hinge_loss", IN(2, WITHIN(1, -2, 2), IDS(1, 2)), build_hinge,
+     ref_hinge, 0, false},
+    {"gather", "bpr_loss", IN(2, DATA2(6), IDS(1, 6)), build_bpr, ref_bpr, 0,
+     false},
+    {"pow", "sigmoid_focal_loss", IN(2, WITHIN(1, -4, 4), IDS(1, 2)),
+     build_focal, ref_focal, 0, false},
+    {"softplus", "sigmoid_focal_loss without alpha and gamma",
+     IN(2, WITHIN(1, -4, 4), IDS(1, 2)), build_focal_plain, ref_focal_plain, 0,
+     false},
+    {"cast", "", IN(1, IDS(3, 9)), build_cast, ref_cast, 0, true},
+    END_OF_CASES,
+};
+
+TEST(agree_with_their_references)
+{
+    check_cases(loss_cases, 1, 1);
+    check_cases(loss_cases, 150, 3);
+}
+
+BUILD(fit, fleet_square_error_cost(p, in[0], kit_data(p, "y", 3)))
+BUILD(delta, fleet_huber_loss(p, in[0], in[0], 0))
+BUILD(alpha, fleet_sigmoid_focal_loss(p, in[0], in[0], 1, 2))
+BUILD(gamma, fleet_sigmoid_focal_loss(p, in[0], in[0], 0.25f, -1))
+BUILD(bpr_one, fleet_bpr_loss(p, kit_data(p, "z", 1), kit_data_ids(p, "l", 1)))
+BUILD(bpr_float, fleet_bpr_loss(p, in[0], in[0]))
+BUILD(hinge_ragged, fleet_hinge_loss(p, in[0], fleet_data_ragged(p, "r")))
+BUILD(no_label, fleet_hinge_loss(p, in[0], NULL))
+BUILD(cast_float, fleet_cast(p, in[0]))
+
+TEST(arguments_that_cannot_be_are_refused_by_name)
+{
+    static const struct {
+        fleet_var *(*build)(fleet_program *p, fleet_var **in);
+        fleet_status status;
+        const char *words;
+    } refusals[] = {
+        {build_fit, FLEET_ESHAPE,
+         "square_error_cost: label \"y\" [-1,3] does not fit \"x\" [-1,4]"},
+        {build_delta, FLEET_EINVAL, "huber_loss: delta 0"},
+        {build_alpha, FLEET_EINVAL, "sigmoid_focal_loss: alpha 1 and gamma 2"},
+        {build_gamma, FLEET_EINVAL, "gamma -1; expected"},
+        {build_bpr_one, FLEET_ESHAPE, "\"z\" has shape [-1,1]; expected"},
+        {build_bpr_float, FLEET_EDTYPE, "\"x\" is float32, not int64"},
+        {build_hinge_ragged, FLEET_ESHAPE, "hinge_loss: label \"r\""},
+        {build_no_label, FLEET_EINVAL, "NULL as its input"},
+        {build_cast_float, FLEET_EDTYPE, "cast: \"x\" is float32, not int64"},
+    };
+
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+        fleet_var *x = kit_data(p, "x", 4);
+
+        CHECK(!refusals[i].build(p, &x));
+        CHECK_FAILS(fleet_program_status(p), refusals[i].status,
+                    refusals[i].words);
+        fleet_destroy(f);
+    }
+}

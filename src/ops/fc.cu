@@ -93,7 +93,7 @@ static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
     return make(d, s,
                 {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
                  s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0, FLEET_FLOAT32,
-                 FLEET_FLOAT32},
+                 FLEET_FLOAT32, 0},
                 F_X, F_OUT);
 }
 
@@ -174,7 +174,7 @@ static fleet_status dx_prepare(fl_device *d, fl_queue *, fl_device_step *s)
     return make(d, s,
                 {fl_step_rows(s, X_G), c->k, c->n, false, !c->packed,
                  s->arg[X_G].ld, s->arg[X_W].ld, s->arg[X_DX].ld, FL_GEMM_PLAIN,
-                 0, 0, FLEET_FLOAT32, FLEET_FLOAT32},
+                 0, 0, FLEET_FLOAT32, FLEET_FLOAT32, 0},
                 X_G, X_DX);
 }
 
@@ -195,7 +195,7 @@ static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
     return make(d, s,
                 {c->k, c->n, fl_step_rows(s, x), true, false, s->arg[x].ld,
                  s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0, FLEET_FLOAT32,
-                 FLEET_FLOAT32},
+                 FLEET_FLOAT32, 0},
                 x, 0);
 }
 

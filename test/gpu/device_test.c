@@ -366,6 +366,7 @@ TEST(products_read_both_sides_either_way)
                           0,
                           0,
                           0,
+                          0,
                           0};
 
         run_product(&s, &g);
@@ -383,7 +384,8 @@ TEST(epilogues_do_what_their_names_say)
 {
     float a[M * K], b[K * N], bias[N], c[M * N], d[M * N], sums[N];
     fl_gemm_spec g = {
-        M, N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX, LD_AUX, 0, 0, 0};
+        M,      N, K, false, false, K, N, N, FL_GEMM_BIAS_RELU_AUX,
+        LD_AUX, 0, 0, 0,     0};
     scene s;
 
     open_scene(&s);
@@ -417,7 +419,7 @@ TEST(epilogues_do_what_their_names_say)
 TEST(products_that_do_not_fit_are_refused)
 {
     fl_gemm_spec g = {M,  N, K, false, false, K, N, N, FL_GEMM_DRELU,
-                      64, 0, 0, 0};
+                      64, 0, 0, 0,     0};
     fl_gemm *gemm;
     scene s;
 

@@ -257,7 +257,7 @@ static fleet_status run_relu(const relu_try &t, unsigned char *first)
 {
     fl_gemm_spec spec = {
         SIDE, SIDE, SIDE, false, false, SIDE, SIDE, SIDE, FL_GEMM_BIAS_RELU,
-        0,    16,   t.in, t.out};
+        0,    16,   t.in, t.out, 0};
     fl_gemm_data data = {t.on, t.on + ROOM, t.on + 3 * ROOM, t.on + 2 * ROOM,
                          nullptr};
     fl_device *d = &t.c->base;

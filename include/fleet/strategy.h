@@ -181,6 +181,13 @@ typedef struct fleet_distributed_strategy {
                 FLEET_DURABLE_NONE */
     fleet_log_configs log_configs;
 
+    /* Of libfleet, with servers: 0; n: each lane keeps a hash of its rows as
+     * they change, and looks at them again, so that memory that has lost a bit
+     * ends the job with table and bucket, and is not trained on. Dense
+     * parameters are hashed after each n-th update, and again before the next
+     * one; 1: after each. docs/servers.md has the bounds, and the cost. */
+    int live_hash;
+
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;
 

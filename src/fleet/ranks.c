@@ -14,7 +14,7 @@
 #include "ps/worker/worker_io.h"
 #include "runtime/exec/uneven_ranks.h"
 #include "runtime/plan/remote_hybrid.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 #include "runtime/plan/lower.h"
 
 /* --- before and after: a group that says what is missing ------------------ */

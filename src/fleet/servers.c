@@ -400,6 +400,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .sync = fl_mode_is_sync(mode),
         .bounds_staleness = bounds_staleness(f, mode),
         .max_staleness = f->strategy.a_sync_configs.max_staleness,
+        .live_hash = f->strategy.live_hash,
         .sums = mode == FL_PS_GEO,
         .scaled = fl_amp_dtype(&f->strategy) == FLEET_FLOAT16,
         .ranks = fl_mode_has_ranks(mode),

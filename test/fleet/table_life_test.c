@@ -13,7 +13,7 @@
 #include "runtime/graph/program.h"
 #include "runtime/graph/table_options.h"
 #include "runtime/life/life.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 #include "runtime/store/snapshot.h"
 
 static const fleet_table_options third = {

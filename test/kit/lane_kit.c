@@ -11,6 +11,7 @@
 
 uint32_t lane_run = LANE_RUN;
 fl_journal_sink lane_journal;
+int lane_live_hash;
 int64_t lane_restart_ms;
 int64_t lane_changes;
 
@@ -83,6 +84,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .scaled = scaled,
                          .bounds_staleness = x.bounds_staleness,
                          .max_staleness = x.staleness,
+                         .live_hash = lane_live_hash,
                          .job = "job",
                          .mode = "ps-sync",
                          .program = "program\n",

@@ -45,6 +45,9 @@ extern uint32_t lane_run;
 /* Where the lanes that are opened from now on write what they apply. */
 extern fl_journal_sink lane_journal;
 
+/* Of those lanes: fl_lane_options.live_hash. */
+extern int lane_live_hash;
+
 /* How long they wait until a worker is started again; 0: they do not. */
 extern int64_t lane_restart_ms;
 

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/worker/handshake_io.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 #include "runtime/store/table.h"
 
 enum { PEER_MS = 300 * TEST_SLOWNESS, N_SERVER = 3, RUN = 5 };

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
 /* --- a journal in memory -------------------------------------------------- */
@@ -165,8 +166,10 @@ static void obey(lane_kit *k)
     float *row;
 
     CHECK_OK(rows->methods->make(rows, &key, 1, &row));
+    fl_live_hash_out(rows, &key, &row, 1);
     for (int64_t i = 0; i < rows->dim; i++)
         row[i] = (float)(strlen(k->command_text) + (size_t)i);
+    fl_live_hash_in(rows, &key, &row, 1);
 }
 
 static void end_command(lane_kit *k, fleet_status status)
@@ -379,6 +382,7 @@ static void live_and_replay(sim_kind kind, int n, bool sync, size_t records)
                     .n = n};
 
     open_journal();
+    lane_live_hash = n; /* kept, and compared with each record */
     lane_open(&live, kind, n, sync);
     train(&j, records);
     lane_journal = (fl_journal_sink){0};
@@ -389,6 +393,9 @@ static void live_and_replay(sim_kind kind, int n, bool sync, size_t records)
     CHECK(count_records(FL_LANE_RECORD_COMMAND) > 2);
     CHECK(count_records(FL_LANE_RECORD_PASS) > 2);
     CHECK(count_records(FL_LANE_RECORD_REDUCED) > 2);
+    for (int i = 0; i < live.layout.n_table; i++)
+        CHECK_OK(fl_live_hash_check(live.layout.table[i]));
+    lane_live_hash = 0;
     lane_close(&live);
     lane_close(&again);
     close_journal();

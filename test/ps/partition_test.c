@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "ps/aggregate/aggregate_internal.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 #include "runtime/store/table.h"
 
 /* With rates by layer a lane has all blocks of a parameter, or none. */

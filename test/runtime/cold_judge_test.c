@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "runtime/graph/table_options.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
 enum { DIM = 8, STATES = 1, WIDE = DIM * (1 + STATES) + FL_N_ACCESSOR };
@@ -38,12 +40,27 @@ static void open_pair(pair *p, const fleet_accessor *a)
     p->cold->life = p->warm->life = &p->life;
     CHECK_OK(p->cold->methods->set_state(p->cold, STATES, FL_N_ACCESSOR, 0.5f));
     CHECK_OK(p->warm->methods->set_state(p->warm, STATES, FL_N_ACCESSOR, 0.5f));
+    CHECK_OK(fl_live_hash_begin(p->cold));
+    CHECK_OK(fl_live_hash_begin(p->warm));
+}
+
+static void check_hashes(const pair *p)
+{
+    CHECK_OK(fl_live_hash_check(p->cold));
+    CHECK_OK(fl_live_hash_check(p->warm));
+}
+
+static void destroy(fl_rows *r)
+{
+    fl_free(r->live);
+    r->live = NULL;
+    r->methods->destroy(r);
 }
 
 static void close_pair(pair *p)
 {
-    p->cold->methods->destroy(p->cold);
-    p->warm->methods->destroy(p->warm);
+    destroy(p->cold);
+    destroy(p->warm);
     for (int i = 0; i < FL_N_PART; i++)
         free(p->life.scratch[i].old);
     cold_kit_disk(&(cold_kit_faults){0});
@@ -56,11 +73,13 @@ static void see(const fl_rows *r, float *const *row, const uint64_t *key,
     for (int64_t i = 0; i < n; i++) {
         float *x = fl_accessor_of(r, row[i]);
 
+        fl_live_hash_out(r, &key[i], &row[i], 1);
         row[i][0] += 1;
         x[FL_AT_SHOW] += (float)(key[i] % 5);
         x[FL_AT_CLICK] += (float)(key[i] % 3);
         x[FL_AT_DELTA_SCORE] += 1;
         x[FL_AT_SEEN] = 0;
+        fl_live_hash_in(r, &key[i], &row[i], 1);
     }
 }
 
@@ -134,12 +153,14 @@ static void shrink(pair *p)
     if (p->cold->methods->count(p->cold) < rows || cold_rows(p) > cold)
         CHECK(fl_rows_epoch(p->cold) > epoch);
     CHECK_OK(fl_life_shrink(p->warm, 1, 0));
+    check_hashes(p);
 }
 
 static void end_day(pair *p)
 {
     CHECK_OK(fl_life_saved(p->cold, FLEET_SAVE_DAY_END));
     CHECK_OK(fl_life_saved(p->warm, FLEET_SAVE_DAY_END));
+    check_hashes(p);
 }
 
 /* Days of updates, shrinks and saves: in memory, in images and in the file. */

@@ -16,7 +16,7 @@
 #include "fleet/job/handle.h"
 #include "runtime/optim/optimizer.h"
 #include "runtime/simd/simd.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 enum { N = 70 }; /* weights: several vectors and a tail */
 

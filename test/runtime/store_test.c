@@ -11,7 +11,7 @@
 #include "fleet/job/handle.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 /* --- params_hash --------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
@@ -70,6 +71,8 @@ static const char *check_tables(const sim_reference *r, const sim_lane *l,
 
         count[t] += rows->methods->count(rows);
         CHECK_OK(rows->methods->each(rows, check_row, &c));
+        if (fl_live_hash_check(rows) != FLEET_OK)
+            return DIFFERS("lane %d: %s", l->number, fleet_last_error());
         if (c.n_bad)
             return DIFFERS("%d rows of \"%s\" on lane %d", c.n_bad, tables[t],
                            l->number);

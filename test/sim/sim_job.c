@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 #include "runtime/store/table.h"
 
 /* --- models --------------------------------------------------------------- */

@@ -279,6 +279,7 @@ static void open_lane(sim *s, sim_lane *l)
                                      .bounds_staleness = s->o.bounds_staleness,
                                      .max_staleness =
                                          (uint64_t)s->o.max_staleness,
+                                     .live_hash = (int)(s->o.seed % 4),
                                      .job = "sim",
                                      .mode = s->o.sync ? "sync" : "async",
                                      .program = s->o.model->signature,

@@ -13,6 +13,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
+#include "runtime/store/live_hash.h"
 
 /* A save that goes into a store. */
 typedef struct applying {
@@ -272,8 +273,11 @@ static fleet_status apply_row(const applying *a, const saved_row *from,
         status = rows->methods->find(rows, &from->key, 1, &before);
     if (status == FLEET_OK)
         status = rows->methods->make(rows, &from->key, 1, &row);
-    if (status == FLEET_OK)
+    if (status == FLEET_OK) {
+        fl_live_hash_out(rows, &from->key, &row, 1);
         fill_row(a, from, rows, row, !before);
+        fl_live_hash_in(rows, &from->key, &row, 1);
+    }
     fl_wanted_rows_done(&wanted);
     return status;
 }

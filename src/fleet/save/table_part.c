@@ -12,6 +12,7 @@
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
 /* --- requests ------------------------------------------------------------- */
@@ -246,6 +247,7 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
     for (int64_t i = first; i < end; i++) {
         const float *from = r->value + r->at[i] * r->width;
 
+        fl_live_hash_out(r->rows, &r->own_key[i], &r->row[i], 1);
         fl_rows_write(r->rows, r->row[i], from);
         memcpy(fl_rows_states(r->rows, r->row[i]), from + r->rows->dim,
                (size_t)(r->width - r->rows->dim) * sizeof *from);
@@ -254,6 +256,7 @@ static fleet_status write_rows(rows_request *r, int64_t first, int64_t end)
                                   fl_accessor_of(r->rows, r->row[i]));
         if (fl_rows_has_accessor(r->rows))
             fl_accessor_find_vector(r->rows, r->row[i]);
+        fl_live_hash_in(r->rows, &r->own_key[i], &r->row[i], 1);
         fl_row_of(r->row[i])->changed_at = (uint64_t)s->updates + 1;
         if (r->rows->watch)
             r->rows->watch->row(r->rows->watch, r->rows, r->own_key[i],

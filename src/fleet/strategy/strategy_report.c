@@ -9,7 +9,7 @@
 #include "runtime/graph/table_options.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/lower.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 enum { EFFECT = 160 }; /* characters of a text with a name in it */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/aggregate/aggregate_live.h"
 #include "ps/codec.h"
 #include "runtime/simd/simd.h"
 
@@ -129,6 +130,7 @@ void fl_aggregate_done(fl_aggregate *u)
         fl_free(u->block[i].sum);
     for (int i = 0; u->changes && i < u->layout->n_table; i++)
         fl_change_log_done(&u->changes[i]);
+    fl_aggregate_live_done(u);
     fl_free(u->changes);
     fl_free(u->squares);
     fl_free(u->table);

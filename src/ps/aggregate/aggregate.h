@@ -37,6 +37,8 @@ void fl_row_cache_done(fl_row_cache *f,
 typedef struct fl_aggregate_rows fl_aggregate_rows;   /* of a table */
 typedef struct fl_aggregate_block fl_aggregate_block; /* of a parameter */
 
+typedef struct fl_aggregate_live fl_aggregate_live; /* aggregate_live.h */
+
 typedef struct fl_aggregate {
     const fl_partition *layout;
     fl_bucket_set own;
@@ -51,6 +53,7 @@ typedef struct fl_aggregate {
     uint32_t life; /* of the rows: grows when they have changed otherwise than
                       by updates, and so without new versions */
     float *first;  /* of a row that does not exist: its values */
+    fl_aggregate_live *live; /* hashes of what is kept; NULL: there are none */
 } fl_aggregate;
 
 fleet_status fl_aggregate_init(fl_aggregate *u, const fl_partition *layout,

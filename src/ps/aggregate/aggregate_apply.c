@@ -8,6 +8,7 @@
 #include "ps/codec.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/life.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/norm.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/simd/simd.h"
@@ -95,14 +96,19 @@ static void add_blocks(const fl_aggregate *u)
 }
 
 /* The same of rows, which keep the version, too. */
-static void add_rows(const fl_update *u, float *const *w, const float *const *g,
-                     int64_t n, int64_t dim)
+static void add_rows(const fl_rows *rows, const fl_update *u,
+                     const uint64_t *key, float *const *w,
+                     const float *const *g, int64_t n)
 {
+    const int64_t dim = rows->dim;
+
+    fl_live_hash_out(rows, key, w, n);
     for (int64_t i = 0; i < n; i++) {
         fl_simd_best()->add(w[i], w[i], g[i], dim);
         fl_row_of(w[i])->changed_at = u->version;
         fl_row_of(w[i])->step++;
     }
+    fl_live_hash_in(rows, key, w, n);
 }
 
 static void change_rows(const fl_store *s, const fl_rows *rows,
@@ -110,7 +116,7 @@ static void change_rows(const fl_store *s, const fl_rows *rows,
                         float *const *w, const float *const *g, int64_t n)
 {
     if (s->sums)
-        add_rows(u, w, g, n, rows->dim);
+        add_rows(rows, u, key, w, g, n);
     else
         fl_rows_change(rows, s->optimizer, u, key, w, g, n);
 }

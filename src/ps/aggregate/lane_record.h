@@ -14,7 +14,7 @@
 typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_RUN = 1, /* fl_run_record: the lane is of that run */
     FL_LANE_RECORD_PLACE,   /* fl_place_record: a process has its place */
-    FL_LANE_RECORD_UPDATE,  /* fl_update_record, streams, sections */
+    FL_LANE_RECORD_UPDATE,  /* fl_update_record, streams, sections, hashes */
     FL_LANE_RECORD_LEAVE,   /* streams: that have left */
     FL_LANE_RECORD_PASS,    /* streams: the pass has closed for them */
     FL_LANE_RECORD_REDUCED, /* fl_reduced_record, streams, doubles */
@@ -54,7 +54,9 @@ typedef struct fl_update_record {
     uint32_t n_batch; /* that the sum is divided by */
     float clip;
     fl_update_settings settings;
-    uint32_t stops; /* 1: a worker wants all to stop after it */
+    uint32_t stops;        /* 1: a worker wants all to stop after it */
+    uint32_t n_hash, zero; /* of the lane before it: aggregate_live.h; 0: it has
+                              none */
 } fl_update_record;
 
 /* Followed by n_key keys, n_float floats, and zeros to a multiple of 8. Values
@@ -127,7 +129,7 @@ _Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152,
                "records are written as they lie in memory");
 
 _Static_assert(sizeof(fl_place_record) == 112 &&
-                   sizeof(fl_update_record) == 40 &&
+                   sizeof(fl_update_record) == 48 &&
                    sizeof(fl_section_record) == 24 &&
                    sizeof(fl_command_record) == 32,
                "records are written as they lie in memory");
@@ -138,8 +140,10 @@ typedef struct fl_record_parts {
     fl_update_record update;
     fl_stream_record *stream;
     fl_section_record *section;
-    uint64_t *key; /* of blocks */
-    size_t n_section, stream_capacity, section_capacity, key_capacity;
+    uint64_t *key;  /* of blocks */
+    uint64_t *hash; /* of the lane */
+    size_t n_section, stream_capacity, section_capacity, key_capacity,
+        hash_capacity;
 } fl_record_parts;
 
 /* One section more, with its keys, in memory that was made for it; its floats

@@ -59,6 +59,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     l->version = o->layout->store->updates;
     status = fl_aggregate_init(&l->aggregate, o->layout,
                                fl_bucket_map_own(o->map, o->server, o->lane));
+    if (status == FLEET_OK && o->live_hash > 0)
+        status = fl_aggregate_live_begin(&l->aggregate, o->live_hash);
     if (status == FLEET_OK)
         status = make_streams(l);
     if (status == FLEET_OK)
@@ -477,6 +479,7 @@ void fl_lane_note_change(fl_ps_lane *l, fleet_status status)
     if (l->command.kind == FL_COMMAND_LOAD ||
         l->command.kind == FL_COMMAND_WRITE)
         l->aggregate.life++; /* also if it has failed half-way */
+    fl_aggregate_live_forget(&l->aggregate);
     if (l->command.kind == FL_COMMAND_LOAD && status == FLEET_OK)
         l->version = l->o.layout->store->updates;
 }

@@ -91,8 +91,10 @@ typedef struct fl_lane_options {
                            until it is started again; 0: it may not be */
     size_t most_open, most_parked; /* 0: FL_MOST_OPEN, ... */
     size_t most_unread, most_small;
-    int64_t most_changes;    /* that it remembers for subscribers; 0: as
+    int64_t most_changes; /* that it remembers for subscribers; 0: as
                              feed_log.h has it */
+    int live_hash; /* aggregate_live.h: of its blocks after each n-th update; 0:
+                      nothing is hashed */
     fl_journal_sink journal; /* gets what the lane is about to apply; put
                                 NULL: nothing does */
     fl_packet_pool *pool;

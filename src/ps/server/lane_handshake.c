@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "ps/server/lane_internal.h"
 #include "runtime/simd/simd.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 /* What a worker says of itself; the JSON owns the texts. */
 typedef struct hello {

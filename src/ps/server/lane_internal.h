@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "net/refusals.h"
-#include "ps/aggregate/aggregate.h"
+#include "ps/aggregate/aggregate_live.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
 

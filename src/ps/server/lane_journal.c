@@ -13,6 +13,7 @@ void fl_record_parts_done(fl_record_parts *p)
     fl_free(p->stream);
     fl_free(p->section);
     fl_free(p->key);
+    fl_free(p->hash);
     *p = (fl_record_parts){0};
 }
 
@@ -151,6 +152,22 @@ static fleet_status list_pieces(fl_record_parts *p, const fl_piece *pieces)
     return FLEET_OK;
 }
 
+/* Of the lane as it is: of several steps that are committed together the first
+ * one's. */
+static fleet_status list_hashes(fl_ps_lane *l)
+{
+    fl_record_parts *p = &l->record;
+    size_t most = fl_aggregate_live_most(&l->aggregate);
+
+    if (most == 0)
+        return FLEET_OK;
+    FL_TRY(fl_grow(&p->hash, &p->hash_capacity, most, sizeof *p->hash));
+    p->update.n_hash =
+        (uint32_t)fl_aggregate_live_hashes(&l->aggregate, p->hash);
+    return fl_journal_add(&p->parts, p->hash,
+                          p->update.n_hash * sizeof *p->hash);
+}
+
 fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
                                    uint32_t n_batch, float clip,
                                    const fl_update_settings *settings)
@@ -177,6 +194,8 @@ fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
     else
         FL_TRY(list_pieces(p, l->stream[only].open));
     p->update.n_section = (uint32_t)p->n_section;
+    if (version == l->version)
+        FL_TRY(list_hashes(l));
     return put_record(l, FL_LANE_RECORD_UPDATE, p->parts.at, p->parts.n);
 }
 

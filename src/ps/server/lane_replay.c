@@ -162,6 +162,16 @@ static void step_is_over(fl_ps_lane *l, const fl_stream_record *r)
     fl_lane_file_stream(l, r->stream);
 }
 
+static fleet_status compare_hashes(fl_ps_lane *l, replay_bytes *b, uint32_t n)
+{
+    const uint64_t *hash = read_bytes(b, n * sizeof *hash);
+
+    if (!hash)
+        return is_short();
+    FL_TRY(fl_aggregate_live_compare(&l->aggregate, hash, n));
+    return fl_aggregate_live_check(&l->aggregate);
+}
+
 static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
 {
     const fl_update_record *r = read_bytes(b, sizeof *r);
@@ -178,6 +188,7 @@ static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
     FL_TRY(fl_update_settings_check(&r->settings));
     FL_TRY(read_streams(l, b, r->n_stream, false, &stream));
     FL_TRY(read_sections(l, b, r->n_section));
+    FL_TRY(compare_hashes(l, b, r->n_hash));
     fl_aggregate_begin(&l->aggregate);
     FL_TRY(fl_aggregate_add(&l->aggregate, l->replay_piece, false, NULL));
     fl_aggregate_apply_dense(&l->aggregate, l->version, r->n_batch, r->clip,
@@ -185,6 +196,7 @@ static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
     l->version++;
     l->o.layout->store->updates = l->version;
     FL_TRY(fl_aggregate_apply_rows(&l->aggregate));
+    fl_aggregate_live_after(&l->aggregate, l->version);
     fl_counter_add(&l->counters.updates, 1);
     l->last_clip = r->clip;
     for (uint32_t i = 0; i < r->n_stream; i++) {

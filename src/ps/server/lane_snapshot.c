@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "ps/server/lane_internal.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
 enum { MOST_FLOATS = 64 << 10, MOST_BYTES = 256 << 10 };
@@ -327,6 +328,7 @@ static fleet_status restore_dense(fl_ps_lane *l, const fl_journal_record *r)
         r->size != sizeof *d + d->n * sizeof *to)
         return does_not_fit("weights");
     memcpy(to + d->first, r->data + sizeof *d, d->n * sizeof *to);
+    fl_aggregate_live_forget(&l->aggregate);
     l->restored_floats += d->n;
     return FLEET_OK;
 }
@@ -361,6 +363,7 @@ static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
     for (size_t i = 0; i < n; i++)
         memcpy(&key[i], data + i * bytes, sizeof *key);
     FL_TRY(rows->methods->make(rows, key, (int64_t)n, row));
+    fl_live_hash_out(rows, key, row, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
         const char *at = data + i * bytes + sizeof *key;
 
@@ -368,6 +371,7 @@ static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
         memcpy(row[i], at + sizeof(fl_row_head),
                (size_t)fl_rows_record(rows) * sizeof(float));
     }
+    fl_live_hash_in(rows, key, row, (int64_t)n);
     return FLEET_OK;
 }
 

@@ -1,5 +1,6 @@
 /* lane_update.c - what becomes of whole steps: updates of all workers together
  * or of each alone, clip by global norm, commands begun, passes ended. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -119,12 +120,24 @@ static void pass_on_stop(fl_ps_lane *l, range r)
             l->stream[i].stop_step = l->stream[i].done + 1;
 }
 
+/* What memory has lost is not trained on. */
+static fleet_status check_live(fl_ps_lane *l)
+{
+    fleet_status status = fl_aggregate_live_check(&l->aggregate);
+
+    if (status == FLEET_OK)
+        return status;
+    fl_fail_in(status, "after %" PRId64 " updates", l->version);
+    return fl_lane_name_server(l, status);
+}
+
 /* Weights that are waited for travel while the rows change. */
 static void apply_update(fl_ps_lane *l, int only, float clip)
 {
     range r = range_of(l, only);
 
-    if (record_together(l, only, clip) != FLEET_OK) {
+    if (check_live(l) != FLEET_OK ||
+        record_together(l, only, clip) != FLEET_OK) {
         fl_lane_fail(l);
         return;
     }
@@ -138,6 +151,7 @@ static void apply_update(fl_ps_lane *l, int only, float clip)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
+    fl_aggregate_live_after(&l->aggregate, l->version);
     fl_counter_add(&l->counters.updates, 1);
     l->norming = false;
     l->last_clip = clip;

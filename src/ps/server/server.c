@@ -18,7 +18,7 @@
 #include "ps/locality.h"
 #include "ps/server/lane_counters.h"
 #include "ps/server/server_internal.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
@@ -353,6 +353,7 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .max_staleness =
                                          (uint64_t)s->o.max_staleness,
                                      .scaled = s->o.scaled,
+                                     .live_hash = s->o.live_hash,
                                      .job = s->o.job,
                                      .mode = s->o.mode,
                                      .program = s->program,

@@ -47,6 +47,7 @@ typedef struct fl_server_options {
     bool sums; /* it adds up what workers have changed in their copies */
     bool bounds_staleness; /* in async; 0 is a bound, too */
     int max_staleness;
+    int live_hash; /* as fl_lane_options has it */
     bool scaled; /* training is in float16: a worker's step may bring nothing */
     bool ranks;  /* workers are ranks: dense parameters stay with them where
                     nothing else is said */

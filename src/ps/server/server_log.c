@@ -14,7 +14,7 @@
 #include "ps/journal/journal_reader.h"
 #include "ps/server/server_internal.h"
 #include "runtime/simd/simd.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 enum {
     FORMAT = 1,

@@ -13,7 +13,7 @@
 #include "ps/worker/geo.h"
 #include "ps/worker/handshake_io.h"
 #include "ps/worker/worker_group.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
 

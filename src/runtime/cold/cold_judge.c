@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "runtime/cold/cold_internal.h"
+#include "runtime/store/live_hash.h"
 
 typedef struct judging {
     fl_cold_table *t;
@@ -21,6 +22,21 @@ typedef struct judging {
 
 /* --- in memory ------------------------------------------------------------ */
 
+/* What an accessor counts of it may change. */
+static fl_row_verdict judge_row(const judging *j, uint64_t key,
+                                fl_row_head *row)
+{
+    const fl_rows *r = &j->t->rows;
+    float *w = (float *)(void *)(row + 1);
+    fl_row_verdict verdict;
+
+    fl_live_hash_out(r, &key, &w, 1);
+    verdict = j->judge(j->arg, row);
+    if (verdict != FL_ROW_GOES)
+        fl_live_hash_in(r, &key, &w, 1);
+    return verdict;
+}
+
 /* A row that a token has stays where it is. */
 static fleet_status judge_places(judging *j)
 {
@@ -33,7 +49,7 @@ static fleet_status judge_places(judging *j)
 
         if (fl_cold_place_is(at) != FL_PLACE_HAS_ROW)
             continue;
-        verdict = j->judge(j->arg, fl_cold_place_row(at));
+        verdict = judge_row(j, at->key, fl_cold_place_row(at));
         if (verdict == FL_ROW_GOES) {
             fl_cold_place_erase(j->t, j->p, i);
             j->gone = true;
@@ -84,7 +100,8 @@ static bool judge_spot(judging *j, uint32_t spot, fl_cold_head *head)
     const uint64_t before = head->check;
     const uint64_t hash = fl_mix(head->key);
 
-    if (j->judge(j->arg, (fl_row_head *)(void *)(head + 1)) == FL_ROW_GOES) {
+    if (judge_row(j, head->key, (fl_row_head *)(void *)(head + 1)) ==
+        FL_ROW_GOES) {
         fl_cold_index_remove(&j->p->index, fl_cold_group(j->t, hash),
                              fl_cold_tag(hash), spot);
         fl_cold_pages_leave(&j->p->pages, spot);

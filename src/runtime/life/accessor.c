@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/store/live_hash.h"
+
 float fl_accessor_score(const fleet_accessor *a, float show, float click)
 {
     return (show - click) * a->nonclk_coeff + click * a->click_coeff;
@@ -47,6 +49,7 @@ void fl_accessor_update(const fl_rows *r, const uint64_t *key,
 {
     const fleet_accessor *a = &r->life->o.accessor;
 
+    fl_live_hash_out(r, key, row, n);
     for (int64_t i = 0; i < n; i++) {
         const float *pushed = grad[i] + r->dim;
         float *x = fl_accessor_of(r, row[i]);
@@ -60,6 +63,7 @@ void fl_accessor_update(const fl_rows *r, const uint64_t *key,
         if (r->filler.vector_at > 0 && !fl_has_vector(x))
             hold_vector(r, key[i], row[i], x);
     }
+    fl_live_hash_in(r, key, row, n);
 }
 
 /* Of a row whose counts are unknown any threshold is below the score. */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/age.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/store/table.h"
 
@@ -122,9 +123,14 @@ static fleet_status decay(fl_life *life, const fl_rows *r, int bucket,
     *n = 0;
     FL_TRY(
         fl_grow(&s->old, &s->old_capacity, (size_t)h.bucket.n, sizeof *s->old));
-    while (fl_bucket_walk_next(&h))
-        if (decays_away(life, r, fl_bucket_walk_row(&h)))
+    while (fl_bucket_walk_next(&h)) {
+        float *row = fl_bucket_walk_row(&h);
+
+        fl_live_hash_out(r, &h.key, &row, 1);
+        if (decays_away(life, r, row))
             s->old[(*n)++] = (fl_row_age){0, h.key};
+        fl_live_hash_in(r, &h.key, &row, 1);
+    }
     return FLEET_OK;
 }
 
@@ -190,9 +196,14 @@ fleet_status fl_life_saved(fl_rows *rows, fleet_save_mode mode)
                                     &(written_save){rows, mode});
     for (int i = 0; i < FL_N_BUCKET; i++)
         for (fl_bucket_walk h = fl_bucket_walk_of(rows, i);
-             fl_bucket_walk_next(&h);)
+             fl_bucket_walk_next(&h);) {
+            float *row = fl_bucket_walk_row(&h);
+
+            fl_live_hash_out(rows, &h.key, &row, 1);
             fl_accessor_saved(&rows->life->o.accessor, mode,
-                              fl_accessor_of(rows, fl_bucket_walk_row(&h)));
+                              fl_accessor_of(rows, row));
+            fl_live_hash_in(rows, &h.key, &row, 1);
+        }
     return FLEET_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
 enum { CHUNK = 256 };
@@ -96,8 +97,11 @@ static fleet_status count_chunk(const fl_life_update *u, const fl_life_key *k,
     if (u->frozen)
         FL_TRY(fl_snapshot_change(u->frozen, filter, key, n));
     FL_TRY(filter->methods->make(filter, key, n, block));
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        fl_live_hash_out(filter, &key[i], &block[i], 1);
         count_key(u, hash[i], block[i]);
+        fl_live_hash_in(filter, &key[i], &block[i], 1);
+    }
     return FLEET_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/life/filter.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
 enum { CHUNK = 256 };
@@ -155,7 +156,11 @@ static bool is_enough(const fl_life_update *u, const float *count)
 static void keep_count(const fl_life_update *u, const fl_life_key *k,
                        float *count)
 {
+    const fl_rows *waiting = u->rows->life->waiting;
+
+    fl_live_hash_out(waiting, &k->key, &count, 1);
     add_update(u, k, count);
+    fl_live_hash_in(waiting, &k->key, &count, 1);
     fl_row_of(count)->changed_at = u->version;
     fl_row_of(count)->step++;
 }
@@ -280,10 +285,12 @@ static void keep_made(const fl_life_update *u, const fl_life_key *k,
     if (waits_for_score(u)) {
         float *x = fl_accessor_of(u->rows, made);
 
+        fl_live_hash_out(u->rows, &k->key, &made, 1);
         x[FL_AT_SHOW] = k->show;
         x[FL_AT_CLICK] = k->click;
         x[FL_AT_DELTA_SCORE] =
             fl_accessor_score(&u->rows->life->o.accessor, k->show, k->click);
+        fl_live_hash_in(u->rows, &k->key, &made, 1);
     }
     fl_row_of(made)->changed_at = u->version;
     row[k->at] = made;

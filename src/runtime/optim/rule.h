@@ -53,7 +53,9 @@ typedef struct fl_update {
     float correct_a, correct_b;
     const float *correct_a_at, *correct_b_at;
     uint32_t n_correct;
-    uint64_t version; /* for the heads of changed rows */
+    uint64_t version;               /* for the heads of changed rows */
+    const struct fl_row_hash *hash; /* of the rows, kept as they change; NULL:
+                                       none is */
 } fl_update;
 
 /* What a parameter or a table changes of an update. */

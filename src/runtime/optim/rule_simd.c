@@ -1,5 +1,6 @@
 /* rule_simd.c - the loops of the update rules (rule.h) on CPUs: each formula of
  * rule_formulas.h over a dense range, and over rows. */
+#include "runtime/simd/row_hash.h"
 #include "runtime/simd/simd.h"
 #include "runtime/simd/vec.h"
 
@@ -21,6 +22,33 @@ static inline void count_step(const fl_update *u, fl_spread *v, float *w)
         t = u->n_correct - 1;
     v->correct_a = v_set(u->correct_a_at[t]);
     v->correct_b = v_set(u->correct_b_at[t]);
+}
+
+/* What a row had before it changes, of u->hash. */
+typedef struct row_before {
+    uint64_t mixed;
+    fl_hash_vec hash;
+} row_before;
+
+FL_FORMULA void hash_before(const fl_update *u, int64_t r, const float *w,
+                            row_before *b)
+{
+    if (!u->hash)
+        return;
+    b->mixed = fl_mix(u->hash->key[r]);
+    fl_hash_row(&b->hash, b->mixed, w, u->hash->words);
+}
+
+FL_FORMULA void hash_after(const fl_update *u, const float *w,
+                           const row_before *b)
+{
+    fl_hash_vec now, *at;
+
+    if (!u->hash)
+        return;
+    at = (fl_hash_vec *)(void *)u->hash->to[b->mixed >> FL_HASH_SHIFT];
+    fl_hash_row(&now, b->mixed, w, u->hash->words);
+    *at += now - b->hash;
 }
 
 FL_FORMULA fl_rule_cell load_cell(const float *w, const float *s0,
@@ -78,12 +106,14 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
                             const float *const *g, int64_t n, int64_t dim)     \
     {                                                                          \
         fl_spread v = fl_spread_of(u);                                         \
+        row_before b = {0};                                                    \
                                                                                \
         for (int64_t r = 0; r < n; r++) {                                      \
             if (r + AHEAD < n) {                                               \
                 v_prefetch(w[r + AHEAD] - HEAD, HEAD + (1 + (n_state)) * dim); \
                 __builtin_prefetch(g[r + AHEAD]);                              \
             }                                                                  \
+            hash_before(u, r, w[r], &b);                                       \
             count_step(u, &v, w[r]);                                           \
             FL_FOR_VEC(i, k, dim)                                              \
             {                                                                  \
@@ -94,6 +124,7 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
                 else                                                           \
                     STEP(name, n_state, at, at, g[r] + i, s0, s1, (int)k);     \
             }                                                                  \
+            hash_after(u, w[r], &b);                                           \
         }                                                                      \
     }
 
@@ -164,6 +195,7 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
                             const float *const *g, int64_t n, int64_t dim)     \
     {                                                                          \
         fl_spread v = fl_spread_of(u);                                         \
+        row_before b = {0};                                                    \
                                                                                \
         for (int64_t r = 0; r < n; r++) {                                      \
             float *number = w[r] + dim;                                        \
@@ -173,6 +205,7 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
                 v_prefetch(w[r + AHEAD] - HEAD, HEAD + dim + (n_row));         \
                 __builtin_prefetch(g[r + AHEAD]);                              \
             }                                                                  \
+            hash_before(u, r, w[r], &b);                                       \
             count_step(u, &v, w[r]);                                           \
             memcpy(x.was, number, (n_row) * sizeof *number);                   \
             name##_sums(&v, &x, w[r], g[r], dim);                              \
@@ -186,6 +219,7 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
                                                                                \
                 v_store_row(at, new, (int)k);                                  \
             }                                                                  \
+            hash_after(u, w[r], &b);                                           \
         }                                                                      \
     }
 

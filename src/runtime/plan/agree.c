@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "runtime/optim/update_settings.h"
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 /* What a rank sends to all ranks. */
 typedef struct rank_intent {

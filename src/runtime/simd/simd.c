@@ -17,6 +17,7 @@
     void fl_simd_half_##isa_(fl_simd *t);                                      \
     void fl_simd_codec_##isa_(fl_simd *t);                                     \
     void fl_simd_storage_##isa_(fl_simd *t);                                   \
+    void fl_simd_hash_##isa_(fl_simd *t);                                      \
                                                                                \
     static const fl_simd *fill_##isa_(fl_simd *t)                              \
     {                                                                          \
@@ -28,6 +29,7 @@
         fl_simd_half_##isa_(t);                                                \
         fl_simd_codec_##isa_(t);                                               \
         fl_simd_storage_##isa_(t);                                             \
+        fl_simd_hash_##isa_(t);                                                \
         return t;                                                              \
     }
 FILL(plain, FL_ISA_PLAIN)

@@ -44,7 +44,8 @@ typedef void fl_scalar(float *out, const float *a, float s, float t, int64_t n);
     XX(read_bf16, fl_from_codec *)                                             \
     XX(read_int8, fl_from_codec *)                                             \
     XX(read_weights, fl_read_weights *)                                        \
-    XX(write_weights, fl_write_weights *)
+    XX(write_weights, fl_write_weights *)                                      \
+    XX(hash_rows, fl_hash_rows *)
 
 /* out[c] = the sum over r of x[r * ld + c], in r's order */
 typedef void fl_col_sum(float *out, const float *x, int64_t ld, int64_t rows,
@@ -109,6 +110,26 @@ enum { FL_INT8_GROUP = 256 }; /* numbers of a row that share a scale */
 typedef void fl_to_codec(void *out, float *a, bool rest, int64_t rows,
                          int64_t n);
 typedef void fl_from_codec(float *out, const void *a, int64_t rows, int64_t n);
+
+/* --- hashes of rows: runtime/store/live_hash.h ---------------------------- */
+
+/* Where the hashes of rows go, of words of 32 bits: into the entry that the top
+ * bits of fl_mix(key) name. Lane l of a row's hash is the sum over
+ * i of factor(i / 8) times word i, of all i that leave l modulo 8, in 32 bits,
+ * where factors are odd and come of the key; and one more factor, so that a row
+ * of zeros counts. Rows of one key that differ in one word never have the same
+ * one. */
+enum { FL_HASH_LANES = 8, FL_HASH_SHIFT = 64 - 10 };
+typedef uint32_t fl_hash_sum[FL_HASH_LANES];
+typedef struct fl_row_hash {
+    fl_hash_sum *to;     /* 1,024 */
+    const uint64_t *key; /* of each row */
+    int64_t words;
+} fl_row_hash;
+
+/* n rows are added, or taken out; the next ones are asked for. */
+typedef void fl_hash_rows(const fl_row_hash *h, const float *const *row,
+                          int64_t n, bool out);
 
 /* --- activations: the formulas of activations.def ------------------------- */
 

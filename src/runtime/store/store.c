@@ -41,6 +41,8 @@ static void destroy_table(fl_rows *r)
         fl_free(r->life->scratch[i].old);
         fl_free(r->life->scratch[i].block);
     }
+    fl_free(r->live);
+    r->live = NULL;
     r->methods->destroy(r);
 }
 

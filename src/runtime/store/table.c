@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "runtime/store/buddy.h"
+#include "runtime/store/live_hash.h"
 #include "runtime/store/table_internal.h"
 #include "runtime/store/table_snapshot.h"
 
@@ -206,6 +207,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     *fl_place_key(&t->layout, b->page, number) = key;
     fill_row(&t->rows, key, w);
     put_key(b, key, (uint32_t)number);
+    fl_live_hash_in(&t->rows, &key, &w, 1);
     *row = w;
     return FLEET_OK;
 }
@@ -278,10 +280,13 @@ static bool erase_key(const fl_table *t, fl_row_bucket *b, uint64_t key)
 {
     uint32_t at, number;
     fl_table_line *l = line_with(b, key, &at);
+    float *row;
 
     if (!l)
         return false;
     number = l->row[at];
+    row = fl_table_row(t, b, number);
+    fl_live_hash_out(&t->rows, &key, &row, 1);
     take_out(l, at);
     if (l->n == FL_KEYS_PER_LINE - 1)
         close_gap(b, (size_t)(l - b->line));
@@ -416,6 +421,7 @@ static void table_clear(fl_rows *r)
         fl_free(b->page);
         *b = (fl_row_bucket){0};
     }
+    fl_live_hash_clear(r);
     fl_rows_next_epoch(r);
     for (int p = 0; p < FL_N_PART; p++)
         for (int i = 0; i < 2; i++)
@@ -478,6 +484,7 @@ static const fl_rows_class table_methods = {
     .each = fl_table_each,
     .each_changed = fl_table_each_changed,
     .stat = fl_table_stat,
+    .hashes = true,
     .snapshot = &fl_table_snapshots,
     .destroy = table_destroy,
 };
@@ -518,12 +525,10 @@ void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out)
         fl_rows_first(r, key, out);
 }
 
-void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
-                    const fl_update *u, const uint64_t *key, float *const *w,
-                    const float *const *g, int64_t n)
+static void change_rows(const fl_rows *r, const fleet_optimizer *o,
+                        const fl_update *u, const uint64_t *key,
+                        float *const *w, const float *const *g, int64_t n)
 {
-    const fleet_optimizer *o = fl_rows_optimizer(all, r);
-
     if (!fl_rows_are_floats(r)) {
         const fl_narrow_rows narrow = {r->storage, r->dim, fl_rows_floats(r),
                                        fl_filler_row_seed(&r->filler)};
@@ -534,6 +539,36 @@ void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
     fl_optimizer_rows(o)(u, w, g, n, r->dim);
     if (o->bounds)
         fl_rule_set_best()->bound(o->low, o->high, w, n, r->dim);
+}
+
+/* A rule hashes a row while it has it; but not what comes after it. */
+static void change_live(const fl_rows *r, const fleet_optimizer *o,
+                        const fl_update *u, const uint64_t *key,
+                        float *const *w, const float *const *g, int64_t n)
+{
+    const fl_row_hash hash = {r->live->bucket, key, fl_rows_record(r)};
+    fl_update with = *u;
+
+    if (fl_rows_are_floats(r) && !o->bounds) {
+        with.hash = &hash;
+        change_rows(r, o, &with, key, w, g, n);
+        return;
+    }
+    fl_live_hash_out(r, key, w, n);
+    change_rows(r, o, u, key, w, g, n);
+    fl_live_hash_in(r, key, w, n);
+}
+
+void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
+                    const fl_update *u, const uint64_t *key, float *const *w,
+                    const float *const *g, int64_t n)
+{
+    const fleet_optimizer *o = fl_rows_optimizer(all, r);
+
+    if (r->live)
+        change_live(r, o, u, key, w, g, n);
+    else
+        change_rows(r, o, u, key, w, g, n);
 }
 
 /* --- for snapshots -------------------------------------------------------- */

@@ -21,7 +21,8 @@ void fl_rows_unknown(const fl_rows *r, uint64_t key, float *out);
 /* n rows changed by their gradients, dim floats each: every row of a table in
  * this process goes through it, be the process alone, a rank, a server or a
  * worker with copies. all: the optimizer of all other parameters. key: of each
- * row, where weights are no floats; else it may be NULL. */
+ * row, where weights are no floats, or the table has a live hash; else it may
+ * be NULL. */
 void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
                     const fl_update *u, const uint64_t *key, float *const *w,
                     const float *const *g, int64_t n);

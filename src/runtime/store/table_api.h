@@ -147,6 +147,8 @@ typedef struct fl_rows_class {
     /* Reads the head of every row, as each_changed. */
     fleet_status (*stat)(const fl_rows *r, fl_rows_stat *stat);
 
+    bool hashes; /* make, erase and clear keep live_hash.h's sums */
+
     /* Of saves beside training: table_snapshot.h. NULL: there are none. */
     const struct fl_snapshot_class *snapshot;
 
@@ -224,8 +226,9 @@ struct fl_rows {
     fl_life *life; /* NULL: every key becomes a row; by the store */
     bool counts;   /* it is the `waiting` of another table: no rule changes it,
                       and it has no states */
-    int64_t cap_bytes;      /* of the variable; 0: none */
-    fl_change_watch *watch; /* NULL: none */
+    int64_t cap_bytes;         /* of the variable; 0: none */
+    fl_change_watch *watch;    /* NULL: none */
+    struct fl_live_hash *live; /* live_hash.h; NULL: none is kept */
 };
 
 /* --- weights -------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * optimizer, in one order in all processes. A line is its name, a colon, and
  * fields with commas between them; a field is its key, a space, its value. */
 #define _GNU_SOURCE
-#include "runtime/store/job_signature.h"
+#include "runtime/plan/job_signature.h"
 
 #include <inttypes.h>
 #include <string.h>

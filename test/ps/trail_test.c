@@ -4,11 +4,13 @@
 #include "ps/trail/trail.h"
 #include "test.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 enum { WORKER = 3, RUN = 7, LANES = 2, MOST_FRAME = 3 };
@@ -366,5 +368,88 @@ TEST(a_call_within_a_pass_is_known_until_the_next_push)
     push(t, 3, 0, 2);
     t = again(t);
     CHECK(!fl_trail_from(t)->has_call);
+    fl_trail_close(t);
+}
+
+/* --- what survives a crash of the machine --------------------------------- */
+
+static int flushes;
+
+static int count_flush(int fd)
+{
+    (void)fd;
+    flushes++;
+    return 0;
+}
+
+static int flushes_of_a_push(fl_journal_level level)
+{
+    fl_disk disk = fl_disk_system;
+    fl_trail *t;
+    int before;
+
+    disk.flush = count_flush;
+    CHECK_OK(fl_trail_open(&t, &(fl_trail_options){.folder = test_path("log"),
+                                                   .worker = WORKER,
+                                                   .level = level}));
+    CHECK_OK(fl_trail_enter(t, RUN + level));
+    fl_trail_set_host(t, &host);
+    push(t, 1, 0, 1);
+    fl_disk_use(&disk);
+    before = flushes;
+    push(t, 2, 0, 2);
+    fl_disk_use(NULL);
+    fl_trail_close(t);
+    return flushes - before;
+}
+
+TEST(a_push_is_flushed_where_it_is_to_survive_a_crash_of_the_machine)
+{
+    CHECK_INT(flushes_of_a_push(FL_JOURNAL_SURVIVES_PROCESS), 0);
+    CHECK_INT(flushes_of_a_push(FL_JOURNAL_SURVIVES_POWER), 1);
+}
+
+static int no_room(int fd)
+{
+    (void)fd;
+    errno = ENOSPC;
+    return -1;
+}
+
+TEST(a_push_that_cannot_be_made_safe_is_not_sent)
+{
+    fl_trail_packets none[LANES] = {{NULL, 0}, {NULL, 0}};
+    fl_disk disk = fl_disk_system;
+    fl_trail *t;
+
+    disk.flush = no_room;
+    CHECK_OK(fl_trail_open(
+        &t, &(fl_trail_options){.folder = test_path("log"),
+                                .worker = WORKER,
+                                .level = FL_JOURNAL_SURVIVES_POWER}));
+    CHECK_OK(fl_trail_enter(t, RUN));
+    push(t, 1, 0, 1);
+    fl_disk_use(&disk);
+    CHECK_FAILS(fl_trail_push(t, 2, 0, none, LANES), FLEET_EIO,
+                "worker-3/push-0 cannot be flushed: ");
+    fl_disk_use(NULL);
+    fl_trail_close(t);
+}
+
+TEST(a_save_that_was_begun_is_known_and_what_it_came_to)
+{
+    fl_trail *t = open_trail(RUN);
+    fleet_status status;
+    bool over;
+
+    CHECK_OK(fl_trail_save_begins(t, 1, "first"));
+    CHECK_OK(fl_trail_save_is_over(t, 1, FLEET_EIO));
+    CHECK_OK(fl_trail_save_begins(t, 2, "second"));
+    t = again(t);
+    CHECK_TEXT(fl_trail_find_save(t, 1, &over, &status), "first");
+    CHECK(over && status == FLEET_EIO);
+    CHECK_TEXT(fl_trail_find_save(t, 2, &over, &status), "second");
+    CHECK(!over);
+    CHECK(!fl_trail_find_save(t, 3, &over, &status));
     fl_trail_close(t);
 }

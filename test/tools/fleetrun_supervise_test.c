@@ -186,14 +186,38 @@ TEST(who_died_is_started_again)
     ends_with("exit 75", 75, true); /* EX_TEMPFAIL */
 }
 
-TEST(a_worker_that_was_killed_ends_the_job)
+/* All that it says is shown, in order, whichever process says it. */
+TEST(a_worker_that_was_killed_is_started_again)
 {
     count_runs();
-    CHECK_INT(launch_run("--supervise --server_num 1 --worker_num 2 --grace 0",
-                         LAUNCH_WORKER(1) " && kill -9 $$; exec sleep 1000"),
-              137);
-    CHECK_CONTAINS(launch_err(), "the job has failed: worker 1 (pid ");
-    CHECK(!strstr(launch_err(), "restart"));
+    CHECK_INT(launch_run("--supervise --server_num 1 --worker_num 2",
+                         RUN LAUNCH_WORKER(
+                             0) " || { " WAIT_FOR_LAST " exit 0; };"
+                                "seq $n 3 2000; printf end$n;" DIE_UP_TO(2)
+                                    LAST),
+              0);
+    CHECK_CONTAINS(launch_err(), "2 restarts: 2 of worker 0\n");
+    CHECK(strncmp(launch_out(), "1\n4\n7\n", 6) == 0);
+    CHECK_CONTAINS(launch_out(), "\n1999\nend12\n5\n");
+    CHECK_CONTAINS(launch_out(), "\n2000\nend23\n6\n");
+    CHECK_CONTAINS(launch_out(), "\n1998\nend3");
+    CHECK_CONTAINS(launch_log("workerlog.0"), "end1\nfleetrun: worker 0 (pid ");
+}
+
+/* While worker 0 is due all others end: the job is not over, and nobody has
+ * to end within the grace time. */
+TEST(a_worker_that_is_still_to_come_has_not_ended)
+{
+    count_runs();
+    CHECK_INT(
+        launch_run(
+            "--supervise --server_num 1 --worker_num 2 --grace 0", LAUNCH_SERVER
+            " && exit 0; PADDLE_PORT=;" LAUNCH_WORKER(0) " && {" RUN DIE_UP_TO(
+                3) "exit 0; };"
+                   "until [ \"$(cat $COUNT)\" = 3 ]; do sleep 0.01; "
+                   "done"),
+        0);
+    CHECK_CONTAINS(launch_err(), "again in 0.2 s, 3 of 10");
 }
 
 /* Workers have ended well, and their servers have until the grace is over. */

@@ -41,12 +41,6 @@ static bool has_died(int status)
     return code == ASKS_FOR_RESTART || (killer > 0 && killer < NSIG);
 }
 
-/* A worker's place in the job is not taken by another process. */
-static bool may_start_again(const watch *w, const run_process *p)
-{
-    return restarts_allowed(w) && p->is_server;
-}
-
 static bool count_restart(const watch *w, run_restarts *r, int64_t now)
 {
     const run_options *o = w->job->options;
@@ -102,7 +96,7 @@ static bool schedule(watch *w, run_process *p, const char *why)
 
 bool watch_restart(watch *w, run_process *p, const char *why)
 {
-    return may_start_again(w, p) && has_died(p->status) && schedule(w, p, why);
+    return restarts_allowed(w) && has_died(p->status) && schedule(w, p, why);
 }
 
 const char *watch_restart_limit(const watch *w, const run_process *p)
@@ -111,7 +105,7 @@ const char *watch_restart_limit(const watch *w, const run_process *p)
     const run_restarts *r = &p->restarts;
 
     *text = 0;
-    if (may_start_again(w, p) && has_died(p->status) && r->n_window > 0)
+    if (restarts_allowed(w) && has_died(p->status) && r->n_window > 0)
         snprintf(text, sizeof text, ", after %d restart%s within %g s",
                  r->n_window, r->n_window == 1 ? "" : "s",
                  (double)(watch_now_ms() - r->window) / 1000.0);

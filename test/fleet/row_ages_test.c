@@ -122,6 +122,31 @@ TEST(rows_go_by_what_they_were_before_the_save)
     }
 }
 
+/* Marks of a table that keeps them more often are thinned out. */
+TEST(marks_of_another_time_to_live_are_as_far_apart_as_its_own)
+{
+    const fleet_table_options often = {.ttl_seconds = 32};
+    const fleet_table_options seldom = {.ttl_seconds = 3200};
+    grown a, b;
+
+    open_life(&a, &often);
+    grown_train(&a, 4);
+    for (int s = 1; s <= 40; s++) {
+        CHECK_OK(fleet_shrink_at(a.f, "t", s));
+        grown_train(&a, 4);
+    }
+    CHECK_OK(fleet_save_persistables(a.f, test_path("often")));
+    open_life(&b, &seldom);
+    CHECK_OK(fleet_load_model(b.f, test_path("often")));
+    for (int s = 100; s <= 6000; s += 100) {
+        CHECK_OK(fleet_shrink_at(b.f, "t", s));
+        grown_train(&b, 1);
+        CHECK_INT(grown_rows(&b, "t"), s < 3400 ? 4 : 1);
+    }
+    grown_close(&a);
+    grown_close(&b);
+}
+
 /* --- another number of updates -------------------------------------------- */
 
 static const fleet_table_options three = {.ttl_updates = 3};
@@ -190,4 +215,5 @@ TEST(ages_count_back_from_the_updates_of_the_save)
     CHECK_INT((int64_t)fl_row_changed_at(-1, 20), 21);
     CHECK_INT((int64_t)fl_row_changed_at(30, 20), 0);
     CHECK_INT((int64_t)fl_row_changed_at(FL_NO_AGE, 20), 0);
+    CHECK_INT((int64_t)fl_row_changed_at(INT64_MIN, 20), 21); /* of no save */
 }

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "base/json.h"
+#include "runtime/life/age.h"
+
 static bool goes_by_age(const fl_rows *r)
 {
     const fleet_table_options *o = r->life ? &r->life->o : NULL;
@@ -27,9 +30,11 @@ int64_t fl_row_age(uint64_t changed_at, int64_t updates)
     return changed_at == 0 ? FL_NO_AGE : updates - (int64_t)changed_at;
 }
 
-/* What would have changed before the first update is of its time. */
+/* What would have changed before the first update is of its time, and nothing
+ * has after the next one. */
 uint64_t fl_row_changed_at(int64_t age, int64_t updates)
 {
+    age = age < -1 ? -1 : age;
     return age == FL_NO_AGE || age >= updates ? 0 : (uint64_t)(updates - age);
 }
 
@@ -58,8 +63,11 @@ void fl_life_read(fl_life *life, int64_t updates, const char *record,
     life->loaded_at =
         keeps && life->loaded_at > loaded_at ? life->loaded_at : loaded_at;
     life->emptied_at = fl_row_changed_at(x[1], updates);
-    life->n_mark = (int)n_mark;
-    for (int i = 0; i < life->n_mark; i++, n += FL_MARK_NUMBERS)
-        life->mark[i] =
-            (fl_life_mark){fl_row_changed_at(x[n], updates), x[n + 1]};
+    life->n_mark = 0;
+    for (uint64_t i = 0; i < n_mark; i++, n += FL_MARK_NUMBERS)
+        if (life->o.ttl_seconds > 0 && x[n + 1] >= 0 &&
+            x[n + 1] <= FL_MOST_EXACT)
+            fl_age_add_mark(
+                life,
+                (fl_life_mark){fl_row_changed_at(x[n], updates), x[n + 1]});
 }

@@ -7,12 +7,13 @@
 enum { PER_TTL = 32 };
 _Static_assert(PER_TTL + 2 <= FL_LIFE_MARKS, "room for all marks");
 
-static void add_mark(fl_life *life, fl_life_mark now)
+void fl_age_add_mark(fl_life *life, fl_life_mark now)
 {
     int64_t apart = (life->o.ttl_seconds + PER_TTL - 1) / PER_TTL;
     int n = life->n_mark;
 
-    if (n > 0 && now.seconds - life->mark[n - 1].seconds < apart)
+    if (n == FL_LIFE_MARKS ||
+        (n > 0 && now.seconds - life->mark[n - 1].seconds < apart))
         return;
     life->mark[life->n_mark++] = now;
 }
@@ -38,7 +39,7 @@ static uint64_t limit_by_seconds(fl_life *life, uint64_t updates, int64_t now)
         drop_marks(life, old);
         old = 0;
     }
-    add_mark(life, (fl_life_mark){updates, now});
+    fl_age_add_mark(life, (fl_life_mark){updates, now});
     return old < 0 ? 0 : life->mark[0].updates + 1;
 }
 

@@ -26,7 +26,7 @@
 #ifndef FLEET_FEED_H
 #define FLEET_FEED_H
 
-#include <fleet/program.h>
+#include <fleet/io.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -133,6 +133,23 @@ FLEET_API int fleet_feed_lane_of(const fleet_delta_feed *feed, uint64_t key);
 
 /* NULL is fine. */
 FLEET_API void fleet_feed_close(fleet_delta_feed *feed);
+
+/* fleet_predictor_apply - what the feed has given out last becomes the
+ * predictor's, while other threads score with it: a run of it sees each row,
+ * and all weights of a lane, before or after the batch, and nothing changes
+ * while it runs. Tables and parameters that the predictor does not have are
+ * passed over. When a lane begins again the rows that the predictor has stay
+ * until the lane has told all of its rows; then those go that were not among
+ * them.
+ *
+ * Give it each batch of a feed that has begun with everything, in their order,
+ * from one thread. It takes memory for rows as they come.
+ *
+ *   FLEET_ESHAPE  the predictor's table or parameter has another shape
+ *   FLEET_EINVAL  the feed has given out nothing
+ */
+FLEET_API fleet_status fleet_predictor_apply(fleet_predictor *predictor,
+                                             const fleet_delta_feed *feed);
 
 #ifdef __cplusplus
 }

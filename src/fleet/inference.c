@@ -1,5 +1,5 @@
 /* inference.c - inference models and the predictor. */
-#include "fleet/inference.h"
+#include "fleet/inference_internal.h"
 
 #include <string.h>
 
@@ -167,22 +167,6 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
 
 /* --- the predictor -------------------------------------------------------- */
 
-typedef struct idle {
-    fleet_executor *executor;
-    struct idle *next;
-} idle;
-
-struct fleet_predictor {
-    fl_context context;
-    fl_store *store;
-    fleet_program *program;
-    fleet_var **input, **output;
-    int n_input, n_output;
-    pthread_mutex_t lock; /* of what follows */
-    idle *idle;           /* executors that no call uses just now */
-    bool has_run;
-};
-
 static fleet_status read_vars(const fleet_program *p, const fl_at *at,
                               fl_var_kind kind, fleet_var ***v, int *n)
 {
@@ -258,6 +242,8 @@ fleet_predictor *fleet_load_inference_model(const char *path)
     if (!p)
         return NULL;
     pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->may_run, NULL);
+    pthread_cond_init(&p->may_change, NULL);
     fl_log_init(&p->context.log, NULL, NULL, FLEET_LOG_WARNING);
     status = fl_context_init(&p->context, 0, 1);
     p->context.survives_fork = true;
@@ -274,7 +260,7 @@ void fleet_predictor_destroy(fleet_predictor *p)
     if (!p)
         return;
     while (p->idle) {
-        idle *next = p->idle->next;
+        fl_idle_executor *next = p->idle->next;
 
         fleet_executor_destroy(p->idle->executor);
         fl_free(p->idle);
@@ -283,6 +269,9 @@ void fleet_predictor_destroy(fleet_predictor *p)
     forget_model(p);
     fl_context_done(&p->context);
     fl_log_done(&p->context.log);
+    fl_free(p->followed);
+    pthread_cond_destroy(&p->may_run);
+    pthread_cond_destroy(&p->may_change);
     pthread_mutex_destroy(&p->lock);
     fl_free(p);
 }
@@ -357,11 +346,13 @@ fleet_status fleet_predictor_set_fresh(fleet_predictor *p, const char *table,
 }
 
 /* An executor for this call alone: an idle one, or a new one. */
-static fleet_status take_executor(fleet_predictor *p, idle **out)
+static fleet_status take_executor(fleet_predictor *p, fl_idle_executor **out)
 {
     fleet_status status = FLEET_OK;
 
     pthread_mutex_lock(&p->lock);
+    while (p->changes)
+        pthread_cond_wait(&p->may_run, &p->lock);
     p->has_run = true;
     *out = p->idle;
     if (*out) {
@@ -375,6 +366,7 @@ static fleet_status take_executor(fleet_predictor *p, idle **out)
                 (*out)->executor->any_batch = true;
         }
     }
+    p->n_running += status == FLEET_OK;
     pthread_mutex_unlock(&p->lock);
     if (status != FLEET_OK && *out) {
         fl_free(*out);
@@ -406,7 +398,7 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
                                  const size_t *size, int n_out)
 {
     fleet_status status;
-    idle *one;
+    fl_idle_executor *one;
 
     if (!p || !out || !size)
         return fl_fail(FLEET_EINVAL, "fleet_predictor_run: NULL argument");
@@ -420,6 +412,8 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
     pthread_mutex_lock(&p->lock);
     one->next = p->idle;
     p->idle = one;
+    if (--p->n_running == 0 && p->changes)
+        pthread_cond_signal(&p->may_change);
     pthread_mutex_unlock(&p->lock);
     return status;
 }

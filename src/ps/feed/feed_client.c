@@ -397,6 +397,14 @@ fleet_status fl_feed_client_status(fl_feed_client *c, int64_t now_ms)
     return FLEET_OK;
 }
 
+bool fl_feed_client_tells(const fl_feed_client *c, const char *table)
+{
+    for (int i = 0; i < c->n_table; i++)
+        if (c->table[i].n > 0 && strcmp(c->table[i].name, table) == 0)
+            return true;
+    return false;
+}
+
 int fl_feed_client_lanes(const fl_feed_client *c)
 {
     return c->ready ? c->n_lane : -1;

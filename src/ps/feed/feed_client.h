@@ -90,6 +90,9 @@ fleet_status fl_feed_client_status(fl_feed_client *c, int64_t now_ms);
 /* All lanes have said that it is over. */
 bool fl_feed_client_is_over(const fl_feed_client *c);
 
+/* Do the servers tell of a table of that name? They are known. */
+bool fl_feed_client_tells(const fl_feed_client *c, const char *table);
+
 /* All servers are known: how many lanes there are, and which has a key; -1: not
  * yet. */
 int fl_feed_client_lanes(const fl_feed_client *c);

@@ -1,5 +1,5 @@
-/* feed.c - the delta feed: options, batches as users see them. */
-#include <fleet/feed.h>
+/* delta_feed.c - the delta feed: options, batches as users see them. */
+#include "fleet/delta_feed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +17,7 @@ struct fleet_delta_feed {
     fl_log log;
     fl_feed_io *io;
     fleet_feed_batch batch;
+    bool has_batch;
     fleet_feed_part *part;
     size_t part_capacity;
 };
@@ -161,6 +162,7 @@ fleet_status fleet_feed_next(fleet_delta_feed *feed, int64_t timeout_ms,
     if (!feed || !batch)
         return fl_fail(FLEET_EINVAL, "fleet_feed_next: NULL argument");
     *batch = NULL;
+    feed->has_batch = false;
     if (timeout_ms < 0 || timeout_ms > INT32_MAX)
         return fl_fail(FLEET_EINVAL,
                        "fleet_feed_next: timeout_ms: expected 0 to %d, got "
@@ -171,6 +173,7 @@ fleet_status fleet_feed_next(fleet_delta_feed *feed, int64_t timeout_ms,
         return FLEET_OK;
     FL_TRY(take_batch(feed, &b));
     *batch = &feed->batch;
+    feed->has_batch = true;
     return FLEET_OK;
 }
 
@@ -192,4 +195,14 @@ size_t fleet_feed_offset(const fleet_delta_feed *feed, char *text, size_t size)
 int fleet_feed_lane_of(const fleet_delta_feed *feed, uint64_t key)
 {
     return feed ? fl_feed_client_lane_of(fl_feed_io_client(feed->io), key) : -1;
+}
+
+const fleet_feed_batch *fl_feed_given_out(const fleet_delta_feed *feed)
+{
+    return feed->has_batch ? &feed->batch : NULL;
+}
+
+bool fl_feed_tells(const fleet_delta_feed *feed, const char *table)
+{
+    return fl_feed_client_tells(fl_feed_io_client(feed->io), table);
 }

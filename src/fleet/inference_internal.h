@@ -1,0 +1,41 @@
+/* inference_internal.h - a predictor, shared by inference.c (models, runs) and
+ * inference_follow.c (what changes it while it runs). */
+#pragma once
+
+#include <pthread.h>
+
+#include "fleet/inference.h"
+#include "runtime/store/store.h"
+
+typedef struct fl_idle_executor {
+    fleet_executor *executor;
+    struct fl_idle_executor *next;
+} fl_idle_executor;
+
+/* A lane that the predictor follows. */
+typedef struct fl_followed_lane {
+    uint64_t life; /* how often it has begun; rows have that of their lane */
+    bool begins;   /* and has not told all of its rows since */
+} fl_followed_lane;
+
+struct fleet_predictor {
+    fl_context context;
+    fl_store *store;
+    fleet_program *program;
+    fleet_var **input, **output;
+    int n_input, n_output;
+    pthread_mutex_t lock;   /* of what follows */
+    fl_idle_executor *idle; /* executors that no call uses just now */
+    bool has_run;
+
+    /* a change of rows and weights waits until no call runs, and calls that
+     * come meanwhile wait for it */
+    bool changes;
+    int n_running;
+    pthread_cond_t may_run, may_change;
+
+    /* of the thread that applies batches */
+    fl_followed_lane *followed; /* by lane */
+    size_t followed_capacity;
+    int n_followed;
+};

@@ -49,7 +49,9 @@ typedef struct fleet_feed_options {
                             tell: 1 to 1,000; 0: 50 */
     int64_t peer_deadline_ms; /* a server that is silent so long is missed; 0:
                                  FLEET_PEER_DEADLINE_MS, else 10,000 */
-    fleet_log_callback *log;  /* NULL: lines go to stderr */
+    const char *keys; /* folder of keys (docs/security.md), which has one of
+                         this subscriber; NULL: FLEET_KEYS, else none */
+    fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;
 } fleet_feed_options;
@@ -97,8 +99,7 @@ typedef struct fleet_feed_batch {
  *                      program trains in one process, or by ranks
  *   FLEET_EINVAL       a number out of range, a malformed endpoint
  *   FLEET_EFORMAT      no offset of a feed, or a damaged one
- *   FLEET_EUNSUPPORTED FLEET_KEYS is set: subscribers have no keys in this
- *                      version
+ *   and as fleet_init() says of keys
  */
 FLEET_API fleet_delta_feed *fleet_feed_open(const fleet_feed_options *options);
 

@@ -16,6 +16,7 @@ enum { INTERVAL_MS = 50, MOST_INTERVAL_MS = 1000, MOST_SUBSCRIBER = 4096 };
 struct fleet_delta_feed {
     fl_log log;
     fl_feed_io *io;
+    fl_keys *keys; /* NULL: none are used */
     fleet_feed_batch batch;
     bool has_batch;
     fleet_feed_part *part;
@@ -41,10 +42,6 @@ static fleet_status check_options(const fleet_feed_options *o)
     FL_TRY(check_range("peer_deadline_ms", o->peer_deadline_ms, 0, INT32_MAX));
     FL_TRY(check_range("log_level", o->log_level, FLEET_LOG_DEFAULT,
                        FLEET_LOG_SILENT));
-    if (fl_variable("FLEET_KEYS"))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fleet_feed_open: FLEET_KEYS is set, but subscribers "
-                       "have no keys in this version");
     return FLEET_OK;
 }
 
@@ -58,6 +55,7 @@ static fleet_status open_role(fl_role *role, const fleet_feed_options *o)
         .server_endpoints = servers,
         .job_id = o->job_id ? o->job_id : fl_variable("PADDLE_JOB_ID")};
     const fleet_options options = {.role = &worker,
+                                   .keys = "", /* a worker's are another's */
                                    .peer_deadline_ms = o->peer_deadline_ms};
 
     if (!servers)
@@ -67,6 +65,24 @@ static fleet_status open_role(fl_role *role, const fleet_feed_options *o)
                        "PADDLE_PSERVERS_IP_PORT_LIST says where they are (one "
                        "process, and ranks, have no feed)");
     return fl_role_open(role, &options);
+}
+
+/* As fleet_init() reads those of a worker. */
+static fleet_status open_keys(fleet_delta_feed *feed, const fl_role *role,
+                              const fleet_feed_options *o)
+{
+    const char *folder = o->keys ? o->keys : fl_variable("FLEET_KEYS");
+
+    if (!folder || !*folder ||
+        strncmp(role->server[0], "inproc://", strlen("inproc://")) == 0)
+        return FLEET_OK;
+    if (role->insecure)
+        return fl_fail(FLEET_EINVAL,
+                       "FLEET_INSECURE is 1, but there are keys in %.500s: "
+                       "expected one of the two",
+                       folder);
+    return fl_keys_read_as(&feed->keys, folder, FL_ROLE_SUBSCRIBER,
+                           o->subscriber);
 }
 
 static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
@@ -80,12 +96,13 @@ static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
     fl_log_init(&feed->log, o->log, o->log_user, o->log_level);
     FL_TRY(check_options(o));
     FL_TRY(open_role(role, o));
+    FL_TRY(open_keys(feed, role, o));
     options.address = (const fl_address *)role->server;
     options.n_server = role->server_num;
     options.job = role->job_id;
     options.peer_ms = role->deadline_ms[FL_PEER_DEADLINE];
     options.tcp_only = role->tcp_only;
-    return fl_feed_io_create(&feed->io, &options, NULL, o->offset);
+    return fl_feed_io_create(&feed->io, &options, feed->keys, o->offset);
 }
 
 fleet_delta_feed *fleet_feed_open(const fleet_feed_options *options)
@@ -113,6 +130,7 @@ void fleet_feed_close(fleet_delta_feed *feed)
     if (!feed)
         return;
     fl_feed_io_destroy(feed->io);
+    fl_keys_destroy(feed->keys);
     fl_log_done(&feed->log);
     fl_free(feed->part);
     fl_free(feed);

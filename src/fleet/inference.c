@@ -260,7 +260,7 @@ void fleet_predictor_destroy(fleet_predictor *p)
     if (!p)
         return;
     while (p->idle) {
-        fl_idle_executor *next = p->idle->next;
+        fl_spare_executor *next = p->idle->next;
 
         fleet_executor_destroy(p->idle->executor);
         fl_free(p->idle);
@@ -346,7 +346,7 @@ fleet_status fleet_predictor_set_fresh(fleet_predictor *p, const char *table,
 }
 
 /* An executor for this call alone: an idle one, or a new one. */
-static fleet_status take_executor(fleet_predictor *p, fl_idle_executor **out)
+static fleet_status take_executor(fleet_predictor *p, fl_spare_executor **out)
 {
     fleet_status status = FLEET_OK;
 
@@ -398,7 +398,7 @@ fleet_status fleet_predictor_run(fleet_predictor *p, const fleet_feed *feed,
                                  const size_t *size, int n_out)
 {
     fleet_status status;
-    fl_idle_executor *one;
+    fl_spare_executor *one;
 
     if (!p || !out || !size)
         return fl_fail(FLEET_EINVAL, "fleet_predictor_run: NULL argument");

@@ -117,7 +117,7 @@ static fleet_status apply_weights(fleet_predictor *p, const fleet_feed_batch *b)
 
 /* --- rows of an earlier life ---------------------------------------------- */
 
-typedef struct fl_followed_sweep {
+typedef struct row_sweep {
     fleet_predictor *predictor;
     const fleet_delta_feed *feed;
     int lane;
@@ -125,9 +125,9 @@ typedef struct fl_followed_sweep {
     fl_rows *rows;
     uint64_t key[AT_ONCE];
     int n;
-} fl_followed_sweep;
+} row_sweep;
 
-static fleet_status erase_listed(fl_followed_sweep *s)
+static fleet_status erase_listed(row_sweep *s)
 {
     int64_t erased;
     fleet_status status;
@@ -141,8 +141,8 @@ static fleet_status erase_listed(fl_followed_sweep *s)
     return status;
 }
 
-/* This thread alone changes rows: others may run meanwhile. */
-static fleet_status sweep_bucket(fl_followed_sweep *s, int bucket)
+/* The calling thread alone changes rows: runs may go on meanwhile. */
+static fleet_status sweep_bucket(row_sweep *s, int bucket)
 {
     const fl_page_layout layout = fl_table_layout(s->rows);
 
@@ -165,8 +165,7 @@ static fleet_status sweep_tables(fleet_predictor *p,
                                  const fleet_delta_feed *feed, int lane,
                                  uint64_t life)
 {
-    fl_followed_sweep s = {
-        .predictor = p, .feed = feed, .lane = lane, .life = life};
+    row_sweep s = {.predictor = p, .feed = feed, .lane = lane, .life = life};
 
     for (size_t i = 0; i < p->store->tables.n; i++) {
         s.rows = p->store->tables.entry[i].value;
@@ -180,14 +179,13 @@ static fleet_status sweep_tables(fleet_predictor *p,
 
 /* --- batches -------------------------------------------------------------- */
 
-static fleet_status find_lane(fleet_predictor *p, int lane,
-                              fl_followed_lane **out)
+static fleet_status find_lane(fleet_predictor *p, int lane, fl_lane_life **out)
 {
     if (lane >= p->n_followed) {
         FL_TRY(fl_grow(&p->followed, &p->followed_capacity, (size_t)lane + 1,
                        sizeof *p->followed));
         for (; p->n_followed <= lane; p->n_followed++)
-            p->followed[p->n_followed] = (fl_followed_lane){.life = FIRST_LIFE};
+            p->followed[p->n_followed] = (fl_lane_life){.life = FIRST_LIFE};
     }
     *out = &p->followed[lane];
     return FLEET_OK;
@@ -197,7 +195,7 @@ static fleet_status apply_batch(fleet_predictor *p,
                                 const fleet_delta_feed *feed,
                                 const fleet_feed_batch *b)
 {
-    fl_followed_lane *lane;
+    fl_lane_life *lane;
 
     FL_TRY(find_lane(p, b->lane, &lane));
     if (b->begins) {

@@ -7,16 +7,16 @@
 #include "fleet/inference.h"
 #include "runtime/store/store.h"
 
-typedef struct fl_idle_executor {
+typedef struct fl_spare_executor {
     fleet_executor *executor;
-    struct fl_idle_executor *next;
-} fl_idle_executor;
+    struct fl_spare_executor *next;
+} fl_spare_executor;
 
 /* A lane that the predictor follows. */
-typedef struct fl_followed_lane {
+typedef struct fl_lane_life {
     uint64_t life; /* how often it has begun; rows have that of their lane */
     bool begins;   /* and has not told all of its rows since */
-} fl_followed_lane;
+} fl_lane_life;
 
 struct fleet_predictor {
     fl_context context;
@@ -24,8 +24,8 @@ struct fleet_predictor {
     fleet_program *program;
     fleet_var **input, **output;
     int n_input, n_output;
-    pthread_mutex_t lock;   /* of what follows */
-    fl_idle_executor *idle; /* executors that no call uses just now */
+    pthread_mutex_t lock;    /* of what follows */
+    fl_spare_executor *idle; /* executors that no call uses just now */
     bool has_run;
 
     /* a change of rows and weights waits until no call runs, and calls that
@@ -35,7 +35,7 @@ struct fleet_predictor {
     pthread_cond_t may_run, may_change;
 
     /* of the thread that applies batches */
-    fl_followed_lane *followed; /* by lane */
+    fl_lane_life *followed; /* by lane */
     size_t followed_capacity;
     int n_followed;
 };

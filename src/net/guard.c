@@ -17,6 +17,8 @@
 
 enum { DOMAIN_SIZE = 32, USER_SIZE = 32 };
 
+static const char sender_prefix[] = "sender "; /* of ZAP's user id */
+
 struct fl_guard {
     const fl_keys *keys;
     uint64_t generation; /* of fork() */
@@ -119,33 +121,39 @@ static bool is_open(const zap_request *r)
            strcmp(r->frame[ZAP_MECHANISM], "NULL") == 0;
 }
 
-/* The worker that asks to come in; -1: no worker of the job. */
+/* As fl_guard_sender() has it: the process that asks to come in; 0: none of the
+ * job. */
 static int find_sender(const zap_request *r)
 {
-    int found = -1;
+    int worker = -1, subscriber = -1;
 
     if (r->n < ZAP_FRAMES || r->size[ZAP_KEY] != FL_KEY_BYTES ||
         strcmp(r->frame[ZAP_MECHANISM], "CURVE") != 0)
-        return -1;
+        return 0;
     pthread_mutex_lock(&handler.lock);
     for (const fl_guard *g = handler.first; g; g = g->next)
-        if (strcmp(g->domain, r->frame[ZAP_DOMAIN]) == 0)
-            found = fl_keys_find_worker(g->keys,
-                                        (const uint8_t *)r->frame[ZAP_KEY]);
+        if (strcmp(g->domain, r->frame[ZAP_DOMAIN]) == 0) {
+            const uint8_t *key = (const uint8_t *)r->frame[ZAP_KEY];
+
+            worker = fl_keys_find_worker(g->keys, key);
+            subscriber = fl_keys_find_subscriber(g->keys, key);
+        }
     pthread_mutex_unlock(&handler.lock);
-    return found;
+    return worker >= 0       ? worker + 1
+           : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
+                             : 0;
 }
 
 static void answer_request(void *zmq, const zap_request *r)
 {
     int sender = find_sender(r);
-    bool enters = sender >= 0 || is_open(r);
+    bool enters = sender > 0 || is_open(r);
     char user[USER_SIZE] = "";
     const char *code = enters ? "200" : "400";
     const char *text = enters ? "" : "no key of this job";
 
-    if (sender >= 0)
-        snprintf(user, sizeof user, "worker %d", sender);
+    if (sender > 0)
+        snprintf(user, sizeof user, "%s%d", sender_prefix, sender);
     zmq_send(zmq, "1.0", 3, ZMQ_SNDMORE);
     zmq_send(zmq, r->frame[ZAP_NUMBER], (size_t)r->size[ZAP_NUMBER],
              ZMQ_SNDMORE);
@@ -298,15 +306,14 @@ fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq)
 
 int fl_guard_sender(void *message)
 {
-    static const char worker[] = "worker ";
     const char *user = zmq_msg_gets(message, "User-Id");
     const char *address = zmq_msg_gets(message, "Peer-Address");
 
     if (!address || came_by_ipc(address))
         return 0;
-    if (!user || strncmp(user, worker, sizeof worker - 1) != 0)
+    if (!user || strncmp(user, sender_prefix, sizeof sender_prefix - 1) != 0)
         return FL_GUARD_NOBODY;
-    return 1 + atoi(user + sizeof worker - 1);
+    return atoi(user + sizeof sender_prefix - 1);
 }
 
 /* --- peers that were not let in ------------------------------------------- */

@@ -23,9 +23,10 @@ void fl_guard_set(const fl_guard *g, void *zmq, bool guarded);
 fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq);
 
 /* The sender of a message that came by a guarded socket (ZeroMQ's): the worker
- * of its key, plus 1; 0: by ipc or inproc, where no peer is asked for a key;
+ * of its key, plus 1; of a subscriber's key its number plus
+ * FL_GUARD_SUBSCRIBER; 0: by ipc or inproc, where no peer is asked for a key;
  * FL_GUARD_NOBODY: by tcp, and without a key. */
-enum { FL_GUARD_NOBODY = -1 };
+enum { FL_GUARD_NOBODY = -1, FL_GUARD_SUBSCRIBER = 1 << 20 };
 int fl_guard_sender(void *message);
 
 /* Connections that a socket of ZeroMQ's does not let in, counted. */

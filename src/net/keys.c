@@ -30,14 +30,12 @@ static fleet_status need_curve(void)
         "without keys");
 }
 
-static const char *role_name(bool server)
-{
-    return server ? "server" : "worker";
-}
+static const char *const role_name[FL_N_ROLE] = {"server", "worker",
+                                                 "subscriber"};
 
-static void secret_name(char name[NAME_SIZE], bool server, int index)
+static void secret_name(char name[NAME_SIZE], fl_key_role role, int index)
 {
-    snprintf(name, NAME_SIZE, "%s-%d.secret", role_name(server), index);
+    snprintf(name, NAME_SIZE, "%s-%d.secret", role_name[role], index);
 }
 
 /* --- making --------------------------------------------------------------- */
@@ -103,7 +101,8 @@ static fleet_status write_file(int folder, const char *name, mode_t mode,
                    strerror(e));
 }
 
-static fleet_status make_pair(int folder, fl_text *list, bool server, int index)
+static fleet_status make_pair(int folder, fl_text *list, fl_key_role role,
+                              int index)
 {
     fl_key open, secret;
     char name[NAME_SIZE], text[FL_KEY_SIZE + 1];
@@ -112,44 +111,49 @@ static fleet_status make_pair(int folder, fl_text *list, bool server, int index)
     if (zmq_curve_keypair(open, secret) != 0)
         return fl_fail(FLEET_EUNSUPPORTED, "cannot make a key: %s",
                        zmq_strerror(errno));
-    secret_name(name, server, index);
+    secret_name(name, role, index);
     snprintf(text, sizeof text, "%s\n", secret);
     status = write_file(folder, name, 0600, text);
     explicit_bzero(secret, sizeof secret);
     explicit_bzero(text, sizeof text);
-    fl_text_add(list, "%s %d %s\n", role_name(server), index, open);
+    fl_text_add(list, "%s %d %s\n", role_name[role], index, open);
     return status;
 }
 
 /* The list comes last: a folder without it is not whole. */
-static fleet_status make_pairs(int folder, fl_text *list, int n_server,
-                               int n_worker)
+static fleet_status make_pairs(int folder, fl_text *list,
+                               const int n[FL_N_ROLE])
 {
     uint64_t id;
 
     if (getrandom(&id, sizeof id, 0) != sizeof id)
         return fl_fail(FLEET_EIO, "no random numbers: %s", strerror(errno));
     fl_text_add(list, "%s%016llx\n", first_line, (unsigned long long)id);
-    for (int i = 0; i < n_server; i++)
-        FL_TRY(make_pair(folder, list, true, i));
-    for (int i = 0; i < n_worker; i++)
-        FL_TRY(make_pair(folder, list, false, i));
+    for (int role = 0; role < FL_N_ROLE; role++)
+        for (int i = 0; i < n[role]; i++)
+            FL_TRY(make_pair(folder, list, (fl_key_role)role, i));
     FL_TRY(list->status);
     return write_file(folder, "public", 0644, fl_text_chars(list));
 }
 
-static void remove_pairs(int folder, int n_server, int n_worker)
+static void remove_pairs(int folder, const int n[FL_N_ROLE])
 {
     char name[NAME_SIZE];
 
-    for (int i = 0; i < n_server + n_worker; i++) {
-        secret_name(name, i < n_server, i < n_server ? i : i - n_server);
-        unlinkat(folder, name, 0);
-    }
+    for (int role = 0; role < FL_N_ROLE; role++)
+        for (int i = 0; i < n[role]; i++) {
+            secret_name(name, (fl_key_role)role, i);
+            unlinkat(folder, name, 0);
+        }
     unlinkat(folder, "public", 0);
 }
 
 fleet_status fl_keys_make(const char *path, int n_server, int n_worker)
+{
+    return fl_keys_make_all(path, (const int[FL_N_ROLE]){n_server, n_worker});
+}
+
+fleet_status fl_keys_make_all(const char *path, const int n[FL_N_ROLE])
 {
     fl_text list = {0};
     fleet_status status;
@@ -157,9 +161,9 @@ fleet_status fl_keys_make(const char *path, int n_server, int n_worker)
 
     FL_TRY(need_curve());
     FL_TRY(open_folder(path, &folder));
-    status = make_pairs(folder, &list, n_server, n_worker);
+    status = make_pairs(folder, &list, n);
     if (status != FLEET_OK)
-        remove_pairs(folder, n_server, n_worker);
+        remove_pairs(folder, n);
     fl_text_done(&list);
     close(folder);
     return status;
@@ -172,6 +176,20 @@ static bool is_key(const char *text)
     uint8_t bytes[FL_KEY_BYTES];
 
     return strlen(text) == FL_KEY_SIZE - 1 && zmq_z85_decode(bytes, text);
+}
+
+static fl_key **list_of(fl_keys *k, fl_key_role role)
+{
+    return role == FL_ROLE_SERVER   ? &k->server
+           : role == FL_ROLE_WORKER ? &k->worker
+                                    : &k->subscriber;
+}
+
+static int *count_of(fl_keys *k, fl_key_role role)
+{
+    return role == FL_ROLE_SERVER   ? &k->n_server
+           : role == FL_ROLE_WORKER ? &k->n_worker
+                                    : &k->n_subscriber;
 }
 
 static fleet_status add_key(fl_key **list, int *n, int index, const char *key)
@@ -190,19 +208,20 @@ static fleet_status add_key(fl_key **list, int *n, int index, const char *key)
 static fleet_status read_line(fl_keys *k, const char *path, int number,
                               const char *line)
 {
-    char role[8], key[FL_KEY_SIZE + 1], more;
-    int index;
-    bool whole = sscanf(line, "%7s %d %41s %c", role, &index, key, &more) == 3;
-    bool server = whole && strcmp(role, "server") == 0;
+    char word[12], key[FL_KEY_SIZE + 1], more;
+    int index, role = 0;
+    bool whole = sscanf(line, "%11s %d %41s %c", word, &index, key, &more) == 3;
 
-    if (!whole || (!server && strcmp(role, "worker") != 0) || index < 0 ||
-        index >= MOST_NUMBER || !is_key(key))
+    while (whole && role < FL_N_ROLE && strcmp(word, role_name[role]) != 0)
+        role++;
+    if (!whole || role == FL_N_ROLE || index < 0 || index >= MOST_NUMBER ||
+        !is_key(key))
         return fl_fail(FLEET_EFORMAT,
-                       "%s/public, line %d: expected \"server\" or \"worker\", "
-                       "a number and a key of 40 characters",
+                       "%s/public, line %d: expected \"server\", \"worker\" or "
+                       "\"subscriber\", a number and a key of 40 characters",
                        path, number);
-    return server ? add_key(&k->server, &k->n_server, index, key)
-                  : add_key(&k->worker, &k->n_worker, index, key);
+    return add_key(list_of(k, (fl_key_role)role),
+                   count_of(k, (fl_key_role)role), index, key);
 }
 
 static FILE *open_file(int folder, const char *name)
@@ -275,36 +294,43 @@ static fleet_status read_secret(fl_keys *k, const char *path, int folder,
 }
 
 /* The secret's other half is what all other processes know it by. */
-static fleet_status check_pair(fl_keys *k, const char *path, bool server,
+static fleet_status check_pair(fl_keys *k, const char *path, fl_key_role role,
                                int index, const char *name)
 {
-    fl_key *list = server ? k->server : k->worker;
+    fl_key *list = *list_of(k, role);
 
-    if (index >= (server ? k->n_server : k->n_worker) || !*list[index])
+    if (index >= *count_of(k, role) || !*list[index])
         return fl_fail(FLEET_ENOENT, "%s/public has no key of %s %d", path,
-                       role_name(server), index);
+                       role_name[role], index);
     if (zmq_curve_public(k->own, k->secret) != 0 ||
         strcmp(k->own, list[index]) != 0)
         return fl_fail(FLEET_EINVAL,
                        "%s/%s does not fit the public key of %s %d: is it of "
                        "another job?",
-                       path, name, role_name(server), index);
+                       path, name, role_name[role], index);
     return FLEET_OK;
 }
 
 static fleet_status read_folder(fl_keys *k, const char *path, int folder,
-                                bool server, int index)
+                                fl_key_role role, int index)
 {
     char name[NAME_SIZE];
 
-    secret_name(name, server, index);
+    secret_name(name, role, index);
     FL_TRY(read_public(k, path, folder));
     FL_TRY(read_secret(k, path, folder, name));
-    return check_pair(k, path, server, index, name);
+    return check_pair(k, path, role, index, name);
 }
 
 fleet_status fl_keys_read(fl_keys **keys, const char *path, bool server,
                           int index)
+{
+    return fl_keys_read_as(keys, path, server ? FL_ROLE_SERVER : FL_ROLE_WORKER,
+                           index);
+}
+
+fleet_status fl_keys_read_as(fl_keys **keys, const char *path, fl_key_role role,
+                             int index)
 {
     fleet_status status;
     int folder = -1;
@@ -318,7 +344,7 @@ fleet_status fl_keys_read(fl_keys **keys, const char *path, bool server,
                        strerror(errno));
     status = FL_NEW(keys, sizeof **keys);
     if (status == FLEET_OK)
-        status = read_folder(*keys, path, folder, server, index);
+        status = read_folder(*keys, path, folder, role, index);
     close(folder);
     if (status != FLEET_OK) {
         fl_keys_destroy(*keys);
@@ -334,6 +360,7 @@ void fl_keys_destroy(fl_keys *k)
     explicit_bzero(k->secret, sizeof k->secret);
     fl_free(k->server);
     fl_free(k->worker);
+    fl_free(k->subscriber);
     fl_free(k);
 }
 
@@ -342,14 +369,24 @@ void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES])
     zmq_z85_decode(bytes, key);
 }
 
-int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
+static int find_key(fl_key *const list, int n, const uint8_t key[FL_KEY_BYTES])
 {
     fl_key text;
 
     if (!zmq_z85_encode(text, key, FL_KEY_BYTES))
         return -1;
-    for (int i = 0; i < k->n_worker; i++)
-        if (strcmp(k->worker[i], text) == 0)
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i], text) == 0)
             return i;
     return -1;
+}
+
+int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
+{
+    return find_key(k->worker, k->n_worker, key);
+}
+
+int fl_keys_find_subscriber(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
+{
+    return find_key(k->subscriber, k->n_subscriber, key);
 }

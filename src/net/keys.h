@@ -4,6 +4,7 @@
  *     public            a line for each process: "server 0 KEY", "worker 3 KEY"
  *     server-0.secret   the other half of a pair, mode 0600: of that process
  *     worker-3.secret   alone
+ *     subscriber-0.secret
  *
  * A process reads `public` and its own secret, and nothing else: a node has the
  * secrets that its processes need. docs/security.md says what keys are good
@@ -24,12 +25,21 @@ typedef char fl_key[FL_KEY_SIZE];
 typedef struct fl_keys {
     fl_key own, secret;      /* its pair */
     fl_key *server, *worker; /* of all, by number; "": not in the folder */
-    int n_server, n_worker;
+    fl_key *subscriber;
+    int n_server, n_worker, n_subscriber;
 } fl_keys;
+
+typedef enum fl_key_role {
+    FL_ROLE_SERVER,
+    FL_ROLE_WORKER,
+    FL_ROLE_SUBSCRIBER, /* may follow what the servers train, and no more */
+    FL_N_ROLE
+} fl_key_role;
 
 /* Make a folder of keys. FLEET_EEXIST: there is one with something in it.
  * FLEET_EUNSUPPORTED: this libzmq has no CURVE. */
 fleet_status fl_keys_make(const char *folder, int n_server, int n_worker);
+fleet_status fl_keys_make_all(const char *folder, const int n[FL_N_ROLE]);
 
 /* The keys of one process.
  *
@@ -41,10 +51,13 @@ fleet_status fl_keys_make(const char *folder, int n_server, int n_worker);
  */
 fleet_status fl_keys_read(fl_keys **keys, const char *folder, bool server,
                           int index);
+fleet_status fl_keys_read_as(fl_keys **keys, const char *folder,
+                             fl_key_role role, int index);
 void fl_keys_destroy(fl_keys *k); /* NULL is fine */
 
 /* The bytes of a key. */
 void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES]);
 
-/* The worker whose public key that is; -1: none of the job. */
+/* The worker, or subscriber, whose public key that is; -1: none of the job. */
 int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);
+int fl_keys_find_subscriber(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);

@@ -591,6 +591,43 @@ TEST(has_room_for_sixteen_subscribers)
     lane_close(&k);
 }
 
+/* As lane_say(), by tcp with a key of that sender. */
+static void say_with_key(lane_kit *k, const fl_msg_head *head, int sender)
+{
+    const fl_peer from = {.size = 1, .id = {PEER}, .sender = sender};
+    fl_msg_writer w;
+    fl_packet *p;
+
+    lane_begin(k, &w, head);
+    if (head->kind == FL_MSG_FEED)
+        fl_msg_text(&w, FL_SECTION_HELLO, "job");
+    CHECK_OK(fl_msg_end(&w, true, &p));
+    fl_lane_receive(k->lane, &from, p, k->now_ms);
+    fl_packet_drop(p);
+}
+
+TEST(a_key_of_a_subscriber_is_good_for_following_alone)
+{
+    lane_kit k;
+    fl_msg_head feed = lane_head(FL_MSG_FEED, FL_FEED_STREAM | 3, 0, 0);
+    fl_msg_head leave =
+        lane_head(FL_MSG_STEP, 0, 1, FL_MSG_LEAVE | FL_MSG_END_OF_STEP);
+
+    open_lane(&k, true);
+    say_with_key(&k, &feed, FL_GUARD_SUBSCRIBER + 3);
+    lane_hear_status(&k, PEER, FL_ANSWER_OK);
+    say_with_key(&k, &feed, FL_GUARD_SUBSCRIBER + 2);
+    lane_hear_refusal(&k, PEER, "subscriber 3 came with a key that does not");
+    say_with_key(&k, &feed, 4); /* of worker 3 */
+    lane_hear_refusal(&k, PEER, "subscriber 3 came with a key that does not");
+    say_with_key(&k, &feed, FL_GUARD_NOBODY);
+    lane_hear_refusal(&k, PEER, "or without one");
+    say_with_key(&k, &leave, FL_GUARD_SUBSCRIBER);
+    lane_hear_refusal(&k, PEER, "subscriber 0 has sent a message of worker 0");
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    lane_close(&k);
+}
+
 TEST(refuses_a_damaged_offset)
 {
     lane_kit k;

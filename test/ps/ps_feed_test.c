@@ -18,6 +18,7 @@
 #include <fleet/feed.h>
 
 #include "base/memory.h"
+#include "net/keys.h"
 
 enum { IDS = 3000, AT_ONCE = 32, LEAST_STEPS = 60, MOST_STEPS = 20000 };
 
@@ -26,10 +27,11 @@ typedef struct feed_case {
     fleet_row_storage storage;
     int64_t most_rows, dim;
     int kills;
+    bool keys;
 } feed_case;
 
 /* All processes of a test know these: made before the first of them. */
-static const char *save_path, *enough_path, *feed_path;
+static const char *save_path, *enough_path, *feed_path, *keys_path;
 
 static const feed_case *case_of(const ps_node *n)
 {
@@ -204,6 +206,7 @@ static void be_a_subscriber(const char *endpoints)
     char *before = read_records(&size);
     fleet_feed_options o = {.server_endpoints = endpoints,
                             .offset = last_offset(before, size),
+                            .keys = keys_path,
                             .interval_ms = 20};
     int fd = open(feed_path, O_WRONLY | O_CREAT, 0600);
     fleet_delta_feed *feed = fleet_feed_open(&o);
@@ -379,6 +382,12 @@ static void follow_job(int servers, int lanes, const feed_case *c)
     save_path = test_path("save");
     enough_path = test_path("enough");
     feed_path = test_path("feed");
+    keys_path = NULL;
+    if (c->keys) {
+        j.keys = keys_path = test_path("keys");
+        CHECK_OK(fl_keys_make_all(keys_path, (const int[FL_N_ROLE]){1, 2, 1}));
+        setenv("FLEET_TRANSPORT", "tcp", 1);
+    }
     ps_start_all(&j);
     pid = kill_often(&j, start_subscriber(&j), c->kills);
     test_file("enough", "");
@@ -409,6 +418,16 @@ TEST(lanes_of_two_async_servers_tell_rows_that_go)
                             .kills = 2,
                             .most_rows = 1024,
                             .storage = FLEET_ROW_BFLOAT16});
+}
+
+TEST(a_subscriber_has_a_key_of_its_own)
+{
+    follow_job(1, 1, &(feed_case){.dim = 2, .keys = true, .kills = 1});
+    CHECK(
+        fleet_feed_open(&(fleet_feed_options){.server_endpoints = "127.0.0.1:1",
+                                              .subscriber = 1,
+                                              .keys = keys_path}) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "subscriber-1.secret");
 }
 
 TEST(without_servers_there_is_no_feed)

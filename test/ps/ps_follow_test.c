@@ -19,7 +19,7 @@
 
 #include "base/error.h"
 
-enum { IDS = 500, DIM = 8, AT_ONCE = 32, STEPS = 300, N_SCORER = 2 };
+enum { IDS = 500, TRAINED = 490, DIM = 256, AT_ONCE = 32, STEPS = 300, N_SCORER = 2 };
 
 /* All processes of a test know these: made before the first of them. */
 static const char *model_path, *end_path;
@@ -67,7 +67,7 @@ static fleet_status train_and_save(ps_node *n)
 
         for (int j = 0; j < AT_ONCE; j++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
-            ids[j] = (int64_t)(x >> 33) % IDS;
+            ids[j] = (int64_t)(x >> 33) % TRAINED;
         }
         FL_TRY(fleet_executor_run(n->s.e, &feed, 1, NULL, 0));
     }
@@ -183,7 +183,7 @@ static pid_t start_follower(const ps_job *j)
     _exit(!good);
 }
 
-/* With first values, and with rows that the servers do not have. */
+/* With rows that are others on the servers, or none. */
 static void save_first_model(ps_job *j)
 {
     fleet_options o = {.seed = 5, .num_threads = 1, .role = &(fleet_role){0}};

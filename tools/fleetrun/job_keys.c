@@ -9,7 +9,7 @@
 #include "net/keys.h"
 #include "ps/bucket_map.h"
 
-enum { MOST_KEYS = 4096, SERVERS = 16, WORKERS = 64 };
+enum { MOST_KEYS = 4096, SERVERS = 16, WORKERS = 64, SUBSCRIBERS = 1 };
 
 static const char usage[] =
     "usage: fleetrun keys FOLDER [FLAGS]\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "\n"
     "  --server_num N     keys of so many servers (16)\n"
     "  --worker_num N     keys of so many workers (64)\n"
+    "  --subscriber_num N keys of so many subscribers (1)\n"
     "  --help\n"
     "\n"
     "More keys than processes are fine. A program of that name is started by\n"
@@ -29,7 +30,7 @@ static const char usage[] =
 
 typedef struct keys_options {
     const char *folder;
-    int n_server, n_worker;
+    int n[FL_N_ROLE];
     bool help;
 } keys_options;
 
@@ -37,10 +38,13 @@ static fleet_status read_flag(keys_options *o, int found, const char *argument)
 {
     if (found == 's')
         return run_options_integer("--server_num", optarg, 1, FL_MOST_SERVER,
-                                   &o->n_server);
+                                   &o->n[FL_ROLE_SERVER]);
     if (found == 'w')
         return run_options_integer("--worker_num", optarg, 1, MOST_KEYS,
-                                   &o->n_worker);
+                                   &o->n[FL_ROLE_WORKER]);
+    if (found == 'f')
+        return run_options_integer("--subscriber_num", optarg, 0, MOST_KEYS,
+                                   &o->n[FL_ROLE_SUBSCRIBER]);
     o->help = found == 'h';
     if (o->help)
         return FLEET_OK;
@@ -55,6 +59,7 @@ static fleet_status read_flags(keys_options *o, int argc, char **argv)
     static const struct option known[] = {
         {"server_num", required_argument, NULL, 's'},
         {"worker_num", required_argument, NULL, 'w'},
+        {"subscriber_num", required_argument, NULL, 'f'},
         {"help", no_argument, NULL, 'h'},
         {0}};
     int found;
@@ -73,11 +78,11 @@ static fleet_status read_flags(keys_options *o, int argc, char **argv)
 
 fleet_status run_keys_command(int argc, char **argv)
 {
-    keys_options o = {.n_server = SERVERS, .n_worker = WORKERS};
+    keys_options o = {.n = {SERVERS, WORKERS, SUBSCRIBERS}};
 
     FL_TRY(read_flags(&o, argc, argv));
     if (!o.help)
-        return fl_keys_make(o.folder, o.n_server, o.n_worker);
+        return fl_keys_make_all(o.folder, o.n);
     if (fputs(usage, stdout) < 0 || fflush(stdout) != 0)
         return fl_fail(FLEET_EIO, "stdout cannot be written");
     return FLEET_OK;

@@ -151,6 +151,11 @@ static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a message of worker %u came without a key",
                        head->stream);
+    else if (from->sender >= FL_GUARD_SUBSCRIBER)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "subscriber %d has sent a message of worker %u: its key "
+                       "is good for following alone",
+                       from->sender - FL_GUARD_SUBSCRIBER, head->stream);
     else
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "worker %d has sent a message of worker %u: its key "

@@ -26,17 +26,18 @@ static uint32_t number_of(const fl_msg_head *head)
     return head->stream & ~FL_FEED_STREAM;
 }
 
-/* Keys of workers do not speak for subscribers. */
+/* A key speaks for its own subscriber alone, and no worker's for any. */
 static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    if (from->sender == 0)
+    if (from->sender == 0 ||
+        from->sender == FL_GUARD_SUBSCRIBER + (int64_t)number_of(head))
         return true;
     fl_counter_add(&l->counters.foreign, 1);
     fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                   "subscriber %u came by tcp to a job with keys: keys of "
-                   "subscribers do not exist in this version",
+                   "a message of subscriber %u came with a key that does not "
+                   "speak for it, or without one",
                    number_of(head));
     return false;
 }

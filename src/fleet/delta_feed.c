@@ -67,7 +67,7 @@ static fleet_status open_role(fl_role *role, const fleet_feed_options *o)
     return fl_role_open(role, &options);
 }
 
-/* As fleet_init() reads those of a worker. */
+/* As fleet_init() reads a worker's. */
 static fleet_status open_keys(fleet_delta_feed *feed, const fl_role *role,
                               const fleet_feed_options *o)
 {

@@ -28,10 +28,11 @@ typedef struct feed_case {
     int64_t most_rows, dim;
     int kills;
     bool keys;
+    int server_kills; /* with a log */
 } feed_case;
 
 /* All processes of a test know these: made before the first of them. */
-static const char *save_path, *enough_path, *feed_path, *keys_path;
+static const char *save_path, *enough_path, *feed_path, *keys_path, *log_path;
 
 static const feed_case *case_of(const ps_node *n)
 {
@@ -56,6 +57,10 @@ static void open_job(ps_node *n, const fleet_options *o)
     y = fleet_fc(n->s.p, y, 1, NULL);
     n->s.m.loss = fleet_mean(n->s.p, y);
     s.a_sync = c->async;
+    if (c->server_kills > 0) {
+        s.log = FLEET_DURABLE_PROCESS;
+        s.log_configs.folder = log_path;
+    }
     adam = fleet_distributed_optimizer(n->s.f, fleet_adam(n->s.f, 0.01f, NULL),
                                        &s);
     CHECK_OK(fleet_minimize(adam, n->s.m.loss));
@@ -245,20 +250,34 @@ static int64_t bytes_heard(void)
     return stat(feed_path, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
+static void await_bytes(int64_t bytes)
+{
+    for (int ms = 0; bytes_heard() <= bytes; ms++) {
+        CHECK(ms < 30000 * TEST_SLOWNESS);
+        usleep(1000);
+    }
+}
+
 /* Killed when it has heard something new, and started again. */
 static pid_t kill_often(const ps_job *j, pid_t pid, int times)
 {
     for (int i = 0; i < times; i++) {
-        int64_t before = bytes_heard();
-
-        for (int ms = 0; bytes_heard() <= before + 1000 * (i % 3); ms++) {
-            CHECK(ms < 30000 * TEST_SLOWNESS);
-            usleep(1000);
-        }
+        await_bytes(bytes_heard() + 1000 * (i % 3));
         CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
         pid = start_subscriber(j);
     }
     return pid;
+}
+
+/* The subscriber hears of the same server's next process. */
+static void kill_server(ps_job *j, int times)
+{
+    for (int i = 0; i < times; i++) {
+        ps_kill(ps_server(j, 0), SIGKILL);
+        CHECK_INT(ps_wait(ps_server(j, 0)), 128 + SIGKILL);
+        ps_start(ps_server(j, 0));
+        await_bytes(bytes_heard() + 100000);
+    }
 }
 
 /* --- what it has heard ---------------------------------------------------- */
@@ -382,6 +401,7 @@ static void follow_job(int servers, int lanes, const feed_case *c)
     save_path = test_path("save");
     enough_path = test_path("enough");
     feed_path = test_path("feed");
+    log_path = test_path("log");
     keys_path = NULL;
     if (c->keys) {
         j.keys = keys_path = test_path("keys");
@@ -390,12 +410,14 @@ static void follow_job(int servers, int lanes, const feed_case *c)
     }
     ps_start_all(&j);
     pid = kill_often(&j, start_subscriber(&j), c->kills);
+    kill_server(&j, c->server_kills);
     test_file("enough", "");
     ps_check_all_end(&j);
     CHECK(test_ends_within(pid, 10000 * TEST_SLOWNESS));
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     hear_all(&h);
-    CHECK_INT(h.begins, servers * lanes);
+    CHECK(h.begins >= servers * lanes + c->server_kills);
+    CHECK(h.begins <= lanes * (servers + c->server_kills));
     CHECK_INT(h.again, 0); /* each change once */
     CHECK(c->most_rows == 0 ? h.gone == 0 : h.gone > 0);
     compare_with_save(&j, &h);
@@ -418,6 +440,11 @@ TEST(lanes_of_two_async_servers_tell_rows_that_go)
                             .kills = 2,
                             .most_rows = 1024,
                             .storage = FLEET_ROW_BFLOAT16});
+}
+
+TEST(a_server_that_comes_back_from_its_log_is_followed)
+{
+    follow_job(1, 2, &(feed_case){.dim = 4, .server_kills = 2});
 }
 
 TEST(a_subscriber_has_a_key_of_its_own)

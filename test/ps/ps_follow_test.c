@@ -19,7 +19,14 @@
 
 #include "base/error.h"
 
-enum { IDS = 500, TRAINED = 490, DIM = 256, AT_ONCE = 32, STEPS = 300, N_SCORER = 2 };
+enum {
+    IDS = 500,
+    TRAINED = 490,
+    DIM = 256,
+    AT_ONCE = 32,
+    STEPS = 300,
+    N_SCORER = 2
+};
 
 /* All processes of a test know these: made before the first of them. */
 static const char *model_path, *end_path;

@@ -183,12 +183,24 @@ RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq
+# It reads what is in logs by the library's own functions, which are hidden in it.
+REPLAY_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-replay.c src/base/error.c \
+              src/base/memory.c src/base/text.c src/base/file.c \
+              src/base/clock.c src/base/folder.c src/base/thread.c src/base/hash.c src/base/log.c \
+              src/net/crc32c.c src/ps/journal/journal_reader.c \
+              src/ps/journal/journal_record.c src/ps/journal/journal_writer.c)
+$(BUILD)/fleet-replay: $(REPLAY_OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lxxhash -lm -lpthread
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BINDIR)/fleet-replay: $(BUILD)/fleet-replay
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -301,6 +313,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
+              $(BUILD)/fleet-replay \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
@@ -494,7 +507,7 @@ install: all
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
 	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
-	install -m 755 $(BINDIR)/fleetrun $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS:-l%=%)|' \
@@ -507,7 +520,8 @@ uninstall:
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_mpi.so \
 	    $(INSTALL_LIB)/libfleet_cuda.so \
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
-	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun
+	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-replay
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

@@ -1,0 +1,150 @@
+/* fleet_replay_test.c - bin/fleet-replay: which updates are in a lane's log,
+ * what they brought, and which of them was the first that is not finite; a log
+ * that is damaged is refused. */
+#define _GNU_SOURCE
+#define SUITE fleet_replay
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "ps/aggregate/lane_record.h"
+#include "ps/journal/journal_writer.h"
+
+enum { UPDATES = 9, NAN_FROM = 6 };
+
+/* Each of one row of table 1, key 100 + its number, and of one block. */
+static void put_update(fl_journal_writer *w, uint64_t number)
+{
+    const float g[2] = {3, number >= NAN_FROM ? NAN : 4}, block[2] = {2, 0};
+    const uint64_t key = 100 + number, at = 0;
+    const fl_update_record u = {.version = number - 1,
+                                .n_stream = 2,
+                                .n_section = 2,
+                                .n_batch = 2,
+                                .clip = 0.5f};
+    const fl_stream_record stream[2] = {{.stream = 0, .step = number},
+                                        {.stream = 3, .step = number + 7}};
+    const fl_section_record rows = {
+        .table = 1, .op = FL_SECTION_ROWS, .n_key = 1, .n_float = 2};
+    const fl_section_record dense = {
+        .op = FL_SECTION_DENSE, .n_key = 1, .n_float = 1};
+
+    CHECK_OK(fl_journal_put(w, FL_LANE_RECORD_UPDATE,
+                            (fl_journal_part[]){{&u, sizeof u},
+                                                {stream, sizeof stream},
+                                                {&rows, sizeof rows},
+                                                {&key, sizeof key},
+                                                {g, sizeof g},
+                                                {&dense, sizeof dense},
+                                                {&at, sizeof at},
+                                                {block, sizeof block}},
+                            8));
+}
+
+static const char *write_log(void)
+{
+    const char *folder = test_path("lane-0");
+    const fl_run_record run = {.run = 5};
+    fl_journal_writer *w;
+
+    CHECK(mkdir(folder, 0755) == 0);
+    CHECK_OK(fl_journal_writer_create(
+        &w, &(fl_journal_options){.folder = folder,
+                                  .text = "{}",
+                                  .first_file = 1,
+                                  .first_lsn = 1,
+                                  .roll_bytes = 4096}));
+    CHECK_OK(fl_journal_put(w, FL_LANE_RECORD_RUN,
+                            &(fl_journal_part){&run, sizeof run}, 1));
+    for (uint64_t i = 1; i <= UPDATES; i++)
+        put_update(w, i);
+    CHECK_OK(fl_journal_commit(w));
+    fl_journal_writer_destroy(w);
+    return folder;
+}
+
+/* All that it says; how it ends. */
+static int run(const char *arguments, const char *folder, char said[4000])
+{
+    char command[9000];
+    size_t n;
+    int status;
+    FILE *f;
+
+    snprintf(command, sizeof command, "'%s' %s '%s' 2>&1",
+             test_beside("fleet-replay"), arguments, folder);
+    f = popen(command, "r");
+    CHECK(f != NULL);
+    n = fread(said, 1, 3999, f);
+    said[n] = 0;
+    status = pclose(f);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(each_record_has_a_line)
+{
+    char said[4000];
+    int lines = 0;
+
+    CHECK_INT(run("", write_log(), said), 0);
+    CHECK_CONTAINS(said, "1 run, 8 bytes\n");
+    CHECK_CONTAINS(said, "\n10 update 9, ");
+    for (const char *at = said; (at = strchr(at, '\n')); at++)
+        lines++;
+    CHECK_INT(lines, UPDATES + 1);
+}
+
+TEST(an_update_is_shown_with_whose_it_is_and_what_it_brought)
+{
+    char said[4000];
+
+    CHECK_INT(run("--update 2", write_log(), said), 0);
+    CHECK_TEXT(said,
+               "3 update 2, 160 bytes, 2 batches, clip 0.5, of worker 0 step "
+               "2, worker 3 step 9\n  table 1: 1 rows, norm 5\n  dense: 1 "
+               "blocks, norm 2\n");
+}
+
+TEST(a_row_is_found_by_its_table_and_key)
+{
+    const char *log = write_log();
+    char said[4000];
+
+    CHECK_INT(run("--key 1:104", log, said), 0);
+    CHECK_CONTAINS(said, "5 update 4, ");
+    CHECK(strstr(said, "update 3") == NULL && strstr(said, "update 5") == NULL);
+    CHECK_INT(run("--key 0:104", log, said), 0);
+    CHECK_TEXT(said, "");
+}
+
+TEST(the_first_update_that_is_not_finite_is_named)
+{
+    char said[4000];
+
+    CHECK_INT(run("--until-nan", write_log(), said), 1);
+    CHECK_CONTAINS(said, "7 update 6, ");
+    CHECK(strstr(said, "update 7") == NULL);
+    CHECK_CONTAINS(said, "table 1: 1 rows, norm nan");
+}
+
+TEST(what_is_damaged_or_no_log_is_refused)
+{
+    const char *folder = write_log();
+    char path[5000], said[4000];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/journal-00000001", folder);
+    f = fopen(path, "r+");
+    CHECK(f != NULL && fseek(f, 300, SEEK_SET) == 0 && fputc(0x5A, f) != EOF);
+    fclose(f);
+    CHECK_INT(run("", folder, said), 2);
+    CHECK_CONTAINS(said, "journal-00000001");
+    CHECK_INT(run("", test_path("nothing"), said), 2);
+    CHECK_INT(run("--key 104", folder, said), 2);
+    CHECK_CONTAINS(said, "usage: fleet-replay");
+}

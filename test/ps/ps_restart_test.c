@@ -305,6 +305,8 @@ static fleet_status one_pass(ps_node *n, int64_t pass)
     FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, &o, &n->result));
     fprintf(stderr, "pass %" PRId64 ": loss %a of %" PRId64 "\n", pass,
             n->result.loss, n->result.samples);
+    if (pass == 0)
+        n->number[0] = n->result.loss;
     die_at(n, pass == 0 ? BEHIND_A_PASS : BEHIND_THE_LAST_PASS);
     snprintf(path, sizeof path, "%s-saved-%d", n->job->file[0], (int)pass);
     if (n->index == 0)
@@ -382,6 +384,10 @@ TEST_LIMIT(a_worker_may_die_at_any_point_of_its_program, 120)
         }
         check_pass(&one, &want);
         check_hash(&one, &want);
+        snprintf(folder, sizeof folder, "pass 0: loss %a of ",
+                 ps_worker(&want, 0)->number[0]);
+        if (m < BEHIND_THE_LAST_PASS) /* its second process says so */
+            CHECK_CONTAINS(ps_said(ps_worker(&one, 0)), folder);
         if (m == BEHIND_A_SAVE || m == BEHIND_A_BARRIER)
             CHECK_CONTAINS(ps_said(ps_worker(&one, 0)),
                            "was saved before worker 0 was started again");

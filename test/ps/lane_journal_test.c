@@ -24,6 +24,7 @@ typedef struct memory_record {
 typedef struct memory_journal {
     memory_record *at;
     size_t n, committed, capacity;
+    int n_commit;
     int fail_put, fail_commit; /* the n-th from now; 0: none */
 } memory_journal;
 
@@ -52,6 +53,7 @@ static fleet_status memory_commit(void *arg)
 
     if (j->fail_commit > 0 && --j->fail_commit == 0)
         return fl_fail(FLEET_EIO, "the log cannot be flushed");
+    j->n_commit++;
     j->committed = j->n;
     return FLEET_OK;
 }
@@ -660,6 +662,58 @@ TEST(what_cannot_be_written_is_not_applied)
         lane_close(&k);
         close_journal();
     }
+}
+
+/* --- one commit for many steps -------------------------------------------- */
+
+/* Steps that have come at once are committed at once, and answered then. */
+TEST(steps_that_are_gathered_are_committed_together)
+{
+    lane_kit k;
+
+    open_journal();
+    lane_open(&k, SIM_SGD, 4, false);
+    fl_lane_gather(k.lane, true);
+    for (uint32_t i = 0; i < 4; i++)
+        lane_push(&k, i, 1, 7, 1);
+    CHECK_INT(journal.n, 0);
+    lane_silent(&k);
+    fl_lane_gather(k.lane, false);
+    CHECK_INT(journal.n, 4);
+    CHECK_INT(journal.n_commit, 1);
+    for (int i = 0; i < 4; i++)
+        lane_hear_status(&k, i, FL_ANSWER_OK);
+    CHECK_INT(k.lane->version, 4);
+    lane_push(&k, 0, 2, 7, 1); /* and without each alone */
+    lane_push(&k, 1, 2, 7, 1);
+    CHECK_INT(journal.n_commit, 3);
+    drain(&k);
+    lane_close(&k);
+    close_journal();
+}
+
+/* A worker's pull has what it pushed before, and its next step comes behind. */
+TEST(what_comes_behind_a_gathered_step_sees_it_made)
+{
+    lane_kit k;
+
+    open_journal();
+    lane_open(&k, SIM_SGD, 2, false);
+    fl_lane_gather(k.lane, true);
+    lane_push(&k, 0, 1, 7, 1);
+    lane_push(&k, 1, 1, 7, 1);
+    lane_pull(&k, 0, 0, 2);
+    CHECK_INT(k.lane->version, 2);
+    CHECK_INT(journal.n_commit, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_push(&k, 0, 2, 7, 1);
+    lane_push(&k, 0, 3, 7, 1);
+    CHECK_INT(k.lane->stream[0].done, 2);
+    fl_lane_gather(k.lane, false);
+    CHECK_INT(k.lane->stream[0].done, 3);
+    drain(&k);
+    lane_close(&k);
+    close_journal();
 }
 
 /* --- workers that are there meanwhile ------------------------------------- */

@@ -366,14 +366,41 @@ static bool waits_for_command(const fl_ps_lane *l)
            (l->saving && l->msg.head.stream == l->requester.head.stream);
 }
 
+/* A part of a step that is not whole. */
+static bool can_wait(const fl_ps_lane *l)
+{
+    return l->msg.head.kind == FL_MSG_STEP &&
+           !l->stream[l->msg.head.stream].complete;
+}
+
+/* What has come behind steps that wait is for a lane that has made them. */
+static fleet_status end_wait(fl_ps_lane *l, fl_packet *p)
+{
+    if (!l->gathers || can_wait(l))
+        return FLEET_OK;
+    fl_lane_advance(l);
+    return fl_msg_decode(p, &l->msg); /* updates have messages of their own */
+}
+
 static void handle_message(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
+    bool waits = l->gathers && can_wait(l);
     uint32_t stream = l->msg.head.stream;
 
     fl_lane_kinds[l->msg.head.kind].handler(l, from, p);
     if (stream < (uint32_t)l->o.n_stream) /* of a HELLO it may be any */
         fl_lane_file_stream(l, stream);
-    fl_lane_advance(l);
+    if (!waits)
+        fl_lane_advance(l);
+}
+
+void fl_lane_gather(fl_ps_lane *l, bool more)
+{
+    bool ends = l->gathers && !more;
+
+    l->gathers = more;
+    if (ends && l->state == FL_LANE_RUNS)
+        fl_lane_advance(l);
 }
 
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
@@ -392,7 +419,8 @@ void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
     }
     if (status != FLEET_OK)
         fl_counter_add(&l->counters.bad, 1);
-    if (status != FLEET_OK || !fl_lane_admit(l, from))
+    if (status != FLEET_OK || !fl_lane_admit(l, from) ||
+        end_wait(l, p) != FLEET_OK)
         return;
     flags = fl_lane_kinds[l->msg.head.kind].flags;
     if (l->error.code != FLEET_OK && !(flags & FL_KIND_OF_ANYBODY))

@@ -120,6 +120,11 @@ void fl_lane_offer(fl_ps_lane *l, const char *const *address);
 void fl_lane_receive(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
                      int64_t now_ms);
 
+/* More packets come at once: steps that they make whole are applied together,
+ * with one commit of the journal, when the last one has come (false) or when
+ * something needs them: a pull, say, whose worker has pushed before it. */
+void fl_lane_gather(fl_ps_lane *l, bool more);
+
 /* Pulls may wait until their workers have read: answer what can be answered. In
  * how many ms it wants to be called again; -1: no pull waits like that. */
 int fl_lane_resume(fl_ps_lane *l, int64_t now_ms);

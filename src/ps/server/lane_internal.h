@@ -133,6 +133,7 @@ struct fl_ps_lane {
     bool norming; /* the aggregate is summed and waits for its clip */
     float last_clip;
 
+    bool gathers;      /* steps that are whole wait for one commit */
     bool busy;         /* a command has the store */
     bool loading;      /* that command is what the server begins with */
     int64_t doomed_ms; /* when it was known that it fails */

@@ -24,6 +24,7 @@ enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500,  /* after a failure: some workers may be gone */
+    GATHERED = 256,         /* packets, at most, whose steps wait for a flush */
     LOOK_MS = 1             /* for rows that a table has out of memory */
 };
 
@@ -59,16 +60,28 @@ static void wait_for_messages(fl_lane_runner *r, int ms)
     r->looked_ns = fl_now_ns();
 }
 
+/* Where each commit is a flush, steps that have come by now are flushed
+ * together. */
+static bool gathers_steps(const fl_lane_runner *r)
+{
+    return r->server->o.log.level == FL_LOG_SURVIVES_POWER;
+}
+
 static void receive_all(fl_lane_runner *r)
 {
     fl_packet *p;
     fl_peer from;
+    int n = 0;
 
-    while (fl_socket_receive(r->socket, &from, &p) == FLEET_OK && p) {
+    fl_lane_gather(r->lane, gathers_steps(r));
+    while (n++ < GATHERED || !gathers_steps(r)) {
+        if (fl_socket_receive(r->socket, &from, &p) != FLEET_OK || !p)
+            break;
         fl_lane_receive(r->lane, &from, p, fl_now_ms());
         fl_packet_drop(p);
         look_at_socket(r);
     }
+    fl_lane_gather(r->lane, false);
 }
 
 /* What was refused is taken, too, or ZeroMQ keeps an event of each. */

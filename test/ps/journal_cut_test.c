@@ -3,13 +3,17 @@
 #define SUITE journal_cut
 #include "test.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "ps/journal/journal_cut.h"
+#include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/journal/journal_writer.h"
 
@@ -157,4 +161,104 @@ TEST(a_first_file_that_is_missing_is_named)
                 "journal-00000003");
     fl_journal_remove(folder);
     CHECK(access(folder, F_OK) != 0);
+}
+
+TEST(a_snapshot_that_came_to_nothing_takes_no_room)
+{
+    const char *folder = folder_of_log();
+
+    write_log(folder);
+    write_snapshot(folder, 2);
+    write_snapshot(folder, 3);
+    fl_journal_cut_drop(folder, 2);
+    CHECK(!has(folder, "snapshot-00000002.new") &&
+          has(folder, "snapshot-00000003.new"));
+    CHECK_OK(fl_journal_cut_commit(folder, 3, false));
+}
+
+static struct dirent *cannot_list(DIR *dir)
+{
+    (void)dir;
+    errno = EIO;
+    return NULL;
+}
+
+TEST(a_snapshot_that_may_be_there_is_not_passed_by)
+{
+    const char *folder = folder_of_log();
+    fl_disk disk = fl_disk_system;
+    uint32_t file;
+
+    write_log(folder);
+    disk.list = cannot_list;
+    fl_disk_use(&disk);
+    CHECK_FAILS(fl_journal_newest(folder, &file), FLEET_EIO,
+                "cannot be listed: ");
+    fl_disk_use(NULL);
+}
+
+/* --- the folder of a server ----------------------------------------------- */
+
+static fl_journal_folder open_home(void)
+{
+    fl_journal_folder h;
+
+    CHECK_OK(
+        fl_journal_folder_open(&h, test_path("logs"), "server-0", "server 0"));
+    CHECK(!h.text);
+    return h;
+}
+
+/* Was there no lane behind it as one went? */
+static int last_goes_first(int folder, const char *name, int flags)
+{
+    static const char zero[] = "/lane-0";
+    const size_t n = strlen(name), z = sizeof zero - 1;
+
+    if (flags & AT_REMOVEDIR && n > z && strcmp(name + n - z, zero) == 0)
+        CHECK(!has(test_path("logs/server-0"), "lane-1"));
+    return fl_disk_system.remove(folder, name, flags);
+}
+
+TEST(lanes_of_an_owner_before_go_without_a_gap)
+{
+    fl_journal_folder h = open_home();
+    fl_disk disk = fl_disk_system;
+
+    CHECK_OK(fl_journal_folder_begin(&h, "text", 3));
+    CHECK_OK(fl_journal_folder_end(&h));
+    fl_journal_folder_close(&h);
+    h = open_home();
+    disk.remove = last_goes_first;
+    fl_disk_use(&disk);
+    CHECK_OK(fl_journal_folder_begin(&h, "text", 1));
+    fl_disk_use(NULL);
+    CHECK(has(h.folder, "lane-0") && !has(h.folder, "lane-1") &&
+          !has(h.folder, "lane-2"));
+    fl_journal_folder_close(&h);
+}
+
+static int flushed; /* names: of the folder of logs, and of the server's */
+
+static int count_parents(int folder, const char *name, int flags, mode_t mode)
+{
+    flushed += flags & O_DIRECTORY && strcmp(name, test_path("logs")) == 0;
+    flushed += flags & O_DIRECTORY && strcmp(name, test_path("")) == 0;
+    return fl_disk_system.open(folder, name, flags, mode);
+}
+
+TEST(a_crash_of_the_machine_leaves_the_folder_its_name)
+{
+    fl_disk disk = fl_disk_system;
+    fl_journal_folder h;
+
+    disk.open = count_parents;
+    fl_disk_use(&disk);
+    h = open_home();
+    CHECK_INT(flushed, 2);
+    fl_journal_folder_close(&h);
+    h = open_home();
+    CHECK_INT(flushed, 2); /* it has it */
+    fl_disk_use(NULL);
+    fl_journal_folder_close(&h);
 }

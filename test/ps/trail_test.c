@@ -255,6 +255,37 @@ TEST(what_is_of_another_run_of_the_job_is_forgotten)
     fl_trail_close(t);
 }
 
+static int removals; /* that succeed; the process dies as it makes the next */
+
+static int remove_some(int folder, const char *name, int flags)
+{
+    if (removals-- > 0)
+        return fl_disk_system.remove(folder, name, flags);
+    errno = EIO;
+    return -1;
+}
+
+TEST(a_process_that_dies_as_it_forgets_another_run_leaves_a_trail)
+{
+    fl_disk disk = fl_disk_system;
+    fl_trail *t = again(again(open_trail(RUN)));
+
+    push(t, 1, 0, 1);
+    fl_trail_close(t);
+    disk.remove = remove_some;
+    removals = 1;
+    CHECK_OK(fl_trail_open(
+        &t, &(fl_trail_options){.folder = test_path("log"), .worker = WORKER}));
+    fl_disk_use(&disk);
+    CHECK_FAILS(fl_trail_enter(t, RUN + 1), FLEET_EIO, "cannot be removed");
+    fl_disk_use(NULL);
+    fl_trail_close(t);
+    t = open_trail(RUN + 1);
+    CHECK_INT(fl_trail_from(t)->state, FL_TRAIL_NEW);
+    CHECK_INT(fl_trail_life(t), 5);
+    fl_trail_close(t);
+}
+
 TEST(training_that_nobody_knows_the_place_of_is_lost)
 {
     fl_trail *t = open_trail(RUN);

@@ -102,6 +102,7 @@ fleet_status fl_journal_newest(const char *folder, uint32_t *file)
     DIR *dir = opendir(folder);
     struct dirent *e;
     uint32_t number;
+    int failed;
 
     *file = 0;
     if (!dir)
@@ -111,7 +112,11 @@ fleet_status fl_journal_newest(const char *folder, uint32_t *file)
     while ((e = fl_disk_list(dir)) != NULL)
         if (read_entry(e->d_name, &number) == ENTRY_SNAPSHOT && number > *file)
             *file = number;
+    failed = errno;
     closedir(dir);
+    if (failed)
+        return fl_fail(FLEET_EIO, "the log %s cannot be listed: %s", folder,
+                       strerror(failed));
     return remove_older(folder, *file);
 }
 
@@ -130,6 +135,15 @@ fleet_status fl_journal_cut_begin(const char *folder, uint32_t file,
     fl_free(*path);
     *path = NULL;
     return FLEET_EIO;
+}
+
+void fl_journal_cut_drop(const char *folder, uint32_t file)
+{
+    char *path = snapshot_path(folder, file, ".new");
+
+    if (path)
+        fl_folder_remove(path);
+    fl_free(path);
 }
 
 /* fl_file_replace() flushes the folder: the snapshot has its name before what

@@ -22,11 +22,12 @@ char *fl_journal_snapshot(const char *folder, uint32_t file);
 /* A fresh folder for the snapshot, *path for fl_free(), in which a journal is
  * written; when that is whole, and its writer is gone, it counts from _commit()
  * on, on the disk if that flushes, and older files go. What was begun and not
- * committed goes with _newest(), or the next _begin(). */
+ * committed goes with _drop(), _newest(), or the next _commit(). */
 fleet_status fl_journal_cut_begin(const char *folder, uint32_t file,
                                   char **path);
 fleet_status fl_journal_cut_commit(const char *folder, uint32_t file,
                                    bool flushes);
+void fl_journal_cut_drop(const char *folder, uint32_t file);
 
 /* All files and snapshots, and the folder itself. */
 void fl_journal_remove(const char *folder);

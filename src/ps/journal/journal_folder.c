@@ -30,6 +30,32 @@ static fleet_status make_folder(const char *path)
                : folder_failed("made", path);
 }
 
+/* With its name on the disk, or a crash of the machine takes all that is
+ * flushed below it. */
+static fleet_status make_named(const char *path, const char *parent)
+{
+    if (fl_file_exists(path))
+        return FLEET_OK;
+    FL_TRY(make_folder(path));
+    return fl_folder_flush(parent);
+}
+
+static fleet_status make_parent(const char *path)
+{
+    size_t n = strlen(path);
+    fleet_status status;
+    char *above;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    above = n > 0 ? fl_strndup(path, n) : fl_strdup(".");
+    status = above ? make_named(path, above) : FLEET_ENOMEM;
+    fl_free(above);
+    return status;
+}
+
 /* --- the lock ------------------------------------------------------------- */
 
 static fleet_status is_taken(const fl_journal_folder *h, const char *what)
@@ -88,8 +114,8 @@ fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
     *h = (fl_journal_folder){.lock = -1, .folder = fl_path_join(parent, name)};
     if (!h->folder)
         return FLEET_ENOMEM;
-    FL_TRY(make_folder(parent));
-    FL_TRY(make_folder(h->folder));
+    FL_TRY(make_parent(parent));
+    FL_TRY(make_named(h->folder, parent));
     FL_TRY(take_lock(h, what));
     return read_text(h);
 }
@@ -126,20 +152,30 @@ char *fl_journal_folder_lane(const fl_journal_folder *h, int lane)
     return fl_path_join(h->folder, name);
 }
 
+static bool has_lane(const fl_journal_folder *h, int lane)
+{
+    char *path = fl_journal_folder_lane(h, lane);
+    bool has = path && fl_file_exists(path);
+
+    fl_free(path);
+    return has;
+}
+
 /* What earlier owners have left; the first folder that is not there is the
- * end. */
+ * end. So the last one goes first: a process that dies meanwhile leaves none
+ * behind a gap. */
 static fleet_status clear_lanes(const fl_journal_folder *h)
 {
-    bool more = true;
+    int n = 0;
 
-    for (int i = 0; more; i++) {
-        char *path = fl_journal_folder_lane(h, i);
+    while (has_lane(h, n))
+        n++;
+    while (n-- > 0) {
+        char *path = fl_journal_folder_lane(h, n);
 
         if (!path)
             return FLEET_ENOMEM;
-        more = fl_file_exists(path);
-        if (more)
-            fl_journal_remove(path);
+        fl_journal_remove(path);
         fl_free(path);
     }
     return FLEET_OK;

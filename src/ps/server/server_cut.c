@@ -106,11 +106,22 @@ static fleet_status freeze_lane(fl_lane_runner *r, const char *folder)
     return status;
 }
 
+/* What there is of the snapshot may be what has filled the disk. */
+static void drop_snapshot(fl_lane_runner *r)
+{
+    char *folder = fl_journal_folder_lane(&r->server->home, r->number);
+
+    fl_journal_writer_destroy(r->snapshot);
+    r->snapshot = NULL;
+    if (folder)
+        fl_journal_cut_drop(folder, r->cut_file);
+    fl_free(folder);
+}
+
 /* Nothing is lost: the log is as long as it is, and is cut later. */
 static void warn_not_cut(fl_lane_runner *r)
 {
-    fl_journal_writer_destroy(r->snapshot);
-    r->snapshot = NULL;
+    drop_snapshot(r);
     FL_WARN(&r->server->o.context->log,
             "server %d, lane %d: its log is not cut: %s", r->server->o.index,
             r->number, fleet_last_error());

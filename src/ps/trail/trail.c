@@ -136,22 +136,36 @@ uint32_t fl_trail_life(const fl_trail *t)
 
 /* --- the run -------------------------------------------------------------- */
 
-/* The files before this process's, but for the one that is written: readers
- * take the first that there is for the first one. */
+static fleet_status remove_file(const fl_trail *t, uint32_t file)
+{
+    char *path = fl_journal_path(t->folder, file);
+    fleet_status status = path ? FLEET_OK : FLEET_ENOMEM;
+
+    if (path && fl_disk_remove(AT_FDCWD, path, 0) != 0 && errno != ENOENT)
+        status = trail_failed("removed", path);
+    fl_free(path);
+    return status;
+}
+
+static bool has_file(const fl_trail *t, uint32_t file)
+{
+    char *path = fl_journal_path(t->folder, file);
+    bool has = path && fl_file_exists(path);
+
+    fl_free(path);
+    return has;
+}
+
+/* The files before the one that is written. Readers take the oldest one for the
+ * first, and a gap for damage: so the oldest one goes first. */
 static fleet_status remove_files(const fl_trail *t)
 {
-    for (uint32_t i = t->end.file; i > 1; i--) {
-        char *path = fl_journal_path(t->folder, i - 1);
-        int failed = path ? fl_disk_remove(AT_FDCWD, path, 0) : 0;
-        fleet_status status = path ? FLEET_OK : FLEET_ENOMEM;
+    uint32_t first = t->end.file;
 
-        if (failed && errno != ENOENT)
-            status = trail_failed("removed", path);
-        fl_free(path);
-        if (failed && errno == ENOENT)
-            break;
-        FL_TRY(status);
-    }
+    while (first > 1 && has_file(t, first - 1))
+        first--;
+    for (; first < t->end.file; first++)
+        FL_TRY(remove_file(t, first));
     return FLEET_OK;
 }
 

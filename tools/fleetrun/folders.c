@@ -75,6 +75,8 @@ fleet_status run_folders_make_deep(const char *flag, const char *what,
 
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part - 32)
         return fl_fail(FLEET_EIO, "%s: the path is too long", flag);
+    for (size_t n = strlen(part); n > 1 && part[n - 1] == '/'; n--)
+        part[n - 1] = 0; /* or the last folder had no mode of its own */
     for (char *c = part + 1; *c; c++)
         if (*c == '/') {
             *c = 0;

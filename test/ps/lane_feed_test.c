@@ -28,7 +28,7 @@ typedef struct follower {
     struct {
         uint64_t key, version;
     } told[MOST_TOLD];
-    int n_told, n_gone, n_begins, n_weights;
+    int n_told, n_gone, n_begins, n_walked, n_weights;
     float weight[FL_BLOCK];
     bool over;
     uint64_t version;
@@ -124,6 +124,7 @@ static void take_batch(follower *f, const fl_feed_batch *b)
             }
         }
     }
+    f->n_walked += b->walked;
     f->over = f->over || b->over;
     f->version = b->version;
 }
@@ -277,6 +278,7 @@ TEST(begins_with_everything_and_then_tells_changes_alone)
     go_on(f, 100);
     check_equal(f);
     CHECK_INT(f->n_begins, 1);
+    CHECK_INT(f->n_walked, 1);
     CHECK_INT(f->n_told, 150);
     CHECK(f->n_weights > 0);
     f->n_told = 0;
@@ -313,6 +315,52 @@ TEST(tells_each_change_once_while_it_walks)
     check_equal(f);
     check_once(f);
     CHECK_INT(f->n_begins, 1);
+    leave(f);
+    lane_close(&k);
+}
+
+/* The list has gone on before the walk is over: what it does not have any more
+ * is not taken from what has come in its place. */
+TEST(looks_again_when_the_list_is_shorter_than_a_walk)
+{
+    lane_kit k;
+    follower *f;
+
+    lane_changes = 64;
+    open_lane(&k, false);
+    for (int i = 0; i < 7; i++)
+        push(&k, (uint64_t)i * 4000, 4000);
+    f = follow(&k);
+    ask(f); /* hello */
+    for (int i = 0; i < 40; i++) {
+        go_on(f, 1);
+        push(&k, (uint64_t)i * 699, 500);
+    }
+    go_on(f, 400);
+    check_equal(f);
+    CHECK_INT(f->n_begins, 1);
+    CHECK(f->n_walked > 1);
+    leave(f);
+    lane_close(&k);
+    lane_changes = 0;
+}
+
+TEST(does_not_begin_while_a_command_writes)
+{
+    lane_kit k;
+    follower *f;
+
+    open_lane(&k, true);
+    push(&k, 0, 10);
+    lane_write(&k, 0, ++step, "rows");
+    f = follow(&k);
+    go_on(f, 100);
+    CHECK(k.lane->feed == NULL);
+    CHECK_INT(f->n_begins, 0);
+    fl_lane_command_done(k.lane, FLEET_OK, NULL, 0, 0, k.now_ms);
+    go_on(f, 1100); /* it asks again */
+    CHECK_INT(f->n_begins, 1);
+    check_equal(f);
     leave(f);
     lane_close(&k);
 }

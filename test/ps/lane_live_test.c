@@ -146,6 +146,25 @@ TEST(between_the_updates_that_are_looked_at_blocks_are_not)
     lane_close(&k);
 }
 
+/* Workers of this library send it once; the lane takes it from others, too. */
+TEST(a_key_that_is_twice_in_a_step_is_no_lost_bit)
+{
+    const uint64_t key[] = {3, 9, 3, 3, 11, 9};
+    lane_kit k;
+
+    for (int sums = 0; sums < 2; sums++) {
+        open_trained(&k, SIM_ADAM, 1);
+        k.store->sums = sums;
+        for (int i = 0; i < 3; i++) {
+            lane_push_rows(&k, 0, ++step, key, 6, 1);
+            lane_hear_status(&k, 0, FL_ANSWER_OK);
+            CHECK_OK(fl_live_hash_check(k.layout.table[0]));
+        }
+        k.store->sums = false;
+        lane_close(&k);
+    }
+}
+
 TEST(without_a_live_hash_nothing_is_looked_at)
 {
     lane_kit k;

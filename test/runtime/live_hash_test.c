@@ -76,6 +76,9 @@ static void train(fl_rows *r, const fleet_optimizer *o, int64_t version)
     fl_update u;
 
     fl_optimizer_update(o, version, 1, &u);
+    for (int64_t i = 1; i < n; i++) /* some twice, as a step may have them */
+        if (draw(8) == 0)
+            key[i] = key[draw((uint64_t)i)];
     for (int64_t i = 0; i < n; i++) {
         for (int j = 0; j < DIM; j++)
             g[i][j] = (float)draw(2001) / 1000 - 1;

@@ -95,16 +95,14 @@ static void add_blocks(const fl_aggregate *u)
     }
 }
 
-/* The same of rows, which keep the version, too. */
+/* The same of rows, each once, which keep the version, too. */
 static void add_rows(const fl_rows *rows, const fl_update *u,
                      const uint64_t *key, float *const *w,
                      const float *const *g, int64_t n)
 {
-    const int64_t dim = rows->dim;
-
     fl_live_hash_out(rows, key, w, n);
     for (int64_t i = 0; i < n; i++) {
-        fl_simd_best()->add(w[i], w[i], g[i], dim);
+        fl_simd_best()->add(w[i], w[i], g[i], rows->dim);
         fl_row_of(w[i])->changed_at = u->version;
         fl_row_of(w[i])->step++;
     }
@@ -115,10 +113,12 @@ static void change_rows(const fl_store *s, const fl_rows *rows,
                         const fl_update *u, const uint64_t *key,
                         float *const *w, const float *const *g, int64_t n)
 {
-    if (s->sums)
-        add_rows(rows, u, key, w, g, n);
-    else
+    if (!s->sums)
         fl_rows_change(rows, s->optimizer, u, key, w, g, n);
+    for (int64_t i = 0, m; s->sums && i < n; i += m) {
+        m = fl_live_hash_apart(rows, w + i, n - i);
+        add_rows(rows, u, key + i, w + i, g + i, m);
+    }
 }
 
 typedef fleet_status find_method(fl_rows *, const uint64_t *, int64_t,

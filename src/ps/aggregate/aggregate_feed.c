@@ -46,10 +46,14 @@ bool fl_aggregate_feed_has_all(const fl_aggregate *u, const fl_feed_position *p)
 
 /* --- rows ----------------------------------------------------------------- */
 
+static bool has_room(const fl_feed_rows *a)
+{
+    return a->n < FL_SLICE_ROWS && a->bytes < FL_SLICE_BYTES;
+}
+
 static bool is_full(const fl_feed_rows *a)
 {
-    return a->n == FL_SLICE_ROWS || a->looked >= FL_SLICE_ROWS ||
-           a->bytes >= FL_SLICE_BYTES;
+    return !has_room(a) || a->looked >= FL_SLICE_ROWS;
 }
 
 /* The table's number in the answer; -1: it has too many. */
@@ -161,7 +165,7 @@ static fleet_status read_run(const fl_aggregate *u, fl_feed_position *p,
         key[i] = fl_feed_log_at(g, p->end + (uint64_t)i)->key;
     FL_TRY(rows->methods->find(rows, key, n, row));
     a->looked += n;
-    for (int i = 0; i < n && a->n < FL_SLICE_ROWS; i++, p->end++)
+    for (int i = 0; i < n && has_room(a); i++, p->end++)
         add_change(a, place, rows, fl_feed_log_at(g, p->end), row[i]);
     return FLEET_OK;
 }
@@ -192,7 +196,9 @@ fleet_status fl_aggregate_feed_rows(const fl_aggregate *u, fl_feed_position *p,
     rows->bytes = 0;
     if (p->table > 0)
         walk_tables(u, p, rows);
-    return p->table > 0 ? FLEET_OK : read_list(u, p, rows);
+    /* the list may have gone on without a walk that took long */
+    return p->table > 0 || p->end < u->feed->begin ? FLEET_OK
+                                                   : read_list(u, p, rows);
 }
 
 /* --- sections ------------------------------------------------------------- */

@@ -100,8 +100,9 @@ static bool is_section(const fl_feed_client *c, const fl_section *s,
     if (s->op == FL_SECTION_GONE)
         return true;
     return s->op == FL_SECTION_ROWS && column[FL_AT_VERSIONS].data &&
-           column[FL_AT_VALUES].size ==
-               s->n_key * (size_t)c->table[s->table].n * sizeof(float);
+           column[FL_AT_VALUES].size % s->n_key == 0 &&
+           column[FL_AT_VALUES].size / s->n_key ==
+               (size_t)c->table[s->table].n * sizeof(float);
 }
 
 fleet_status fl_feed_check_answer(const fl_feed_client *c)

@@ -353,6 +353,7 @@ static bool hand_out(fl_feed_client *c, int lane, fl_feed_batch *batch,
         return false;
     }
     answer = fl_feed_answer_of(&c->msg);
+    batch->walked = !batch->walks && (batch->begins || l->position.table > 0);
     l->position = answer.position;
     l->over = answer.flags & FL_FLAG_OVER;
     l->due_ms =

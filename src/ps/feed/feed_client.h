@@ -57,6 +57,7 @@ typedef struct fl_feed_batch {
     int lane;    /* among all */
     bool begins; /* what was told of its rows before is void */
     bool walks;  /* it is being sent what it has: more comes */
+    bool walked; /* it was, and has been sent all */
     bool over;   /* it was its last */
     uint64_t version;
     const fl_feed_part *part;

@@ -73,11 +73,12 @@ static fleet_status wait_for_packets(fl_feed_io *io, int64_t ms)
     return fl_socket_wait(all, n, NULL, (int)ms);
 }
 
-/* Empty answers are of no interest, but for the last one. */
+/* Empty answers are of no interest, but for the last one, of a walk or of
+ * all. */
 static bool find_batch(fl_feed_io *io, fl_feed_batch *batch)
 {
     while (fl_feed_client_next(io->client, batch, fl_now_ms()))
-        if (batch->n_part > 0 || batch->begins || batch->over)
+        if (batch->n_part > 0 || batch->begins || batch->walked || batch->over)
             return true;
     return false;
 }

@@ -303,6 +303,10 @@ static void take_question(fl_ps_lane *l, const fl_peer *from)
         fl_counter_add(&l->counters.bad, 1);
         return;
     }
+    if (!l->feed && l->busy) { /* what a command writes is not in a list yet */
+        answer_shortly(l, from, FL_ANSWER_WAITING);
+        return;
+    }
     s = take_place(l, from);
     if (!s)
         return;

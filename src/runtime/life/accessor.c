@@ -44,12 +44,11 @@ void fl_accessor_find_vector(const fl_rows *r, float *row)
         }
 }
 
-void fl_accessor_update(const fl_rows *r, const uint64_t *key,
-                        float *const *row, const float *const *grad, int64_t n)
+static void count_rows(const fl_rows *r, const uint64_t *key, float *const *row,
+                       const float *const *grad, int64_t n)
 {
     const fleet_accessor *a = &r->life->o.accessor;
 
-    fl_live_hash_out(r, key, row, n);
     for (int64_t i = 0; i < n; i++) {
         const float *pushed = grad[i] + r->dim;
         float *x = fl_accessor_of(r, row[i]);
@@ -63,7 +62,17 @@ void fl_accessor_update(const fl_rows *r, const uint64_t *key,
         if (r->filler.vector_at > 0 && !fl_has_vector(x))
             hold_vector(r, key[i], row[i], x);
     }
-    fl_live_hash_in(r, key, row, n);
+}
+
+void fl_accessor_update(const fl_rows *r, const uint64_t *key,
+                        float *const *row, const float *const *grad, int64_t n)
+{
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = fl_live_hash_apart(r, row + i, n - i);
+        fl_live_hash_out(r, key + i, row + i, m);
+        count_rows(r, key + i, row + i, grad + i, m);
+        fl_live_hash_in(r, key + i, row + i, m);
+    }
 }
 
 /* Of a row whose counts are unknown any threshold is below the score. */

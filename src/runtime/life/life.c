@@ -200,6 +200,18 @@ static bool counts_at_once(const fl_life_update *u, const fl_life_key *k)
     return is_enough(u, count);
 }
 
+/* The update has its key twice, and the first time was enough: so it comes in
+ * again with the same counts. */
+static void let_in_again(const fl_life_key *fresh, int64_t n, fl_life_key *k)
+{
+    while (n-- > 0)
+        if (fresh[n].key == k->key) {
+            k->show = fresh[n].show;
+            k->click = fresh[n].click;
+            return;
+        }
+}
+
 /* Where the next key of either kind goes. */
 typedef struct sorted_keys {
     int64_t n_fresh, n_strange;
@@ -218,9 +230,11 @@ static fleet_status count_chunk(const fl_life_update *u, const fl_life_key *c,
     FL_TRY(waiting->methods->find(waiting, key, n, count));
     for (int64_t i = 0; i < n; i++) {
         fl_life_key one = c[i];
-        bool enough = false;
+        bool enough = count[i] && fl_row_of(count[i])->erased;
 
-        if (count[i])
+        if (enough)
+            let_in_again(s->fresh, to->n_fresh, &one);
+        else if (count[i])
             FL_TRY(count_up(u, &one, count[i], &enough));
         else if (counts_at_once(u, &one))
             enough = true;

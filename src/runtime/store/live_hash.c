@@ -28,6 +28,24 @@ void fl_live_hash_into(const fl_rows *r, const uint64_t *key, float *const *row,
     hash_rows(r, r->live->bucket, key, row, n, false);
 }
 
+int64_t fl_live_hash_apart_of(float *const *row, int64_t n)
+{
+    enum { MOST = 256, SLOT_BITS = 10, SLOTS = 1 << SLOT_BITS };
+    uint16_t seen[SLOTS] = {0}; /* number + 1 */
+    const int most = n < MOST ? (int)n : MOST;
+
+    for (int i = 0; i < most; i++) {
+        uint64_t hash = (uint64_t)(uintptr_t)row[i] * 0x9e3779b97f4a7c15u;
+        uint64_t at = hash >> (64 - SLOT_BITS);
+
+        for (; seen[at]; at = (at + 1) % SLOTS)
+            if (row[seen[at] - 1] == row[i])
+                return i;
+        seen[at] = (uint16_t)(i + 1);
+    }
+    return most;
+}
+
 void fl_live_hash_clear(const fl_rows *r)
 {
     if (r->live)

@@ -27,7 +27,8 @@ fleet_status fl_live_hash_begin(fl_rows *r);
 /* The rows go out of the sum before they change, and come into it after. A
  * table itself does it for rows that it makes, erases or clears, and
  * fl_rows_change() for rows that an optimizer changes; everything else that
- * writes into rows calls both. n rows of these keys, each once. */
+ * writes into rows calls both. n rows of these keys, each once:
+ * fl_live_hash_apart() says how many of them are. */
 void fl_live_hash_out_of(const fl_rows *r, const uint64_t *key,
                          float *const *row, int64_t n);
 void fl_live_hash_into(const fl_rows *r, const uint64_t *key, float *const *row,
@@ -45,6 +46,17 @@ static inline void fl_live_hash_in(const fl_rows *r, const uint64_t *key,
 {
     if (r->live)
         fl_live_hash_into(r, key, row, n);
+}
+
+/* How many rows, from the first one on, are different ones, at least 1: they go
+ * out and come in together. A step from elsewhere may have a key twice. Without
+ * a hash: n. */
+int64_t fl_live_hash_apart_of(float *const *row, int64_t n);
+
+static inline int64_t fl_live_hash_apart(const fl_rows *r, float *const *row,
+                                         int64_t n)
+{
+    return r->live ? fl_live_hash_apart_of(row, n) : n;
 }
 
 /* Of a table that has lost all rows. */

@@ -554,9 +554,12 @@ static void change_live(const fl_rows *r, const fleet_optimizer *o,
         change_rows(r, o, &with, key, w, g, n);
         return;
     }
-    fl_live_hash_out(r, key, w, n);
-    change_rows(r, o, u, key, w, g, n);
-    fl_live_hash_in(r, key, w, n);
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = fl_live_hash_apart(r, w + i, n - i);
+        fl_live_hash_out(r, key + i, w + i, m);
+        change_rows(r, o, u, key + i, w + i, g + i, m);
+        fl_live_hash_in(r, key + i, w + i, m);
+    }
 }
 
 void fl_rows_change(const fl_rows *r, const fleet_optimizer *all,
@@ -584,11 +587,6 @@ fl_table_bucket fl_table_bucket_of(const fl_rows *r, int index)
     const fl_row_bucket *b = &t->bucket[index];
 
     return (fl_table_bucket){b->page, b->n, b->holes};
-}
-
-fl_page_layout fl_table_layout(const fl_rows *r)
-{
-    return fl_table_of(r)->layout;
 }
 
 int64_t fl_table_number(const fl_rows *r, uint64_t key)

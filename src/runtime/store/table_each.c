@@ -262,3 +262,8 @@ void fl_rows_move_versions(fl_rows *r, int64_t by)
                 h.head->changed_at = fl_version_moved(h.head->changed_at, by);
     fl_rows_next_epoch(r);
 }
+
+fl_page_layout fl_table_layout(const fl_rows *r)
+{
+    return fl_table_of(r)->layout;
+}

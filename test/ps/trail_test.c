@@ -296,6 +296,23 @@ TEST(training_that_nobody_knows_the_place_of_is_lost)
     fl_trail_close(t);
 }
 
+/* Whose pushes have no place that is known, which is not the next job's. */
+TEST(pushes_of_a_run_that_has_ended_are_nobodys)
+{
+    fl_trail *t = open_trail(RUN);
+
+    push(t, 1, 0, -1);
+    CHECK_OK(fl_trail_leaves(t, 2));
+    CHECK_OK(fl_trail_has_left(t));
+    CHECK_OK(fl_trail_end(t));
+    fl_trail_close(t);
+    CHECK_OK(fl_trail_open(
+        &t, &(fl_trail_options){.folder = test_path("log"), .worker = WORKER}));
+    CHECK_INT(fl_trail_from(t)->state, FL_TRAIL_NEW);
+    CHECK(!fl_trail_is_early(t));
+    fl_trail_close(t);
+}
+
 TEST(a_worker_that_has_left_is_known_to_have)
 {
     fl_trail *t = open_trail(RUN);

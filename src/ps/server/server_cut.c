@@ -161,12 +161,18 @@ static fleet_status commit_cut(fl_lane_runner *r)
     return status;
 }
 
+/* That of a server which has ended is none, and is not missed. */
 static void end_cut(fl_lane_runner *r)
 {
+    fleet_status status;
+
     pthread_join(r->cut_thread, NULL);
     r->cuts = false;
     fl_lane_thaw(r->lane, fl_now_ms());
-    if (commit_cut(r) != FLEET_OK)
+    status = commit_cut(r);
+    if (status != FLEET_OK && atomic_load(&r->cut_stop))
+        drop_snapshot(r);
+    else if (status != FLEET_OK)
         warn_not_cut(r);
     else
         FL_INFO(&r->server->o.context->log,

@@ -189,7 +189,8 @@ static bool read_push(const fl_trail_record *r, fl_push_slot *head, size_t *at)
     return data != NULL;
 }
 
-/* Behind the journal: the last push, if its pass is not known to be over. */
+/* Behind the journal: the last push, if its pass is not known to be over. A
+ * trail without a run may have some of the one before, which go with it. */
 static fleet_status note_pushes(fl_trail *t)
 {
     fl_trail_point *from = &t->from;
@@ -197,6 +198,8 @@ static fleet_status note_pushes(fl_trail *t)
     size_t at = 0;
 
     FL_TRY(fl_trail_slots_read(&t->pushes, t->push, &from->n_push));
+    if (t->run == 0)
+        from->n_push = 0;
     if (from->n_push == 0 || from->state == FL_TRAIL_LEAVING ||
         from->state == FL_TRAIL_GONE)
         return FLEET_OK;

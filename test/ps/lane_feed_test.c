@@ -525,6 +525,47 @@ TEST(tells_what_was_written_by_hand)
     lane_close(&k);
 }
 
+static void write_by_hand(lane_kit *k, uint64_t key)
+{
+    fl_rows *rows = k->layout.table[0];
+    uint64_t version = (uint64_t)fl_lane_version(k->lane) + 1;
+    float *row;
+
+    CHECK_OK(rows->methods->find(rows, &key, 1, &row));
+    row[0] += 77;
+    fl_row_of(row)->changed_at = version;
+    rows->watch->row(rows->watch, rows, key, version, false);
+}
+
+/* Rows that were written before a walk, which others are written beside. */
+TEST(a_walk_brings_what_was_written_by_hand_before_it)
+{
+    lane_kit k;
+    follower *f, *g;
+
+    open_lane(&k, true);
+    for (int i = 0; i < 7; i++)
+        push(&k, (uint64_t)i * 4000, 4000);
+    f = follow(&k);
+    go_on(f, 100);
+    for (uint64_t key = 0; key < 28000; key += 100)
+        write_by_hand(&k, key);
+    g = follow_as(&k, 1, NULL);
+    while (g->n_told == 0) {
+        k.now_ms++;
+        ask(g);
+        hear(g);
+    }
+    CHECK(g->n_told < 24000); /* in the middle of the walk */
+    push(&k, 1, 5);
+    write_by_hand(&k, 2);
+    go_on(g, 200);
+    check_equal(g);
+    leave(f);
+    leave(g);
+    lane_close(&k);
+}
+
 /* After a million rows looked at in vain the lane rests. */
 TEST(spends_a_tenth_of_the_time_on_subscribers)
 {

@@ -3,7 +3,9 @@
  * A walk sends rows up to a version, that of its beginning, and leaves rows
  * that have changed since to the list, which goes on from that moment: so no
  * change comes twice, and a place that another row has got meanwhile is of no
- * interest. */
+ * interest. Rows that were written by hand just before have the version of the
+ * next update: then the walk goes up to that one, and its rows may come twice.
+ */
 #include "ps/aggregate/aggregate_feed.h"
 
 #include <string.h>
@@ -19,14 +21,17 @@ void fl_aggregate_feed_begin(const fl_aggregate *u, uint64_t epoch,
                              uint64_t since, fl_feed_position *p)
 {
     uint64_t dense = since == FL_FEED_ALL ? 0 : p->dense;
+    uint64_t limit = (uint64_t)u->layout->store->updates;
 
+    if (u->feed->written > limit)
+        limit = u->feed->written;
     *p = (fl_feed_position){.epoch = epoch,
                             .version = since == FL_FEED_ALL ? 0 : since,
                             .end = u->feed->end,
                             .dense = dense,
                             .table = u->layout->n_table > 0,
                             .since = since,
-                            .limit = (uint64_t)u->layout->store->updates};
+                            .limit = limit};
 }
 
 fleet_status fl_aggregate_feed_check(const fl_aggregate *u,
@@ -77,12 +82,10 @@ static void add_row(fl_feed_rows *a, int place, uint64_t key, const float *row,
     a->bytes += 2 * sizeof key + (row ? (size_t)dim * sizeof *row : 0);
 }
 
-/* Of a version that the walk brings? Rows that were written by hand have that
- * of the next update, and no other change of the list says so. */
-static bool is_of_walk(const fl_aggregate *u, const fl_feed_position *p,
-                       uint64_t version)
+/* Of a version that the walk brings? */
+static bool is_of_walk(const fl_feed_position *p, uint64_t version)
 {
-    return (version <= p->limit || version == u->feed->written) &&
+    return version <= p->limit &&
            (p->since == FL_FEED_ALL || version > p->since);
 }
 
@@ -100,7 +103,7 @@ static void walk_bucket(const fl_aggregate *u, fl_feed_position *p, int place,
             fl_place_at(&layout, b.page, (int64_t)p->place);
 
         a->looked++;
-        if (!head->erased && is_of_walk(u, p, head->changed_at))
+        if (!head->erased && is_of_walk(p, head->changed_at))
             add_row(a, place, *fl_place_key(&layout, b.page, (int64_t)p->place),
                     (const float *)(const void *)(head + 1), rows->dim);
     }
@@ -128,8 +131,8 @@ static void walk_tables(const fl_aggregate *u, fl_feed_position *p,
         if (p->table > (uint64_t)u->layout->n_table)
             p->table = 0;
     }
-    if (p->table == 0 && p->version < p->limit)
-        p->version = p->limit;
+    if (p->table == 0 && p->version + 1 < p->limit)
+        p->version = p->limit - 1; /* of limit some may be in the list */
 }
 
 /* A change is told at the last entry that is of it: by then the row has that

@@ -4,6 +4,7 @@
 #include "job_journals.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,17 @@ static fleet_status read_ports(run_job *j)
     return FLEET_OK;
 }
 
+static bool flush_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* On the disk, as what servers flush: a machine may crash. */
 fleet_status run_journals_keep_ports(const run_job *j)
 {
     char path[PATH_MAX], new_path[PATH_MAX];
@@ -78,8 +90,9 @@ fleet_status run_journals_keep_ports(const run_job *j)
     f = fopen(new_path, "we");
     for (int i = 0; f && i < j->n_process; i++)
         ok = fprintf(f, "%d ", j->process[i].port) > 0 && ok;
+    ok = ok && f && fflush(f) == 0 && fsync(fileno(f)) == 0;
     ok = f && fclose(f) == 0 && ok;
-    if (!ok || rename(new_path, path) != 0)
+    if (!ok || rename(new_path, path) != 0 || !flush_folder(j->journals))
         return fl_fail(FLEET_EIO, "cannot write %s: %s", path, strerror(errno));
     return FLEET_OK;
 }

@@ -283,9 +283,10 @@ FLEET_API fleet_var *fleet_hinge_loss(fleet_program *program, fleet_var *x,
                                       fleet_var *label);
 
 /* fleet_bpr_loss - the mean over all classes j but the label's of log(1 +
- * e^(x_j - x_label)) (Rendle et al. 2009, Hidasi et al. 2016).   x      [B,
- * C] scores, C >= 2   label  [B, 1] int64 in [0, C), else FLEET_EINVAL when
- * it runs */
+ * e^(x_j - x_label)) (Rendle et al. 2009, Hidasi et al. 2016).
+ *
+ *   x      [B, C] scores, C >= 2
+ *   label  [B, 1] int64 in [0, C), else FLEET_EINVAL when it runs */
 FLEET_API fleet_var *fleet_bpr_loss(fleet_program *program, fleet_var *x,
                                     fleet_var *label);
 

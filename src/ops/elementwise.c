@@ -65,6 +65,7 @@ static fleet_status infer(fl_node *n)
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
     FL_TRY(fl_want_dtype(n, 1, FLEET_FLOAT32));
     FL_TRY(broadcast(n, &out));
+    FL_TRY(fl_shape_check_result(n->op->name, &out));
     fl_set_out(n, 0, &out);
     return FLEET_OK;
 }

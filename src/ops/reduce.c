@@ -228,6 +228,9 @@ fleet_var *fleet_reduce(fleet_program *p, fleet_var *x,
         return fl_program_failed(
             p, fl_fail(FLEET_EINVAL, "reduce: reduction %d does not exist",
                        (int)reduction));
+    if (n_axis < 0)
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL, "reduce: over %d dimensions", n_axis));
     n_dim = x->shape.n_dim;
     for (int i = 1; i < n_dim; i++)
         over[i] = n_axis == 0;

@@ -30,7 +30,7 @@ static fleet_status concat_infer(fl_node *n)
             __builtin_add_overflow(out.dim[axis], s->dim[axis], &out.dim[axis]))
             return fl_fail(FLEET_ESHAPE, "concat: the result is too large");
     }
-    FL_TRY(fl_shape_check("concat", out.dim, out.n_dim));
+    FL_TRY(fl_shape_check_result("concat", &out));
     fl_set_out(n, 0, &out);
     return FLEET_OK;
 }

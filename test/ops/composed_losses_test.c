@@ -80,7 +80,8 @@ BUILD(delta, fleet_huber_loss(p, in[0], in[0], 0))
 BUILD(alpha, fleet_sigmoid_focal_loss(p, in[0], in[0], 1, 2))
 BUILD(gamma, fleet_sigmoid_focal_loss(p, in[0], in[0], 0.25f, -1))
 BUILD(bpr_one, fleet_bpr_loss(p, kit_data(p, "z", 1), kit_data_ids(p, "l", 1)))
-BUILD(bpr_float, fleet_bpr_loss(p, in[0], in[0]))
+BUILD(bpr_float, fleet_bpr_loss(p, in[0], kit_data(p, "l", 1)))
+BUILD(bpr_two, fleet_bpr_loss(p, kit_data(p, "z", 2), kit_data_ids(p, "l", 2)))
 BUILD(hinge_ragged, fleet_hinge_loss(p, in[0], fleet_data_ragged(p, "r")))
 BUILD(no_label, fleet_hinge_loss(p, in[0], NULL))
 BUILD(cast_float, fleet_cast(p, in[0]))
@@ -98,7 +99,8 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_alpha, FLEET_EINVAL, "sigmoid_focal_loss: alpha 1 and gamma 2"},
         {build_gamma, FLEET_EINVAL, "gamma -1; expected"},
         {build_bpr_one, FLEET_ESHAPE, "\"z\" has shape [-1,1]; expected"},
-        {build_bpr_float, FLEET_EDTYPE, "\"x\" is float32, not int64"},
+        {build_bpr_float, FLEET_EDTYPE, "\"l\" is float32, not int64"},
+        {build_bpr_two, FLEET_ESHAPE, "label \"l\" has shape [-1,2]"},
         {build_hinge_ragged, FLEET_ESHAPE, "hinge_loss: label \"r\""},
         {build_no_label, FLEET_EINVAL, "NULL as its input"},
         {build_cast_float, FLEET_EDTYPE, "cast: \"x\" is float32, not int64"},

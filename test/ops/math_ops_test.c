@@ -142,6 +142,11 @@ BUILD(clip_infinite, fleet_clip(p, in[0], 0, INFINITY))
 BUILD(elu_negative, fleet_elu(p, in[0], -1))
 BUILD(swish_nan, fleet_swish(p, in[0], NAN))
 BUILD(exp_ids, fleet_exp(p, kit_data_ids(p, "i", 2)))
+BUILD(add_large, fleet_add(p,
+                           fleet_data(p, "a", FLEET_FLOAT32,
+                                      (int64_t[]){-1, INT64_C(1) << 40, 1}, 3),
+                           fleet_data(p, "b", FLEET_FLOAT32,
+                                      (int64_t[]){-1, 1, INT64_C(1) << 40}, 3)))
 BUILD(div_shape, fleet_div(p, in[0], kit_data(p, "y", 3)))
 BUILD(max_ids, fleet_max(p, in[0], kit_data_ids(p, "i", 4)))
 BUILD(prelu_mode, fleet_prelu(p, in[0], (fleet_prelu_mode)3, NULL))
@@ -161,6 +166,7 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_exp_ids, FLEET_EDTYPE, "exp: \"i\" is int64, not float32"},
         {build_div_shape, FLEET_ESHAPE,
          "div: \"x\" [-1,4] and \"y\" [-1,3] do not fit"},
+        {build_add_large, FLEET_ESHAPE, "is not possible"},
         {build_max_ids, FLEET_EDTYPE, "max: \"i\" is int64, not float32"},
         {build_prelu_mode, FLEET_EINVAL, "prelu: mode 3 does not exist"},
         {build_prelu_mean, FLEET_ESHAPE, "has shape [1]; expected [-1,C]"},

@@ -407,6 +407,7 @@ typedef struct refusal {
 
 BUILD(mean_axis, fleet_reduce_mean(p, in[0], 2, 0))
 BUILD(reduce_kind, fleet_reduce(p, in[0], (fleet_reduction)7, NULL, 0, 0))
+BUILD(reduce_less, fleet_reduce(p, in[1], FLEET_REDUCE_SUM, NULL, -1, 0))
 BUILD(reduce_twice,
       fleet_reduce(p, in[1], FLEET_REDUCE_SUM, (int[]){2, 2}, 2, 0))
 BUILD(reduce_batch, fleet_reduce(p, in[1], FLEET_REDUCE_SUM, (int[]){0}, 1, 0))
@@ -445,6 +446,7 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
     static const refusal refusals[] = {
         {build_mean_axis, FLEET_EINVAL, "reduce_mean: axis 2 of shape [-1,4]"},
         {build_reduce_kind, FLEET_EINVAL, "reduction 7 does not exist"},
+        {build_reduce_less, FLEET_EINVAL, "reduce: over -1 dimensions"},
         {build_reduce_twice, FLEET_EINVAL, "reduce: axis 2 of shape"},
         {build_reduce_batch, FLEET_EINVAL, "reduce: axis 0 of shape"},
         {build_perm_batch, FLEET_EINVAL, "transpose: perm of 3 dimensions"},

@@ -93,6 +93,11 @@ fleet_var *fleet_bpr_loss(fleet_program *p, fleet_var *x, fleet_var *label)
                        "bpr_loss: \"%s\" has shape %s; expected [-1,C] with at "
                        "least 2 classes",
                        x->name, fl_shape_print(&x->shape).chars));
+    if (label->shape.n_dim != 2 || label->shape.dim[1] != 1)
+        return fl_program_failed(
+            p, fl_fail(FLEET_ESHAPE,
+                       "bpr_loss: label \"%s\" has shape %s; expected [-1,1]",
+                       label->name, fl_shape_print(&label->shape).chars));
     others = (float)(x->shape.dim[1] - 1);
     own = fleet_gather(p, x, label);
     x = own ? fleet_softplus(p, fleet_sub(p, x, own)) : NULL;

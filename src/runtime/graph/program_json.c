@@ -324,6 +324,12 @@ static fleet_status read_attrs(fleet_program *p, const fl_at *attrs,
     return FLEET_OK;
 }
 
+/* May it be absent? Operators of any number of inputs want all of them. */
+static bool is_optional(const fl_op *op, int input)
+{
+    return input >= op->least_in && op->most_in != INT32_MAX;
+}
+
 static fleet_status read_inputs(fleet_program *p, const fl_at *at,
                                 const fl_op *op, fleet_var ***in, int *n_in)
 {
@@ -340,7 +346,7 @@ static fleet_status read_inputs(fleet_program *p, const fl_at *at,
 
         FL_TRY(fl_at_string(&e, &name));
         (*in)[i] = fleet_program_var(p, name);
-        if (!(*in)[i] && (*name || i < op->least_in || i != op->most_in - 1))
+        if (!(*in)[i] && (*name || !is_optional(op, i)))
             return fl_fail(FLEET_ECONFIG, "%s: no variable \"%s\"", e.path,
                            name);
     }

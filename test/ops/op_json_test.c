@@ -1,0 +1,97 @@
+/* op_json_test.c - every operator's program, written as a save has it and read
+ * again, is the same program. */
+#define SUITE op_json
+#include "test.h"
+#include "op_kit.h"
+#include "train_kit.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/job/handle.h"
+#include "ops/ops.h"
+#include "runtime/exec/executor.h"
+#include "runtime/graph/program_json.h"
+
+static char *text_of(const fleet_program *p, fleet_var *fetch)
+{
+    fl_json *json;
+    char *text;
+
+    CHECK_OK(fl_program_to_json(p, &fetch, 1, &json));
+    text = fl_json_print(json, false);
+    fl_json_free(json);
+    return text;
+}
+
+static void check_read(const fleet_program *from, fleet_var *fetch)
+{
+    char *before = text_of(from, fetch), *after;
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fl_json *json;
+    fl_at root;
+
+    CHECK_OK(fl_json_parse(before, strlen(before), "model.json", &json));
+    root = fl_at_root(json);
+    CHECK_OK(fl_program_from_json(p, &root, fl_op_find));
+    after = text_of(p, fleet_program_var(p, fleet_var_name(fetch)));
+    CHECK_TEXT(after, before);
+    fl_free(before);
+    fl_free(after);
+    fl_json_free(json);
+    fleet_destroy(f);
+}
+
+static void read_again(void *arg, fleet_executor *e)
+{
+    (void)arg;
+    check_read(e->program, e->program->training.loss);
+}
+
+TEST(programs_of_all_operators_are_read_as_they_were_written)
+{
+    for (int f = 0; op_families[f]; f++)
+        for (const op_case *c = op_families[f]; c->op; c++)
+            if (!c->no_gradient)
+                visit_case(c, 1, read_again, NULL);
+}
+
+TEST(layer_norm_is_read_without_either_parameter)
+{
+    for (int i = 0; i < 4; i++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+
+        check_read(
+            p, fleet_layer_norm(p, kit_data(p, "x", 4),
+                                &(fleet_layer_norm_options){
+                                    .no_scale = i & 1, .no_shift = i >> 1}));
+        fleet_destroy(f);
+    }
+}
+
+/* Layers of lines of a sample, side by side. */
+TEST(what_has_several_rows_of_a_sample_is_concatenated)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = kit_data(p, "x", 6), *both[2];
+    float in[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, out[24];
+    fleet_feed feed = {"x", FLEET_FLOAT32, in, (int64_t[]){2, 6}, 2, NULL};
+    fleet_fetch fetch = {.data = out, .size = sizeof out};
+    fleet_executor *e;
+
+    both[0] = fleet_reshape(p, x, (int64_t[]){-3, 2}, 2);
+    both[1] = fleet_scale(p, both[0], 10, 0);
+    fetch.var = fleet_concat(p, both, 2, 1);
+    CHECK_OK(fleet_program_status(p));
+    e = fleet_executor_create(p, NULL);
+    CHECK_OK(fleet_executor_run(e, &feed, 1, &fetch, 1));
+    for (int i = 0; i < 12; i++) {
+        CHECK(out[i / 2 * 4 + i % 2] == in[i]);
+        CHECK(out[i / 2 * 4 + 2 + i % 2] == 10 * in[i]);
+    }
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}

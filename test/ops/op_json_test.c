@@ -70,28 +70,3 @@ TEST(layer_norm_is_read_without_either_parameter)
         fleet_destroy(f);
     }
 }
-
-/* Layers of lines of a sample, side by side. */
-TEST(what_has_several_rows_of_a_sample_is_concatenated)
-{
-    fleet *f = kit_handle(&(kit_options){0});
-    fleet_program *p = fleet_program_create(f);
-    fleet_var *x = kit_data(p, "x", 6), *both[2];
-    float in[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, out[24];
-    fleet_feed feed = {"x", FLEET_FLOAT32, in, (int64_t[]){2, 6}, 2, NULL};
-    fleet_fetch fetch = {.data = out, .size = sizeof out};
-    fleet_executor *e;
-
-    both[0] = fleet_reshape(p, x, (int64_t[]){-3, 2}, 2);
-    both[1] = fleet_scale(p, both[0], 10, 0);
-    fetch.var = fleet_concat(p, both, 2, 1);
-    CHECK_OK(fleet_program_status(p));
-    e = fleet_executor_create(p, NULL);
-    CHECK_OK(fleet_executor_run(e, &feed, 1, &fetch, 1));
-    for (int i = 0; i < 12; i++) {
-        CHECK(out[i / 2 * 4 + i % 2] == in[i]);
-        CHECK(out[i / 2 * 4 + 2 + i % 2] == 10 * in[i]);
-    }
-    fleet_executor_destroy(e);
-    fleet_destroy(f);
-}

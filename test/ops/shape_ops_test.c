@@ -169,6 +169,13 @@ static void ref_stack(const ref_tensor *const *in, ref_tensor *out)
     }
 }
 
+/* Each of three lines of two numbers, and ten times it behind it. */
+static void ref_folded(const ref_tensor *const *in, ref_tensor *out)
+{
+    for (int64_t i = 0; i < out->count; i++)
+        out->data[i] = (i % 4 < 2 ? 1 : 10) * in[0]->data[i / 4 * 2 + i % 2];
+}
+
 static void ref_same_elements(const ref_tensor *const *in, ref_tensor *out)
 {
     memcpy(out->data, in[0]->data, (size_t)out->count * sizeof(double));
@@ -281,6 +288,15 @@ BUILD(slice, fleet_slice(p, in[0], 1, 2, -1))
 BUILD(slice_last, fleet_slice(p, in[0], 2, -3, 0))
 BUILD(pad, fleet_pad(p, in[0], 1, 1, 2, 0.75f))
 BUILD(expand, fleet_expand(p, in[0], 1, 4))
+static fleet_var *build_folded(fleet_program *p, fleet_var **in)
+{
+    fleet_var *both[2] = {fleet_reshape(p, in[0], (int64_t[]){-3, 2}, 2)};
+
+    both[1] = fleet_scale(p, both[0], 10, 0);
+    return fleet_reshape(p, fleet_concat(p, both, 2, 1), (int64_t[]){-1, 12},
+                         2);
+}
+
 BUILD(stack, fleet_stack(p, in, 3, 1))
 BUILD(squeeze, fleet_squeeze(p, fleet_unsqueeze(p, in[0], 1), 1))
 BUILD(gather, fleet_gather(p, in[0], in[1]))
@@ -354,6 +370,8 @@ const op_case shape_cases[] = {
     {"expand", "", IN(1, DATA3(1, 5)), build_expand, ref_expand, 0, false},
     {"concat", "a stack", IN(3, DATA2(5), DATA2(5), DATA2(5)), build_stack,
      ref_stack, 0, false},
+    {"concat", "of folded rows", IN(1, DATA2(6)), build_folded, ref_folded, 0,
+     false},
     {"reshape", "unsqueezed and squeezed", IN(1, DATA3(2, 3)), build_squeeze,
      ref_same_elements, 0, false},
     {"gather", "", IN(2, DATA3(6, 4), IDS(5, 6)), build_gather, ref_gather, 0,

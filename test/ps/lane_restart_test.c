@@ -216,3 +216,26 @@ TEST(a_worker_without_a_log_is_not_waited_for)
         "again");
     lane_close(&k);
 }
+
+/* A machine that has crashed had its server and its worker. */
+TEST(a_worker_that_has_died_with_its_server_is_waited_for)
+{
+    fl_place_record place = {.stream = 0, .incarnation = 1, .nonce = 5};
+    const fl_journal_record r = {.lsn = 1,
+                                 .kind = FL_LANE_RECORD_PLACE,
+                                 .size = sizeof place,
+                                 .data = (const char *)&place};
+    lane_kit k;
+
+    open_lane(&k, 1, RESTART_MS);
+    fl_lane_begin_replay(k.lane, k.now_ms);
+    CHECK_OK(fl_lane_replay(k.lane, &r, k.now_ms));
+    fl_lane_end_replay(k.lane, FLEET_OK, NULL, k.now_ms);
+    lane_tick_until(&k, k.now_ms + RESTART_MS);
+    CHECK_OK(fl_lane_error(k.lane)->code);
+    lane_tick_until(&k, k.now_ms + 500);
+    CHECK_INT(fl_lane_error(k.lane)->code, FLEET_ETIMEDOUT);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text,
+                   "worker 0 has not come within 9.0 s (restart deadline)");
+    lane_close(&k);
+}

@@ -127,6 +127,24 @@ static const char *why_not_again(const fl_ps_lane *l, const fl_stream_state *s)
     return l->o.no_restart ? l->o.no_restart : "";
 }
 
+/* A server that has come back knows workers of the process before, which may
+ * have died with it: they may be about to be started again, too. */
+static void check_coming(fl_ps_lane *l, int i)
+{
+    bool again = l->stream[i].nonce && l->o.restart_ms > l->o.connect_ms;
+    int64_t most_ms = again ? l->o.restart_ms : l->o.connect_ms;
+    char text[600];
+
+    if (l->now_ms - l->begun_ms <= most_ms)
+        return;
+    snprintf(text, sizeof text,
+             "worker %d has not come within %.1f s (%s deadline)%s%s", i,
+             (double)most_ms / 1000, again ? "restart" : "connect",
+             *l->turned_away ? "; the last one that was refused: " : "",
+             l->turned_away);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
 /* Workers say hello to a server's first lane; to its other lanes they come when
  * all servers have answered, and the first lane misses a worker that is gone by
  * then. */
@@ -137,15 +155,9 @@ static void check_stream(fl_ps_lane *l, int i)
 
     if (s->left || (!s->known && l->o.lane > 0))
         return;
-    if (!s->known && l->now_ms - l->begun_ms > l->o.connect_ms) {
-        snprintf(text, sizeof text,
-                 "worker %d has not come within %.1f s (connect deadline)%s%s",
-                 i, (double)l->o.connect_ms / 1000,
-                 *l->turned_away ? "; the last one that was refused: " : "",
-                 l->turned_away);
-        fl_lane_abort(l, FLEET_ETIMEDOUT, text);
-    } else if (s->known && l->now_ms - s->heard_ms > l->o.peer_ms &&
-               !waits_out(l, i)) {
+    if (!s->known) {
+        check_coming(l, i);
+    } else if (l->now_ms - s->heard_ms > l->o.peer_ms && !waits_out(l, i)) {
         snprintf(text, sizeof text,
                  "worker %d%s%s%s is gone: server %d has not heard of it for "
                  "%.1f s (%s deadline)%s",

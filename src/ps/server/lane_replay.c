@@ -435,7 +435,7 @@ fleet_status fl_lane_replay(fl_ps_lane *l, const fl_journal_record *r,
     return fl_lane_name_server(l, status);
 }
 
-/* A worker has all of the connect deadline to be heard of again. */
+/* A worker has all of its deadline to be heard of again, anew. */
 void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
                         int64_t now_ms)
 {

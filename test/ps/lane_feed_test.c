@@ -590,6 +590,34 @@ TEST(spends_a_tenth_of_the_time_on_subscribers)
     lane_close(&k);
 }
 
+TEST(answers_all_that_wait_as_far_as_the_budget_goes)
+{
+    lane_kit k;
+    follower *f[2];
+
+    open_lane(&k, true);
+    for (int i = 0; i < 7; i++)
+        push(&k, (uint64_t)i * 4000, 4000);
+    for (int i = 0; i < 2; i++) {
+        f[i] = follow_as(&k, i, NULL);
+        ask(f[i]); /* hello */
+        ask(f[i]);
+        CHECK(hear(f[i]));
+    }
+    for (int i = 0; i < 2; i++) { /* two slices were saved up */
+        ask(f[i]);
+        CHECK(!hear(f[i]));
+    }
+    k.now_ms += 100;
+    fl_lane_resume(k.lane, k.now_ms);
+    CHECK_INT(k.n_sent, 2);
+    for (int i = 0; i < 2; i++) {
+        deliver(f[i]);
+        leave(f[i]);
+    }
+    lane_close(&k);
+}
+
 static void end_job(lane_kit *k)
 {
     lane_say(k, FL_MSG_STEP, 0, ++step, FL_MSG_LEAVE | FL_MSG_END_OF_STEP);

@@ -445,13 +445,14 @@ static void earn_budget(fl_ps_lane *l)
 int fl_feed_serve(fl_ps_lane *l)
 {
     fl_feed *f = l->feed;
+    const int first = f ? f->next : 0;
     bool waits = false;
 
     if (!f || l->state != FL_LANE_RUNS)
         return -1;
     earn_budget(l);
     for (int i = 0; i < FL_MOST_SUBSCRIBER; i++) {
-        int slot = (f->next + i) % FL_MOST_SUBSCRIBER;
+        int slot = (first + i) % FL_MOST_SUBSCRIBER;
 
         if (!can_answer(l, slot))
             continue;

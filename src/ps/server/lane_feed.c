@@ -342,9 +342,9 @@ void fl_lane_feed(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 /* What it has is of another feed, or the list has gone on without it: then it
  * gets what has changed since, unless rows have gone that it would not hear of.
  * Is all that it has void? */
-static bool continue_from(const fl_ps_lane *l, fl_subscriber *s)
+static bool continue_from(fl_ps_lane *l, fl_subscriber *s)
 {
-    const fl_feed *f = l->feed;
+    fl_feed *f = l->feed;
     fl_feed_position *p = &s->position;
     bool lost = p->table == 0 && p->end < f->log.begin;
 
@@ -354,11 +354,14 @@ static bool continue_from(const fl_ps_lane *l, fl_subscriber *s)
     if (p->epoch == f->epoch && lost) {
         bool begins = f->log.gone_end > p->end;
 
-        FL_WARN(l->o.log,
-                "server %d, lane %d: subscriber %u is too slow: the list of "
-                "changes has gone on without it, and it gets %s",
-                l->o.server, l->o.lane, s->number,
-                begins ? "everything" : "the rows that have changed since");
+        if (l->now_ms >= f->warn_ms) {
+            f->warn_ms = l->now_ms + FL_FEED_WARN_MS;
+            FL_WARN(l->o.log,
+                    "server %d, lane %d: subscriber %u is too slow: the list "
+                    "of changes has gone on without it, and it gets %s",
+                    l->o.server, l->o.lane, s->number,
+                    begins ? "everything" : "the rows that have changed since");
+        }
         fl_aggregate_feed_begin(&l->aggregate, f->epoch,
                                 begins ? FL_FEED_ALL : p->version, p);
         return begins;

@@ -13,7 +13,9 @@
 enum {
     FL_FEED_ACTIVE_MS = 2000, /* one that was heard since then still follows */
     FL_FEED_LINGER_MS = 5000, /* that a lane stays for them at the end */
-    FL_FEED_DENSE_MS = 1000   /* that blocks wait for rows at most */
+    FL_FEED_DENSE_MS = 1000,  /* that blocks wait for rows at most */
+    FL_FEED_WARN_MS = 10000   /* between two lines of lost places: a subscriber
+                                 may say any place */
 };
 
 typedef struct fl_subscriber {
@@ -34,6 +36,7 @@ typedef struct fl_feed {
     int next;                   /* that is answered first */
     int64_t budget, counted_ms; /* of work: lane_feed.c; when it grew last */
     int64_t left_ms;            /* since when all workers have left; -1 */
+    int64_t warn_ms;            /* from when on a lost place is told */
     fl_feed_rows rows;
 } fl_feed;
 

@@ -91,7 +91,7 @@ typedef struct scores {
 
 static void score_all(fleet_predictor *p, scores *s)
 {
-    static int64_t ids[IDS];
+    int64_t ids[IDS];
     const int64_t dims[] = {IDS, 1};
     const fleet_feed feed = {"ids", FLEET_INT64, ids, dims, 2, NULL};
 

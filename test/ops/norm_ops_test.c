@@ -307,6 +307,19 @@ TEST(dropout_keeps_the_same_elements_with_any_threads)
     }
 }
 
+/* What is_kept() says is the operator's own, so that it differs is looked at. */
+TEST(dropout_draws_anew_for_each_batch)
+{
+    for (int64_t batch = 1; batch < 4; batch++) {
+        int other = 0;
+
+        for (int i = 0; i < ROWS * COLS; i++)
+            other += is_kept(batch, i / COLS, i % COLS) !=
+                     is_kept(batch + 1, i / COLS, i % COLS);
+        CHECK(other > 0);
+    }
+}
+
 TEST(dropout_on_a_gpu_keeps_the_same_elements)
 {
     gpu_kit_open();

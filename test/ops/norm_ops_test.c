@@ -307,7 +307,7 @@ TEST(dropout_keeps_the_same_elements_with_any_threads)
     }
 }
 
-/* What is_kept() says is the operator's own, so that it differs is looked at. */
+/* What is_kept() says is the operator's own: that it differs is looked at. */
 TEST(dropout_draws_anew_for_each_batch)
 {
     for (int64_t batch = 1; batch < 4; batch++) {

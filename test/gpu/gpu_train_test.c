@@ -113,6 +113,51 @@ static float weight_with_copy(bool on_gpu)
     return w[0];
 }
 
+/* The weight of scores, one of which is beyond doubt, after a batch. */
+static float weight_of_focal_loss(bool on_gpu)
+{
+    static float w[GPU_KIT_MOST];
+    const kit_options o = {.optimizer = "sgd", .learning_rate = 0.1f};
+    const int64_t dims[] = {3, 1};
+    const fleet_feed feed[] = {
+        {"x", FLEET_FLOAT32, (float[]){95, -200, 1}, dims, 2, NULL},
+        {"y", FLEET_FLOAT32, (float[]){1, 0, 0}, dims, 2, NULL}};
+    const fleet_param_attr one = {.name = "w",
+                                  .initializer = {FLEET_INIT_CONSTANT, 1, 0}};
+    fleet *f = kit_handle(&o);
+    fleet_program *p = fleet_program_create(f);
+    fleet_executor *e;
+    fleet_var *x;
+
+    if (on_gpu)
+        CHECK_OK(fleet_program_place(p, FLEET_GPU(0), NULL));
+    x = fleet_mul(p, kit_data(p, "x", 1),
+                  fleet_parameter(p, (int64_t[]){1}, 1, &one));
+    x = fleet_sigmoid_focal_loss(p, x, kit_data(p, "y", 1), 0, 0.5f);
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &o), fleet_mean(p, x)));
+    e = fleet_executor_create(p, NULL);
+    CHECK_OK(fleet_executor_run(e, feed, 2, NULL, 0));
+    CHECK_OK(fleet_executor_flush(e));
+    CHECK(gpu_kit_weights(f->store, w) > 0);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+    return w[0];
+}
+
+/* A factor of 0 has no infinite gradient. */
+TEST(a_focal_loss_of_scores_beyond_doubt_agrees)
+{
+    float here, there;
+
+    gpu_kit_open();
+    here = weight_of_focal_loss(false);
+    there = weight_of_focal_loss(true);
+    CHECK(isfinite(here) && here < 1);
+    CHECK(isfinite(there));
+    CHECK_NEAR(there, here, 1e-5);
+    gpu_kit_close();
+}
+
 /* They run here, as allowed. */
 TEST(a_model_agrees_with_steps_that_have_no_kernel)
 {

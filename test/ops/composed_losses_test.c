@@ -60,7 +60,7 @@ const op_case loss_cases[] = {
      ref_hinge, 0, false},
     {"gather", "bpr_loss", IN(2, DATA2(6), IDS(1, 6)), build_bpr, ref_bpr, 0,
      false},
-    {"pow", "sigmoid_focal_loss", IN(2, WITHIN(1, -4, 4), IDS(1, 2)),
+    {"exp", "sigmoid_focal_loss", IN(2, WITHIN(1, -4, 4), IDS(1, 2)),
      build_focal, ref_focal, 0, false},
     {"softplus", "sigmoid_focal_loss without alpha and gamma",
      IN(2, WITHIN(1, -4, 4), IDS(1, 2)), build_focal_plain, ref_focal_plain, 0,

@@ -105,12 +105,13 @@ fleet_var *fleet_bpr_loss(fleet_program *p, fleet_var *x, fleet_var *label)
     return x ? fleet_scale(p, x, 1 / others, -0.69314718056f / others) : NULL;
 }
 
-/* With z toward the label, p = sigmoid(z): -log p = softplus(-z), and 1 - p =
- * sigmoid(-z). */
+/* With z toward the label, p = sigmoid(z): -log p = softplus(-z), and (1 -
+ * p)^gamma = e^(-gamma softplus(z)), whose gradient is finite where 1 - p is
+ * 0. */
 fleet_var *fleet_sigmoid_focal_loss(fleet_program *p, fleet_var *x,
                                     fleet_var *label, float alpha, float gamma)
 {
-    fleet_var *away, *loss;
+    fleet_var *away, *loss, *doubt;
 
     if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
         return NULL;
@@ -124,8 +125,10 @@ fleet_var *fleet_sigmoid_focal_loss(fleet_program *p, fleet_var *x,
     x = toward_label(p, x, label);
     away = x ? fleet_scale(p, x, -1, 0) : NULL;
     loss = away ? fleet_softplus(p, away) : NULL;
-    if (loss && gamma > 0)
-        loss = fleet_mul(p, loss, fleet_pow(p, fleet_sigmoid(p, away), gamma));
+    if (loss && gamma > 0) {
+        doubt = fleet_scale(p, fleet_softplus(p, x), -gamma, 0);
+        loss = fleet_mul(p, loss, fleet_exp(p, doubt));
+    }
     if (loss && alpha > 0) /* alpha for label 1, 1 - alpha for 0 */
         loss =
             fleet_mul(p, loss, fleet_scale(p, label, 2 * alpha - 1, 1 - alpha));

@@ -2,6 +2,7 @@
 #define SUITE op_kit
 #include "op_kit.h"
 #include "test.h"
+#include "train_kit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -298,4 +299,22 @@ void visit_case(const op_case *c, int64_t batch,
     visit(arg, s.e);
     free(out);
     close_scene(&s);
+}
+
+void check_refusals(const op_refusal *r, size_t n,
+                    void (*more)(fleet_program *p, fleet_var **in))
+{
+    for (size_t i = 0; i < n; i++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+        fleet_var *in[KIT_MAX_IN] = {kit_data(p, "x", 4)};
+
+        if (more)
+            more(p, in);
+        if (r[i].build(p, in))
+            test_fail(__FILE__, __LINE__, "not refused: %s", r[i].words);
+        CHECK_FAILS(fleet_last_status(), r[i].status, r[i].words);
+        CHECK_FAILS(fleet_program_status(p), r[i].status, r[i].words);
+        fleet_destroy(f);
+    }
 }

@@ -52,3 +52,14 @@ void check_cases(const op_case *c, int64_t batch, int threads);
 /* Let `visit` see an executor of the case that has run a batch. */
 void visit_case(const op_case *c, int64_t batch,
                 void (*visit)(void *arg, fleet_executor *e), void *arg);
+
+/* What a builder refuses with that status and such words. in[0] is "x", [B, 4];
+ * from in[1] on is what `more`, unless it is NULL, makes for each. */
+typedef struct op_refusal {
+    fleet_var *(*build)(fleet_program *p, fleet_var **in);
+    fleet_status status;
+    const char *words;
+} op_refusal;
+
+void check_refusals(const op_refusal *r, size_t n,
+                    void (*more)(fleet_program *p, fleet_var **in));

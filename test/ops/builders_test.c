@@ -1,6 +1,7 @@
 /* builders_test.c - what builders refuse, and that the first refusal stays;
  * initializers. */
 #define SUITE builders
+#include "op_kit.h"
 #include "test.h"
 #include "train_kit.h"
 
@@ -24,14 +25,16 @@ static fleet_var *matrix(fleet_program *p)
 /* A layer on x, which has to be [B, 4] or, for the others, [B, 1], or ids. */
 typedef struct builder {
     const char *name;
-    fleet_var *(*build)(fleet_program *p, fleet_var *x);
+    fleet_var *(*build)(fleet_program *p, fleet_var **in); /* x alone */
     int64_t dim;
     bool of_ids;
 } builder;
 
 #define BUILDER(id, expression)                                                \
-    static fleet_var *build_##id(fleet_program *p, fleet_var *x)               \
+    static fleet_var *build_##id(fleet_program *p, fleet_var **in)             \
     {                                                                          \
+        fleet_var *x = *in;                                                    \
+                                                                               \
         (void)x;                                                               \
         return expression;                                                     \
     }
@@ -129,7 +132,7 @@ static fleet_var *good_input(fleet_program *p, const builder *b)
 static void check_refused(fleet_program *p, const builder *b, fleet_var *x,
                           fleet_status want, const char *words)
 {
-    fleet_var *got = b->build(p, x);
+    fleet_var *got = b->build(p, &x);
 
     if (got || fleet_last_status() != want ||
         !strstr(fleet_last_error(), words))
@@ -143,8 +146,9 @@ TEST(every_builder_takes_a_good_input)
 {
     for (int i = 0; i < N_BUILDER; i++) {
         scene s = open_scene();
+        fleet_var *x = good_input(s.p, &builders[i]);
 
-        if (!builders[i].build(s.p, good_input(s.p, &builders[i])))
+        if (!builders[i].build(s.p, &x))
             test_fail(__FILE__, __LINE__, "%s: %s", builders[i].name,
                       fleet_last_error());
         CHECK_OK(fleet_program_status(s.p));
@@ -159,7 +163,7 @@ TEST(every_builder_refuses_null)
 
         check_refused(s.p, &builders[i], NULL, FLEET_EINVAL,
                       "a layer was given NULL as its input");
-        CHECK(builders[i].build(NULL, NULL) == NULL);
+        CHECK(builders[i].build(NULL, &(fleet_var *){NULL}) == NULL);
         fleet_destroy(s.f);
     }
 }
@@ -181,15 +185,16 @@ TEST(every_builder_refuses_the_other_element_type)
     for (int i = 0; i < N_BUILDER; i++) {
         builder other = builders[i];
         scene s = open_scene();
+        fleet_var *x;
 
         other.of_ids = !other.of_ids;
+        x = good_input(s.p, &other);
         if (strcmp(other.name, "sigmoid_label") == 0 ||
             strcmp(other.name, "log_loss_label") == 0 ||
             strcmp(other.name, "auc_label") == 0)
-            CHECK(other.build(s.p, good_input(s.p, &other)) != NULL);
+            CHECK(other.build(s.p, &x) != NULL);
         else if (strcmp(other.name, "accuracy_label") != 0)
-            check_refused(s.p, &builders[i], good_input(s.p, &other),
-                          FLEET_EDTYPE, "\"x\"");
+            check_refused(s.p, &builders[i], x, FLEET_EDTYPE, "\"x\"");
         fleet_destroy(s.f);
     }
 }
@@ -201,7 +206,7 @@ TEST(only_sparse_embeddings_take_ragged_ids)
         fleet_var *x = fleet_data_ragged(s.p, "x");
 
         if (strcmp(builders[i].name, "sparse") == 0)
-            CHECK(builders[i].build(s.p, x) != NULL);
+            CHECK(builders[i].build(s.p, &x) != NULL);
         else
             check_refused(s.p, &builders[i], x, FLEET_EDTYPE, "ragged int64");
         fleet_destroy(s.f);
@@ -243,7 +248,7 @@ TEST(the_first_failure_stays)
     CHECK_FAILS(fleet_program_status(s.p), FLEET_ESHAPE,
                 "fc: cannot have 0 units");
     for (int i = 0; i < N_BUILDER; i++)
-        CHECK(builders[i].build(s.p, x) == NULL);
+        CHECK(builders[i].build(s.p, &x) == NULL);
     CHECK(kit_data_ids(s.p, "new", 1) == NULL &&
           fleet_data_ragged(s.p, "r") == NULL);
     CHECK_FAILS(fleet_program_status(s.p), FLEET_ESHAPE,
@@ -254,12 +259,6 @@ TEST(the_first_failure_stays)
 }
 
 /* --- arguments that cannot be -------------------------------------------- */
-
-typedef struct refusal {
-    fleet_var *(*build)(fleet_program *p, fleet_var *x); /* x is [B, 4] */
-    fleet_status status;
-    const char *words;
-} refusal;
 
 #define PARAM(...)                                                             \
     fleet_parameter(p, (int64_t[]){3}, 1, &(fleet_param_attr){__VA_ARGS__})
@@ -332,7 +331,7 @@ BUILDER(data_name, fleet_data(p, NULL, FLEET_FLOAT32, (int64_t[]){-1}, 1))
 BUILDER(data_twice, kit_data_ids(p, "x", 4))
 BUILDER(fc_twice, (FC(.name = "f"), FC(.name = "f")))
 
-static const refusal refusals[] = {
+static const op_refusal refusals[] = {
     {build_fc_activation, FLEET_EINVAL, "activation 9 does not exist"},
     {build_fc_scalar, FLEET_ESHAPE, "expected [-1,K]"},
     {build_matmul_shape, FLEET_ESHAPE,
@@ -385,20 +384,9 @@ static const refusal refusals[] = {
     {build_fc_twice, FLEET_EEXIST, "the name \"f.w\" is taken"},
 };
 
-static void check_refusals(const refusal *r, int n)
-{
-    for (int i = 0; i < n; i++) {
-        builder b = {r[i].words, r[i].build, 4, false};
-        scene s = open_scene();
-
-        check_refused(s.p, &b, kit_data(s.p, "x", 4), r[i].status, r[i].words);
-        fleet_destroy(s.f);
-    }
-}
-
 TEST(impossible_arguments_are_refused_by_name)
 {
-    check_refusals(refusals, sizeof refusals / sizeof *refusals);
+    check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
 }
 
 /* --- attributes that cannot be ------------------------------------------- */
@@ -424,7 +412,7 @@ BUILDER(decay_sparse, SPARSE(.table = "t", .l2_decay = INFINITY))
 
 TEST(impossible_attributes_are_refused_by_name)
 {
-    static const refusal attributes[] = {
+    static const op_refusal attributes[] = {
         {build_init_param, FLEET_EINVAL, "w: initializer 99"},
         {build_init_weight, FLEET_EINVAL, "f.w: initializer 2 with a = 1"},
         {build_init_bias, FLEET_EINVAL, "f.b: initializer 3"},
@@ -437,7 +425,7 @@ TEST(impossible_attributes_are_refused_by_name)
         {build_decay_sparse, FLEET_EINVAL, "t: l2_decay inf"},
     };
 
-    check_refusals(attributes, sizeof attributes / sizeof *attributes);
+    check_refusals(attributes, sizeof attributes / sizeof *attributes, NULL);
 }
 
 /* --- memory -------------------------------------------------------------- */
@@ -460,7 +448,7 @@ static bool builds_without_memory(int64_t n)
             strcmp(builders[i].name, "embedding") == 0 ||
             strcmp(builders[i].name, "sparse") == 0 ||
             strcmp(builders[i].name, "reshape") == 0)
-            builders[i].build(s.p, x);
+            builders[i].build(s.p, &x);
     }
     fleet_auc(s.p, kit_data(s.p, "p", 1), kit_data_ids(s.p, "y", 1), 0);
     fl_memory_fail_at(0, false);

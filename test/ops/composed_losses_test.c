@@ -88,11 +88,7 @@ BUILD(cast_float, fleet_cast(p, in[0]))
 
 TEST(arguments_that_cannot_be_are_refused_by_name)
 {
-    static const struct {
-        fleet_var *(*build)(fleet_program *p, fleet_var **in);
-        fleet_status status;
-        const char *words;
-    } refusals[] = {
+    static const op_refusal refusals[] = {
         {build_fit, FLEET_ESHAPE,
          "square_error_cost: label \"y\" [-1,3] does not fit \"x\" [-1,4]"},
         {build_delta, FLEET_EINVAL, "huber_loss: delta 0"},
@@ -106,14 +102,5 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_cast_float, FLEET_EDTYPE, "cast: \"x\" is float32, not int64"},
     };
 
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        fleet *f = kit_handle(&(kit_options){0});
-        fleet_program *p = fleet_program_create(f);
-        fleet_var *x = kit_data(p, "x", 4);
-
-        CHECK(!refusals[i].build(p, &x));
-        CHECK_FAILS(fleet_program_status(p), refusals[i].status,
-                    refusals[i].words);
-        fleet_destroy(f);
-    }
+    check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
 }

@@ -129,12 +129,6 @@ TEST(agree_with_their_references_in_avx2)
 
 /* --- what is refused ------------------------------------------------------ */
 
-typedef struct refusal {
-    fleet_var *(*build)(fleet_program *p, fleet_var **in); /* in[0]: [B, 4] */
-    fleet_status status;
-    const char *words;
-} refusal;
-
 BUILD(pow_0, fleet_pow(p, in[0], 0))
 BUILD(pow_nan, fleet_pow(p, in[0], NAN))
 BUILD(clip_same, fleet_clip(p, in[0], 1, 1))
@@ -156,7 +150,7 @@ BUILD(min_null, fleet_min(p, in[0], NULL))
 
 TEST(arguments_that_cannot_be_are_refused_by_name)
 {
-    static const refusal refusals[] = {
+    static const op_refusal refusals[] = {
         {build_pow_0, FLEET_EINVAL, "pow: factor 0"},
         {build_pow_nan, FLEET_EINVAL, "pow: factor nan must be finite"},
         {build_clip_same, FLEET_EINVAL, "clip: min 1 must be below max 1"},
@@ -173,16 +167,7 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_min_null, FLEET_EINVAL, "NULL as its input"},
     };
 
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        fleet *f = kit_handle(&(kit_options){0});
-        fleet_program *p = fleet_program_create(f);
-        fleet_var *x = kit_data(p, "x", 4);
-
-        CHECK(!refusals[i].build(p, &x));
-        CHECK_FAILS(fleet_program_status(p), refusals[i].status,
-                    refusals[i].words);
-        fleet_destroy(f);
-    }
+    check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
 }
 
 TEST(prelu_begins_with_a_quarter_in_the_shape_of_its_mode)

@@ -185,11 +185,7 @@ BUILD(layer_mean, fleet_layer_norm(p, fleet_mean(p, in[0]), NULL))
 
 TEST(arguments_that_cannot_be_are_refused_by_name)
 {
-    static const struct {
-        fleet_var *(*build)(fleet_program *p, fleet_var **in);
-        fleet_status status;
-        const char *words;
-    } refusals[] = {
+    static const op_refusal refusals[] = {
         {build_rate_1, FLEET_EINVAL, "dropout: rate 1 is not in [0, 1)"},
         {build_rate_nan, FLEET_EINVAL, "dropout: rate nan"},
         {build_rate_low, FLEET_EINVAL, "dropout: rate -0.1"},
@@ -202,16 +198,7 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_layer_mean, FLEET_ESHAPE, "has shape [1]; expected [-1,N]"},
     };
 
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
-        fleet *f = kit_handle(&(kit_options){0});
-        fleet_program *p = fleet_program_create(f);
-        fleet_var *x = kit_data(p, "x", 4);
-
-        CHECK(!refusals[i].build(p, &x));
-        CHECK_FAILS(fleet_program_status(p), refusals[i].status,
-                    refusals[i].words);
-        fleet_destroy(f);
-    }
+    check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
 }
 
 TEST(layer_norm_begins_as_the_identity_of_what_is_normal)

@@ -234,7 +234,8 @@ TEST(rows_that_have_changed_are_counted_without_reading_all)
     CHECK_INT(count_changed(&p, 0, &all), p.warm->methods->count(p.warm));
     CHECK_INT(count_changed(&p, p.version - 20, &some),
               see_all(p.warm, p.version - 20).n);
-    CHECK(all > 10000 && some > 0 && some * 3 < all);
+    /* A third or so: which rows share a page differs from run to run. */
+    CHECK(all > 10000 && some > 0 && some * 2 < all);
     check_same(&p);
     close_pair(&p);
 }

@@ -214,10 +214,8 @@ fleet_var *fl_activation_add(fleet_program *p, fleet_var *x, int64_t kind,
     fl_attr attr =
         FL_ATTR_FLOAT("alpha", alpha != 0 ? alpha : default_alpha[kind]);
 
-    if (!fl_builder_ready(p, x))
-        return NULL;
-    return fl_program_add(p, fl_activation_op(kind), &x, 1, &attr,
-                          default_alpha[kind] != 0);
+    return fl_build_of_one(p, fl_activation_op(kind), x, &attr,
+                           default_alpha[kind] != 0);
 }
 
 fleet_var *fleet_relu(fleet_program *p, fleet_var *x)
@@ -242,9 +240,7 @@ fleet_var *fleet_leaky_relu(fleet_program *p, fleet_var *x, float alpha)
 
 fleet_var *fleet_square(fleet_program *p, fleet_var *x)
 {
-    if (!fl_builder_ready(p, x))
-        return NULL;
-    return fl_program_add(p, &fl_op_square, &x, 1, NULL, 0);
+    return fl_build_of_one(p, &fl_op_square, x, NULL, 0);
 }
 
 fleet_var *fleet_scale(fleet_program *p, fleet_var *x, float scale, float bias)

@@ -28,18 +28,13 @@ typedef struct binary_kind {
 
 /* --- shapes -------------------------------------------------------------- */
 
-static int64_t dim_at(const fl_shape *s, int from_end)
-{
-    return from_end < s->n_dim ? s->dim[s->n_dim - 1 - from_end] : 1;
-}
-
 static fleet_status broadcast(const fl_node *n, fl_shape *out)
 {
     const fl_shape *a = &n->in[0]->shape, *b = &n->in[1]->shape;
 
     out->n_dim = a->n_dim > b->n_dim ? a->n_dim : b->n_dim;
     for (int i = 0; i < out->n_dim; i++) {
-        int64_t x = dim_at(a, i), y = dim_at(b, i);
+        int64_t x = fl_shape_from_end(a, i), y = fl_shape_from_end(b, i);
 
         if (x != y && x != 1 && y != 1)
             return fl_fail(FLEET_ESHAPE,
@@ -73,7 +68,7 @@ static fleet_status infer(fl_node *n)
 /* Does the operand run through the result's dimension without a gap? */
 static bool spans(const fl_shape *s, int from_end, int64_t dim)
 {
-    return dim_at(s, from_end) == dim;
+    return fl_shape_from_end(s, from_end) == dim;
 }
 
 /* The block: trailing dimensions, none of them the rows, in which both operands
@@ -85,7 +80,7 @@ static int block_dims(const fl_shape *out, const fl_shape *a, const fl_shape *b,
 
     c->block = 1;
     for (; n < out->n_dim - 1; n++) {
-        int64_t d = dim_at(out, n);
+        int64_t d = fl_shape_from_end(out, n);
         bool wa = spans(a, n, d), wb = spans(b, n, d);
 
         if (n == 0) {
@@ -107,7 +102,7 @@ static void set_walk(fl_walk *w, const fl_shape *s, const fl_shape *out,
     int64_t stride = 1;
 
     for (int i = 0; i < out->n_dim - 1; i++) {
-        int64_t d = dim_at(s, i);
+        int64_t d = fl_shape_from_end(s, i);
         int at = out->n_dim - 2 - i; /* place in config.dim */
 
         if (i >= n_block_dim)
@@ -430,10 +425,7 @@ OP(mul, FL_MUL, 0)
 #define BUILDER(name)                                                          \
     fleet_var *fleet_##name(fleet_program *p, fleet_var *x, fleet_var *y)      \
     {                                                                          \
-        if (!fl_builder_ready(p, x) || !fl_builder_ready(p, y))                \
-            return NULL;                                                       \
-        return fl_program_add(p, &fl_op_##name, (fleet_var *[]){x, y}, 2,      \
-                              NULL, 0);                                        \
+        return fl_build_of_two(p, &fl_op_##name, x, y, NULL, 0);               \
     }
 
 BUILDER(add)

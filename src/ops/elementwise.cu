@@ -126,13 +126,7 @@ static void sort_axes(const fl_elementwise_grad *k, int64_t rows, axes *own,
 
 __device__ static int64_t result_at(const axes &a, int64_t i)
 {
-    int64_t at = 0;
-
-    for (int d = a.n - 1; d >= 0; d--) {
-        at += i % a.dim[d] * a.step[d];
-        i /= a.dim[d];
-    }
-    return at;
+    return fl_strides_at(a.n, a.dim, a.step, i);
 }
 
 /* The other operand; of a formula a, and b. */

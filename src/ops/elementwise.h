@@ -7,7 +7,7 @@
 
 #include <fleet/program.h>
 
-#include "base/host_device.h"
+#include "runtime/graph/strides.h"
 
 typedef enum fl_arithmetic {
     FL_ADD,
@@ -36,13 +36,7 @@ typedef struct fl_elementwise {
 FL_EVERYWHERE int64_t fl_walk_block(const fl_elementwise *c, const fl_walk *w,
                                     int64_t i)
 {
-    int64_t at = 0;
-
-    for (int d = c->n_dim - 1; d >= 0; d--) {
-        at += i % c->dim[d] * w->stride[d];
-        i /= c->dim[d];
-    }
-    return at;
+    return fl_strides_at(c->n_dim, c->dim, w->stride, i);
 }
 
 /* elementwise         out <- a, b

@@ -459,8 +459,6 @@ const fl_op fl_op_sequence_pool = {
 fleet_var *fleet_sequence_pool(fleet_program *p, fleet_var *x,
                                fleet_combiner combiner)
 {
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_sequence_pool, &x, 1,
-                                &FL_ATTR_INT("combiner", (int)combiner), 1)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_sequence_pool, x,
+                           &FL_ATTR_INT("combiner", (int)combiner), 1);
 }

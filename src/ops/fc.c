@@ -261,7 +261,5 @@ fleet_var *fleet_fc(fleet_program *p, fleet_var *x, int64_t n,
 
 fleet_var *fleet_matmul(fleet_program *p, fleet_var *x, fleet_var *y)
 {
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, y))
-        return NULL;
-    return fl_program_add(p, &fl_op_matmul, (fleet_var *[]){x, y}, 2, NULL, 0);
+    return fl_build_of_two(p, &fl_op_matmul, x, y, NULL, 0);
 }

@@ -443,32 +443,22 @@ const fl_op fl_op_log_loss = {.name = "log_loss",
 
 /* --- builders ------------------------------------------------------------ */
 
-static fleet_var *add_loss(fleet_program *p, const fl_op *op, fleet_var *x,
-                           fleet_var *label, const fl_attr *attr, int n_attr)
-{
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
-        return NULL;
-    return fl_program_add(p, op, (fleet_var *[]){x, label}, 2, attr, n_attr);
-}
-
 fleet_var *fleet_softmax(fleet_program *p, fleet_var *x)
 {
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_softmax, &x, 1, NULL, 0)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_softmax, x, NULL, 0);
 }
 
 fleet_var *fleet_cross_entropy(fleet_program *p, fleet_var *x, fleet_var *label)
 {
-    return add_loss(p, &fl_op_cross_entropy, x, label, NULL, 0);
+    return fl_build_of_two(p, &fl_op_cross_entropy, x, label, NULL, 0);
 }
 
 fleet_var *fleet_softmax_with_cross_entropy(fleet_program *p, fleet_var *logits,
                                             fleet_var *label,
                                             fleet_var **softmax_out)
 {
-    fleet_var *loss =
-        add_loss(p, &fl_op_softmax_with_cross_entropy, logits, label, NULL, 0);
+    fleet_var *loss = fl_build_of_two(p, &fl_op_softmax_with_cross_entropy,
+                                      logits, label, NULL, 0);
 
     if (softmax_out)
         *softmax_out = loss ? loss->producer->out[1] : NULL;
@@ -478,7 +468,7 @@ fleet_var *fleet_softmax_with_cross_entropy(fleet_program *p, fleet_var *logits,
 fleet_var *fleet_sigmoid_cross_entropy(fleet_program *p, fleet_var *x,
                                        fleet_var *label)
 {
-    return add_loss(p, &fl_op_sigmoid_cross_entropy, x, label, NULL, 0);
+    return fl_build_of_two(p, &fl_op_sigmoid_cross_entropy, x, label, NULL, 0);
 }
 
 fleet_var *fleet_log_loss(fleet_program *p, fleet_var *x, fleet_var *label,
@@ -493,5 +483,5 @@ fleet_var *fleet_log_loss(fleet_program *p, fleet_var *x, fleet_var *label,
             p, fl_fail(FLEET_EINVAL,
                        "log_loss: epsilon %g is not a finite number from 0 on",
                        (double)epsilon));
-    return add_loss(p, &fl_op_log_loss, x, label, &attr, 1);
+    return fl_build_of_two(p, &fl_op_log_loss, x, label, &attr, 1);
 }

@@ -69,10 +69,7 @@ const fl_op fl_op_accuracy = {
 
 fleet_var *fleet_accuracy(fleet_program *p, fleet_var *x, fleet_var *label)
 {
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
-        return NULL;
-    return fl_program_add(p, &fl_op_accuracy, (fleet_var *[]){x, label}, 2,
-                          NULL, 0);
+    return fl_build_of_two(p, &fl_op_accuracy, x, label, NULL, 0);
 }
 
 /* --- auc.count: pos, neg <- p, label; auc: out <- pos, neg ---------------- */

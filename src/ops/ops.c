@@ -1,6 +1,7 @@
 /* ops.c - the table of operators, and what infer() and builders share. */
 #include "ops/ops.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 const fl_op *const fl_ops[] = {
@@ -39,6 +40,18 @@ fleet_status fl_want_shape(const fl_node *n, int in, const char *what)
                    fl_shape_print(&n->in[in]->shape).chars, what);
 }
 
+fleet_status fl_want_axis(const fl_node *n, int least)
+{
+    const fl_shape *x = &n->in[0]->shape;
+    int64_t axis = fl_node_int(n, "axis");
+
+    if (axis >= least && axis < x->n_dim)
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EINVAL, "%s: axis %" PRId64 " of shape %s; expected %d to %d",
+        n->op->name, axis, fl_shape_print(x).chars, least, x->n_dim - 1);
+}
+
 fleet_status fl_want_label(const fl_node *n, int in, bool float_too)
 {
     const fleet_var *v = n->in[in];
@@ -75,4 +88,19 @@ bool fl_builder_ready(fleet_program *p, const fleet_var *x)
         fl_program_failed(
             p, fl_fail(FLEET_EINVAL, "a layer was given NULL as its input"));
     return fl_program_ok(p);
+}
+
+fleet_var *fl_build_of_one(fleet_program *p, const fl_op *op, fleet_var *x,
+                           const fl_attr *attr, int n_attr)
+{
+    return fl_builder_ready(p, x) ? fl_program_add(p, op, &x, 1, attr, n_attr)
+                                  : NULL;
+}
+
+fleet_var *fl_build_of_two(fleet_program *p, const fl_op *op, fleet_var *x,
+                           fleet_var *y, const fl_attr *attr, int n_attr)
+{
+    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, y))
+        return NULL;
+    return fl_program_add(p, op, (fleet_var *[]){x, y}, 2, attr, n_attr);
 }

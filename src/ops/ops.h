@@ -56,6 +56,10 @@ static inline int64_t fl_range_count(const fl_instance *in, int i,
 fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype);
 fleet_status fl_want_shape(const fl_node *n, int in, const char *what);
 
+/* The attribute "axis" is a dimension of the first input, from that one on;
+ * else FLEET_EINVAL. */
+fleet_status fl_want_axis(const fl_node *n, int least);
+
 /* A label [B, 1]: int64, or float32 as well. */
 fleet_status fl_want_label(const fl_node *n, int in, bool float_too);
 
@@ -68,3 +72,10 @@ void fl_set_out(const fl_node *n, int i, const fl_shape *shape);
 /* For builders: false if the program has failed or an input is NULL, which is a
  * failure; a NULL program is FLEET_EINVAL of the thread. */
 bool fl_builder_ready(fleet_program *p, const fleet_var *x);
+
+/* The builder of an operator of one value, or two, whose arguments infer()
+ * checks. */
+fleet_var *fl_build_of_one(fleet_program *p, const fl_op *op, fleet_var *x,
+                           const fl_attr *attr, int n_attr);
+fleet_var *fl_build_of_two(fleet_program *p, const fl_op *op, fleet_var *x,
+                           fleet_var *y, const fl_attr *attr, int n_attr);

@@ -18,12 +18,7 @@ static fleet_status axis_infer(fl_node *n)
     fl_shape out = *x;
 
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
-    if (axis < 1 || axis >= x->n_dim)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: axis %" PRId64 " of shape "
-                       "%s; expected 1 to %d",
-                       n->op->name, axis, fl_shape_print(x).chars,
-                       x->n_dim - 1);
+    FL_TRY(fl_want_axis(n, 1));
     if (fl_node_int(n, "keep_dim")) {
         out.dim[axis] = 1;
     } else {
@@ -202,8 +197,7 @@ static fleet_var *add_axis_op(fleet_program *p, const fl_op *op, fleet_var *x,
     fl_attr attr[] = {FL_ATTR_INT("axis", axis),
                       FL_ATTR_INT("keep_dim", keep_dim != 0)};
 
-    return fl_builder_ready(p, x) ? fl_program_add(p, op, &x, 1, attr, 2)
-                                  : NULL;
+    return fl_build_of_one(p, op, x, attr, 2);
 }
 
 AXIS_OP(sum, sum)
@@ -315,9 +309,7 @@ fleet_var *fleet_expand(fleet_program *p, fleet_var *x, int axis, int64_t times)
 {
     fl_attr attr[] = {FL_ATTR_INT("axis", axis), FL_ATTR_INT("times", times)};
 
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_expand, &x, 1, attr, 2)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_expand, x, attr, 2);
 }
 
 /* --- mean ---------------------------------------------------------------- */
@@ -394,7 +386,5 @@ const fl_op fl_op_mean = {
 
 fleet_var *fleet_mean(fleet_program *p, fleet_var *x)
 {
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_mean, &x, 1, NULL, 0)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_mean, x, NULL, 0);
 }

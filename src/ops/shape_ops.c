@@ -1,6 +1,5 @@
 /* shape_ops.c - concat and reshape, and what is made of these two: stack,
  * squeeze, unsqueeze. */
-#include <inttypes.h>
 #include <string.h>
 
 #include <fleet/nn.h>
@@ -15,10 +14,7 @@ static fleet_status concat_infer(fl_node *n)
     int64_t axis = fl_node_int(n, "axis");
     fl_shape out = n->in[0]->shape;
 
-    if (axis < 1 || axis >= out.n_dim)
-        return fl_fail(FLEET_EINVAL,
-                       "concat: axis %" PRId64 " of shape %s; expected 1 to %d",
-                       axis, fl_shape_print(&out).chars, out.n_dim - 1);
+    FL_TRY(fl_want_axis(n, 1));
     for (int i = 0; i < n->n_in; i++) {
         const fl_shape *s = &n->in[i]->shape;
 
@@ -259,17 +255,8 @@ const fl_op fl_op_reshape = {
 fleet_var *fleet_reshape(fleet_program *p, fleet_var *x, const int64_t *dims,
                          int n_dim)
 {
-    if (!fl_builder_ready(p, x))
-        return NULL;
-    return fl_program_add(p, &fl_op_reshape, &x, 1,
-                          &FL_ATTR_INTS("shape", dims, n_dim), 1);
-}
-
-/* x with one dimension more or less. */
-static fleet_var *reshape_to(fleet_program *p, fleet_var *x, const fl_shape *s)
-{
-    return fl_program_add(p, &fl_op_reshape, &x, 1,
-                          &FL_ATTR_INTS("shape", s->dim, s->n_dim), 1);
+    return fl_build_of_one(p, &fl_op_reshape, x,
+                           &FL_ATTR_INTS("shape", dims, n_dim), 1);
 }
 
 static fleet_var *bad_axis(fleet_program *p, const fleet_var *x,
@@ -294,7 +281,7 @@ fleet_var *fleet_unsqueeze(fleet_program *p, fleet_var *x, int axis)
         s.dim[i] = s.dim[i - 1];
     s.dim[axis] = 1;
     s.n_dim++;
-    return reshape_to(p, x, &s);
+    return fleet_reshape(p, x, s.dim, s.n_dim);
 }
 
 fleet_var *fleet_squeeze(fleet_program *p, fleet_var *x, int axis)
@@ -309,7 +296,7 @@ fleet_var *fleet_squeeze(fleet_program *p, fleet_var *x, int axis)
     for (int i = axis; i + 1 < s.n_dim; i++)
         s.dim[i] = s.dim[i + 1];
     s.n_dim--;
-    return reshape_to(p, x, &s);
+    return fleet_reshape(p, x, s.dim, s.n_dim);
 }
 
 fleet_var *fleet_stack(fleet_program *p, fleet_var *const *x, int n, int axis)

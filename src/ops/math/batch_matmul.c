@@ -180,8 +180,5 @@ fleet_var *fleet_batch_matmul(fleet_program *p, fleet_var *x, fleet_var *y,
     fl_attr attr[] = {FL_ATTR_INT("transpose_x", transpose_x != 0),
                       FL_ATTR_INT("transpose_y", transpose_y != 0)};
 
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, y))
-        return NULL;
-    return fl_program_add(p, &fl_op_batch_matmul, (fleet_var *[]){x, y}, 2,
-                          attr, 2);
+    return fl_build_of_two(p, &fl_op_batch_matmul, x, y, attr, 2);
 }

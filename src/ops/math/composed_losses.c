@@ -1,6 +1,5 @@
 /* composed_losses.c - losses that are made of other operators, and get their
  * gradients from these. */
-#include <inttypes.h>
 #include <math.h>
 
 #include <fleet/ops.h>

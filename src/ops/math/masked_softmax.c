@@ -45,11 +45,6 @@ static fleet_status masked_run(const fl_instance *in, const fl_range *r)
 static const fl_kernel kernel = {
     .name = "masked_softmax", .split = FL_SPLIT_ROWS, .run = masked_run};
 
-static int64_t dim_at(const fl_shape *s, int from_end)
-{
-    return from_end < s->n_dim ? s->dim[s->n_dim - 1 - from_end] : 1;
-}
-
 static fleet_status infer(fl_node *n)
 {
     const fl_shape *x = &n->in[0]->shape, *mask = &n->in[1]->shape;
@@ -59,7 +54,8 @@ static fleet_status infer(fl_node *n)
     if (!fl_shape_batched(x) || x->n_dim < 2)
         return fl_want_shape(n, 0, "[-1,C]");
     for (int i = 0; i < x->n_dim; i++) {
-        int64_t have = dim_at(mask, i), want = dim_at(x, i);
+        int64_t have = fl_shape_from_end(mask, i),
+                want = fl_shape_from_end(x, i);
 
         if (mask->n_dim > x->n_dim || (have != want && (have != 1 || i == 0)))
             return fl_fail(FLEET_ESHAPE,
@@ -82,7 +78,7 @@ static fl_masked_softmax config_of(const fl_node *n)
     int64_t size = c.classes;
 
     for (int i = c.n_dim - 1; i >= 0; i--) {
-        int64_t have = dim_at(mask, c.n_dim - i);
+        int64_t have = fl_shape_from_end(mask, c.n_dim - i);
 
         c.dim[i] = x->dim[1 + i];
         c.stride[i] = have == 1 ? 0 : size;
@@ -127,8 +123,5 @@ const fl_op fl_op_masked_softmax = {
 
 fleet_var *fleet_masked_softmax(fleet_program *p, fleet_var *x, fleet_var *mask)
 {
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, mask))
-        return NULL;
-    return fl_program_add(p, &fl_op_masked_softmax, (fleet_var *[]){x, mask}, 2,
-                          NULL, 0);
+    return fl_build_of_two(p, &fl_op_masked_softmax, x, mask, NULL, 0);
 }

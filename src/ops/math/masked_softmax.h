@@ -7,7 +7,7 @@
 
 #include <fleet/program.h>
 
-#include "base/host_device.h"
+#include "runtime/graph/strides.h"
 
 typedef struct fl_masked_softmax {
     int64_t classes, lines;
@@ -19,11 +19,5 @@ typedef struct fl_masked_softmax {
 /* Where the mask of line i begins in its row. */
 FL_EVERYWHERE int64_t fl_mask_at(const fl_masked_softmax *c, int64_t i)
 {
-    int64_t at = 0;
-
-    for (int d = c->n_dim - 1; d >= 0; d--) {
-        at += i % c->dim[d] * c->stride[d];
-        i /= c->dim[d];
-    }
-    return at;
+    return fl_strides_at(c->n_dim, c->dim, c->stride, i);
 }

@@ -139,64 +139,59 @@ static fleet_status unary_gradient(fl_lowering *l, const fl_node *n)
 
 /* --- builders ------------------------------------------------------------- */
 
-static fleet_var *add_unary(fleet_program *p, const fl_op *op, fleet_var *x,
-                            const fl_attr *attr, int n_attr)
-{
-    return fl_builder_ready(p, x) ? fl_program_add(p, op, &x, 1, attr, n_attr)
-                                  : NULL;
-}
-
 fleet_var *fleet_exp(fleet_program *p, fleet_var *x)
 {
-    return add_unary(p, &fl_op_exp, x, NULL, 0);
+    return fl_build_of_one(p, &fl_op_exp, x, NULL, 0);
 }
 
 fleet_var *fleet_log(fleet_program *p, fleet_var *x)
 {
-    return add_unary(p, &fl_op_log, x, NULL, 0);
+    return fl_build_of_one(p, &fl_op_log, x, NULL, 0);
 }
 
 fleet_var *fleet_sqrt(fleet_program *p, fleet_var *x)
 {
-    return add_unary(p, &fl_op_sqrt, x, NULL, 0);
+    return fl_build_of_one(p, &fl_op_sqrt, x, NULL, 0);
 }
 
 fleet_var *fleet_abs(fleet_program *p, fleet_var *x)
 {
-    return add_unary(p, &fl_op_abs, x, NULL, 0);
+    return fl_build_of_one(p, &fl_op_abs, x, NULL, 0);
 }
 
 fleet_var *fleet_pow(fleet_program *p, fleet_var *x, float factor)
 {
-    return add_unary(p, &fl_op_pow, x, &FL_ATTR_FLOAT("factor", factor), 1);
+    return fl_build_of_one(p, &fl_op_pow, x, &FL_ATTR_FLOAT("factor", factor),
+                           1);
 }
 
 fleet_var *fleet_clip(fleet_program *p, fleet_var *x, float min, float max)
 {
     fl_attr attr[] = {FL_ATTR_FLOAT("min", min), FL_ATTR_FLOAT("max", max)};
 
-    return add_unary(p, &fl_op_clip, x, attr, 2);
+    return fl_build_of_one(p, &fl_op_clip, x, attr, 2);
 }
 
 fleet_var *fleet_elu(fleet_program *p, fleet_var *x, float alpha)
 {
-    return add_unary(p, &fl_op_elu, x,
-                     &FL_ATTR_FLOAT("alpha", alpha != 0 ? alpha : 1.0f), 1);
+    return fl_build_of_one(p, &fl_op_elu, x,
+                           &FL_ATTR_FLOAT("alpha", alpha != 0 ? alpha : 1.0f),
+                           1);
 }
 
 fleet_var *fleet_gelu(fleet_program *p, fleet_var *x, int approximate)
 {
-    return add_unary(p, approximate ? &fl_op_gelu_tanh : &fl_op_gelu, x, NULL,
-                     0);
+    return fl_build_of_one(p, approximate ? &fl_op_gelu_tanh : &fl_op_gelu, x,
+                           NULL, 0);
 }
 
 fleet_var *fleet_swish(fleet_program *p, fleet_var *x, float beta)
 {
-    return add_unary(p, &fl_op_swish, x,
-                     &FL_ATTR_FLOAT("beta", beta != 0 ? beta : 1.0f), 1);
+    return fl_build_of_one(p, &fl_op_swish, x,
+                           &FL_ATTR_FLOAT("beta", beta != 0 ? beta : 1.0f), 1);
 }
 
 fleet_var *fleet_softplus(fleet_program *p, fleet_var *x)
 {
-    return add_unary(p, &fl_op_softplus, x, NULL, 0);
+    return fl_build_of_one(p, &fl_op_softplus, x, NULL, 0);
 }

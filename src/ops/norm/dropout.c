@@ -111,8 +111,6 @@ const fl_op fl_op_dropout = {
 
 fleet_var *fleet_dropout(fleet_program *p, fleet_var *x, float rate)
 {
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_dropout, &x, 1,
-                                &FL_ATTR_FLOAT("rate", rate), 1)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_dropout, x, &FL_ATTR_FLOAT("rate", rate),
+                           1);
 }

@@ -45,6 +45,11 @@ static int64_t lines_of(const fl_instance *in, const fl_range *r)
 
 /* --- l2_normalize --------------------------------------------------------- */
 
+static float inverse_of(const fl_line_norm *c, float sum)
+{
+    return 1.0f / sqrtf(sum < c->epsilon ? c->epsilon : sum);
+}
+
 static fleet_status l2_run(const fl_instance *in, const fl_range *r)
 {
     const fl_line_norm *c = in->step->config;
@@ -52,8 +57,7 @@ static fleet_status l2_run(const fl_instance *in, const fl_range *r)
     const float *x = fl_rows_f32(in, 1, r);
 
     for (int64_t i = lines_of(in, r); i > 0; i--, y += c->n, x += c->n) {
-        float sum = dot(x, x, c->n);
-        float inverse = 1.0f / sqrtf(sum < c->epsilon ? c->epsilon : sum);
+        float inverse = inverse_of(c, dot(x, x, c->n));
 
         fl_simd_best()->scale(y, x, inverse, 0.0f, c->n);
     }
@@ -67,8 +71,7 @@ static fleet_status l2_grad_run(const fl_instance *in, const fl_range *r)
     const float *g = fl_rows_f32(in, 1, r), *x = fl_rows_f32(in, 2, r);
 
     for (int64_t i = lines_of(in, r); i > 0; i--) {
-        float sum = dot(x, x, c->n);
-        float inverse = 1.0f / sqrtf(sum < c->epsilon ? c->epsilon : sum);
+        float sum = dot(x, x, c->n), inverse = inverse_of(c, sum);
         float along =
             sum < c->epsilon ? 0.0f : dot(g, x, c->n) * inverse * inverse;
 
@@ -228,12 +231,18 @@ static int64_t numbers_from(const fl_shape *x, int64_t axis)
     return n;
 }
 
+/* w, b: inputs that may be absent. */
+static bool has(const fl_node *n, int i)
+{
+    return i < n->n_in && n->in[i];
+}
+
 static const void *config_of(fl_lowering *l, const fl_node *n, int64_t axis)
 {
     fl_line_norm c = {.n = numbers_from(&n->in[0]->shape, axis),
                       .epsilon = (float)fl_node_float(n, "epsilon"),
-                      .has_w = n->n_in > 1 && n->in[1],
-                      .has_b = n->n_in > 2 && n->in[2]};
+                      .has_w = has(n, 1),
+                      .has_b = has(n, 2)};
 
     return fl_config(l, &c, sizeof c);
 }
@@ -269,12 +278,9 @@ static fleet_status layer_infer(fl_node *n)
     const fl_shape *x = &n->in[0]->shape;
 
     FL_TRY(check_x(n));
-    if (axis < 1 || axis >= x->n_dim)
-        return fl_fail(FLEET_EINVAL,
-                       "layer_norm: axis %lld of shape %s; expected 1 to %d",
-                       (long long)axis, fl_shape_print(x).chars, x->n_dim - 1);
+    FL_TRY(fl_want_axis(n, 1));
     for (int i = 1; i < n->n_in; i++)
-        if (n->in[i]) {
+        if (has(n, i)) {
             FL_TRY(fl_want_dtype(n, i, FLEET_FLOAT32));
             if (fl_shape_batched(&n->in[i]->shape) ||
                 n->in[i]->shape.n_dim != 1 ||
@@ -287,7 +293,7 @@ static fleet_status layer_infer(fl_node *n)
 
 static int optional(fl_lowering *l, const fl_node *n, int i)
 {
-    return i < n->n_in && n->in[i] ? fl_value_of(l, n->in[i]) : -1;
+    return has(n, i) ? fl_value_of(l, n->in[i]) : -1;
 }
 
 static fleet_status layer_forward(fl_lowering *l, const fl_node *n)
@@ -315,9 +321,9 @@ static fleet_status layer_gradient(fl_lowering *l, const fl_node *n)
     if ((to = fl_gradient_to(l, n->in[0])) >= 0)
         FL_EMIT(l, &layer_grad, n, c, FL_W(to), FL_R(g), FL_R(x), FL_R(stats),
                 FL_R(optional(l, n, 1)));
-    if (n->n_in > 1 && n->in[1] && (to = fl_gradient_to(l, n->in[1])) >= 0)
+    if (has(n, 1) && (to = fl_gradient_to(l, n->in[1])) >= 0)
         FL_EMIT(l, &dw, n, c, FL_W(to), FL_R(g), FL_R(x), FL_R(stats));
-    if (n->n_in > 2 && n->in[2] && (to = fl_gradient_to(l, n->in[2])) >= 0)
+    if (has(n, 2) && (to = fl_gradient_to(l, n->in[2])) >= 0)
         FL_EMIT(l, &db, n, c, FL_W(to), FL_R(g));
     return FLEET_OK;
 }
@@ -350,9 +356,7 @@ fleet_var *fleet_l2_normalize(fleet_program *p, fleet_var *x, float epsilon)
 {
     fl_attr attr = FL_ATTR_FLOAT("epsilon", epsilon != 0 ? epsilon : 1e-12f);
 
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_l2_normalize, &x, 1, &attr, 1)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_l2_normalize, x, &attr, 1);
 }
 
 fleet_var *fleet_cos_sim(fleet_program *p, fleet_var *x, fleet_var *y)

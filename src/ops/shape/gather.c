@@ -137,10 +137,7 @@ const fl_op fl_op_gather = {
 
 fleet_var *fleet_gather(fleet_program *p, fleet_var *x, fleet_var *index)
 {
-    if (!fl_builder_ready(p, x) || !fl_builder_ready(p, index))
-        return NULL;
-    return fl_program_add(p, &fl_op_gather, (fleet_var *[]){x, index}, 2, NULL,
-                          0);
+    return fl_build_of_two(p, &fl_op_gather, x, index, NULL, 0);
 }
 
 /* --- one_hot -------------------------------------------------------------- */
@@ -203,10 +200,8 @@ const fl_op fl_op_one_hot = {
 
 fleet_var *fleet_one_hot(fleet_program *p, fleet_var *ids, int64_t depth)
 {
-    return fl_builder_ready(p, ids)
-               ? fl_program_add(p, &fl_op_one_hot, &ids, 1,
-                                &FL_ATTR_INT("depth", depth), 1)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_one_hot, ids, &FL_ATTR_INT("depth", depth),
+                           1);
 }
 
 /* --- cast ----------------------------------------------------------------- */
@@ -248,7 +243,5 @@ const fl_op fl_op_cast = {
 
 fleet_var *fleet_cast(fleet_program *p, fleet_var *x)
 {
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_cast, &x, 1, NULL, 0)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_cast, x, NULL, 0);
 }

@@ -196,16 +196,8 @@ static fleet_status transpose_infer(fl_node *n)
 
 static fleet_status check_axis(const fl_node *n)
 {
-    const fl_shape *x = &n->in[0]->shape;
-    int64_t axis = fl_node_int(n, "axis");
-
     FL_TRY(fl_want_dtype(n, 0, FLEET_FLOAT32));
-    if (axis < first_dim(x) || axis >= x->n_dim)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: axis %" PRId64 " of shape %s; expected %d to %d",
-                       n->op->name, axis, fl_shape_print(x).chars, first_dim(x),
-                       x->n_dim - 1);
-    return FLEET_OK;
+    return fl_want_axis(n, first_dim(&n->in[0]->shape));
 }
 
 static fleet_status slice_infer(fl_node *n)
@@ -330,7 +322,5 @@ fleet_var *fleet_pad(fleet_program *p, fleet_var *x, int axis, int64_t before,
                       FL_ATTR_INT("after", after),
                       FL_ATTR_FLOAT("value", value)};
 
-    return fl_builder_ready(p, x)
-               ? fl_program_add(p, &fl_op_pad, &x, 1, attr, 4)
-               : NULL;
+    return fl_build_of_one(p, &fl_op_pad, x, attr, 4);
 }

@@ -7,7 +7,7 @@
 
 #include <fleet/program.h>
 
-#include "base/host_device.h"
+#include "runtime/graph/strides.h"
 
 /* A side's row: its elements, where the first one lies, strides by dim. */
 typedef struct fl_strided_side {
@@ -27,11 +27,5 @@ typedef struct fl_strided_config {
 FL_EVERYWHERE int64_t fl_strided_at(const fl_strided_config *c,
                                     const fl_strided_side *s, int64_t i)
 {
-    int64_t at = s->at;
-
-    for (int d = c->n_dim - 1; d >= 0; d--) {
-        at += i % c->dim[d] * s->stride[d];
-        i /= c->dim[d];
-    }
-    return at;
+    return s->at + fl_strides_at(c->n_dim, c->dim, s->stride, i);
 }

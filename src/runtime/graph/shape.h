@@ -28,6 +28,13 @@ static inline bool fl_shape_batched(const fl_shape *s)
     return s->n_dim > 0 && s->dim[0] < 0;
 }
 
+/* A dimension as NumPy broadcasts it: the last one for 0; 1 in front of the
+ * first. */
+static inline int64_t fl_shape_from_end(const fl_shape *s, int i)
+{
+    return i < s->n_dim ? s->dim[s->n_dim - 1 - i] : 1;
+}
+
 bool fl_shape_equal(const fl_shape *a, const fl_shape *b);
 
 /* Rows of a batch (or fixed ones), elements of a row, elements altogether. */

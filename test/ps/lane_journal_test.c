@@ -481,6 +481,36 @@ TEST(a_lane_is_made_again_from_a_snapshot_and_what_came_behind_it)
 }
 
 /* Of each kind of record, one that is of another lane. */
+/* A save waits for a snapshot that is written, and the update with it: its
+ * worker's part of that comes behind the save. */
+TEST(an_update_waits_for_a_save_that_waits_for_a_snapshot)
+{
+    memory_journal cut = {0};
+    const fl_journal_sink to = {&cut, memory_put, memory_commit};
+    lane_kit k;
+
+    open_journal();
+    lane_open(&k, SIM_SGD, 2, true);
+    CHECK_OK(fl_lane_freeze(k.lane, &to));
+    lane_command(&k, 0, 1, "path");
+    lane_push(&k, 1, 1, 7, 1);
+    CHECK_INT(k.lane->version, 0);
+    CHECK_INT(k.n_command, 0);
+    CHECK_OK(fl_lane_write_frozen(k.lane, &to));
+    fl_lane_thaw(k.lane, k.now_ms);
+    CHECK_INT(k.n_command, 1);
+    end_command(&k, FLEET_OK);
+    CHECK_INT(k.lane->version, 0);
+    lane_push(&k, 0, 2, 7, 1);
+    CHECK_INT(k.lane->version, 1);
+    CHECK_INT(k.lane->stream[0].done, 2);
+    CHECK_INT(k.lane->stream[1].done, 1);
+    drain(&k);
+    lane_close(&k);
+    forget_journal(&cut);
+    close_journal();
+}
+
 TEST(a_snapshot_that_does_not_fit_is_refused)
 {
     static const struct {
@@ -692,20 +722,36 @@ TEST(steps_that_are_gathered_are_committed_together)
     close_journal();
 }
 
+/* The first number of the rows that a pull was answered with. */
+static float pulled(lane_kit *k, int to)
+{
+    const fl_msg *msg = lane_hear(k, to);
+
+    CHECK_INT(msg->head.status, FL_ANSWER_OK);
+    CHECK_INT(msg->head.n_section, 1);
+    return *(const float *)msg->column[0][FL_AT_VALUES].data;
+}
+
 /* A worker's pull has what it pushed before, and its next step comes behind. */
 TEST(what_comes_behind_a_gathered_step_sees_it_made)
 {
     lane_kit k;
+    float before;
 
     open_journal();
     lane_open(&k, SIM_SGD, 2, false);
+    lane_pull(&k, 0, 0, 1);
+    before = pulled(&k, 0);
     fl_lane_gather(k.lane, true);
-    lane_push(&k, 0, 1, 7, 1);
-    lane_push(&k, 1, 1, 7, 1);
-    lane_pull(&k, 0, 0, 2);
+    lane_push(&k, 0, 1, 0, 1);
+    lane_push(&k, 1, 1, 0, 1);
+    lane_pull(&k, 0, 0, 1);
     CHECK_INT(k.lane->version, 2);
     CHECK_INT(journal.n_commit, 1);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    CHECK_CLOSE((float[]){pulled(&k, 0)}, (float[]){before - 2 * 0.25f}, 1,
+                1e-6f);
     lane_push(&k, 0, 2, 7, 1);
     lane_push(&k, 0, 3, 7, 1);
     CHECK_INT(k.lane->stream[0].done, 2);

@@ -17,7 +17,7 @@
 #include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
-enum { DIM = 11, KEYS = 400, MOST = 64 };
+enum { DIM = 11, KEYS = 400, FILE_KEYS = 20000, MOST = 64 };
 
 static fl_filler filler;
 
@@ -28,10 +28,12 @@ static uint64_t draw(uint64_t n)
     return luck % n;
 }
 
+static uint64_t most_key = KEYS;
+
 /* Different keys: as many as there are asked for, or fewer. */
 static int64_t draw_keys(uint64_t *key, int64_t n)
 {
-    uint64_t at = draw(KEYS);
+    uint64_t at = draw(most_key);
 
     for (int64_t i = 0; i < n; i++)
         key[i] = at += 1 + draw(5);
@@ -160,16 +162,48 @@ TEST(it_is_that_of_the_rows_after_any_history)
     fleet_destroy(f);
 }
 
+/* Rows of more keys than the table's memory has room for. */
+static void fill(fl_rows *r)
+{
+    uint64_t key[MOST];
+    float *row[MOST];
+
+    for (uint64_t at = 0; at < FILE_KEYS; at += MOST) {
+        fl_wanted_rows w = {0};
+
+        for (uint64_t i = 0; i < MOST; i++)
+            key[i] = at + i;
+        CHECK_OK(fl_rows_bring(&w, r, key, MOST));
+        CHECK_OK(r->methods->make(r, key, MOST, row));
+        fl_wanted_rows_done(&w);
+    }
+}
+
+/* Rows come out of the file to be changed, and go without that when they are
+ * erased. */
 TEST(it_is_so_where_most_rows_are_in_a_file)
 {
+    fl_cold_counts before, behind;
     fleet_optimizer *o;
+    int64_t n;
     fl_rows *r;
     fleet *f;
 
     CHECK_OK(fleet_init(&f, NULL));
     o = make_optimizer(f, ADAGRAD);
+    most_key = FILE_KEYS;
     r = open_table(true, FLEET_ROW_FLOAT32, 1, 0);
-    live_through(r, o, 200);
+    fill(r);
+    erase(r); /* which waits until what has to leave the memory has left */
+    n = r->methods->count(r);
+    fl_cold_count(r, &before);
+    CHECK(before.cold > n / 4);
+    for (int i = 0; i < 20; i++)
+        erase(r);
+    fl_cold_count(r, &behind);
+    CHECK(r->methods->count(r) < n);
+    CHECK(behind.cold < before.cold);
+    live_through(r, o, 50);
     close_table(r);
     cold_kit_disk(&(cold_kit_faults){0});
     fleet_destroy(f);

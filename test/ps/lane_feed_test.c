@@ -264,6 +264,54 @@ static void erase(lane_kit *k, uint64_t key)
         rows->watch->row(rows->watch, rows, key, 0, true);
 }
 
+/* A lane with rows 0 to n - 1, and who has followed it for so long. */
+static follower *open_followed(lane_kit *k, uint32_t n, int64_t ms)
+{
+    follower *f;
+
+    open_lane(k, true);
+    push(k, 0, n);
+    f = follow(k);
+    go_on(f, ms);
+    return f;
+}
+
+/* One with more rows than an answer brings. */
+enum { MANY_ROWS = 28000 };
+
+static void open_large(lane_kit *k, bool sync)
+{
+    open_lane(k, sync);
+    push(k, 0, MANY_ROWS);
+}
+
+/* Rows change while it walks through all of them. */
+static void walk_beside_changes(follower *f)
+{
+    ask(f); /* hello */
+    for (int i = 0; i < 40; i++) {
+        go_on(f, 1);
+        push(f->k, (uint64_t)i * 699, 500);
+    }
+}
+
+/* It has heard some of the rows, and is in the middle of its walk. */
+static void go_halfway(follower *f)
+{
+    while (f->n_told == 0) {
+        f->k->now_ms++;
+        ask(f);
+        hear(f);
+    }
+    CHECK(f->n_told < 24000);
+}
+
+static void close_followed(lane_kit *k, follower *f)
+{
+    leave(f);
+    lane_close(k);
+}
+
 /* --- claims --------------------------------------------------------------- */
 
 TEST(begins_with_everything_and_then_tells_changes_alone)
@@ -292,8 +340,7 @@ TEST(begins_with_everything_and_then_tells_changes_alone)
     go_on(f, 100);
     CHECK_INT(f->n_told, 0);
     CHECK_INT(f->version, 4);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 /* A walk of several answers, rows changing all the while. */
@@ -302,21 +349,14 @@ TEST(tells_each_change_once_while_it_walks)
     lane_kit k;
     follower *f;
 
-    open_lane(&k, false);
-    for (int i = 0; i < 7; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    open_large(&k, false);
     f = follow(&k);
-    ask(f); /* hello */
-    for (int i = 0; i < 40; i++) {
-        go_on(f, 1);
-        push(&k, (uint64_t)i * 699, 500);
-    }
+    walk_beside_changes(f);
     go_on(f, 200);
     check_equal(f);
     check_once(f);
     CHECK_INT(f->n_begins, 1);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 /* The list has gone on before the walk is over: what it does not have any more
@@ -327,21 +367,14 @@ TEST(looks_again_when_the_list_is_shorter_than_a_walk)
     follower *f;
 
     lane_changes = 64;
-    open_lane(&k, false);
-    for (int i = 0; i < 7; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    open_large(&k, false);
     f = follow(&k);
-    ask(f); /* hello */
-    for (int i = 0; i < 40; i++) {
-        go_on(f, 1);
-        push(&k, (uint64_t)i * 699, 500);
-    }
+    walk_beside_changes(f);
     go_on(f, 400);
     check_equal(f);
     CHECK_INT(f->n_begins, 1);
     CHECK(f->n_walked > 1);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
     lane_changes = 0;
 }
 
@@ -361,8 +394,7 @@ TEST(does_not_begin_while_a_command_writes)
     go_on(f, 1100); /* it asks again */
     CHECK_INT(f->n_begins, 1);
     check_equal(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(goes_on_from_an_offset_in_another_process)
@@ -372,15 +404,9 @@ TEST(goes_on_from_an_offset_in_another_process)
     char *offset;
 
     open_lane(&k, true);
-    for (int i = 0; i < 6; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    push(&k, 0, 24000);
     f = follow(&k);
-    while (f->n_told == 0) {
-        k.now_ms++;
-        ask(f);
-        hear(f);
-    }
-    CHECK(f->n_told < 24000); /* in the middle of the walk */
+    go_halfway(f);
     offset = fl_feed_offset_text(f->c);
     CHECK(offset != NULL);
     push(&k, 3, 5);
@@ -403,11 +429,7 @@ TEST(goes_on_from_an_offset_in_another_process)
 TEST(asks_again_what_was_lost)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
+    follower *f = open_followed(&k, 10, 0);
     for (int i = 0; i < 5; i++) {
         f->loses = true;
         push(&k, 5, 10);
@@ -415,19 +437,13 @@ TEST(asks_again_what_was_lost)
         check_equal(f);
     }
     check_once(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(tells_which_rows_are_gone)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
-    go_on(f, 20);
+    follower *f = open_followed(&k, 10, 20);
     erase(&k, 3);
     erase(&k, 4);
     push(&k, 4, 1); /* and comes back */
@@ -436,8 +452,7 @@ TEST(tells_which_rows_are_gone)
     CHECK(!f->has[3] && f->has[4]);
     check_equal(f);
     check_once(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 static void fall_behind(lane_kit *k, follower *f, bool gone)
@@ -460,9 +475,7 @@ TEST(sends_a_slow_subscriber_what_has_changed_or_everything)
     follower *f;
 
     lane_changes = 64;
-    open_lane(&k, true);
-    push(&k, 0, 100);
-    f = follow(&k);
+    f = open_followed(&k, 100, 0);
     fall_behind(&k, f, false);
     CHECK_INT(f->n_begins, 1);
     CHECK_INT(f->n_told, 29);
@@ -471,20 +484,14 @@ TEST(sends_a_slow_subscriber_what_has_changed_or_everything)
     fall_behind(&k, f, true);
     CHECK_INT(f->n_begins, 2);
     CHECK(!strstr(k.lines, "too slow")); /* it was said just now */
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
     lane_changes = 0;
 }
 
 TEST(begins_anew_after_a_load)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
-    go_on(f, 20);
+    follower *f = open_followed(&k, 10, 20);
     lane_load(&k, 0, ++step, "save"); /* 1 update in it, as before */
     go_on(f, 2000); /* while it loads nobody reads the store */
     CHECK_INT(f->n_begins, 1);
@@ -496,8 +503,7 @@ TEST(begins_anew_after_a_load)
     push(&k, 2, 3);
     go_on(f, 20);
     check_equal(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 /* Of a row that was written by hand the version is that of the next update. */
@@ -509,10 +515,7 @@ TEST(tells_what_was_written_by_hand)
     uint64_t key = 4;
     float *row;
 
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
-    go_on(f, 20);
+    f = open_followed(&k, 10, 20);
     rows = k.layout.table[0];
     CHECK_OK(rows->methods->find(rows, &key, 1, &row));
     row[0] = 77;
@@ -523,8 +526,7 @@ TEST(tells_what_was_written_by_hand)
     push(&k, 4, 1);
     go_on(f, 20);
     check_equal(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 static void write_by_hand(lane_kit *k, uint64_t key)
@@ -545,20 +547,13 @@ TEST(a_walk_brings_what_was_written_by_hand_before_it)
     lane_kit k;
     follower *f, *g;
 
-    open_lane(&k, true);
-    for (int i = 0; i < 7; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    open_large(&k, true);
     f = follow(&k);
     go_on(f, 100);
     for (uint64_t key = 0; key < 28000; key += 100)
         write_by_hand(&k, key);
     g = follow_as(&k, 1, NULL);
-    while (g->n_told == 0) {
-        k.now_ms++;
-        ask(g);
-        hear(g);
-    }
-    CHECK(g->n_told < 24000); /* in the middle of the walk */
+    go_halfway(g);
     push(&k, 1, 5);
     write_by_hand(&k, 2);
     go_on(g, 200);
@@ -574,9 +569,7 @@ TEST(spends_a_tenth_of_the_time_on_subscribers)
     lane_kit k;
     follower *f;
 
-    open_lane(&k, true);
-    for (int i = 0; i < 7; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    open_large(&k, true);
     f = follow(&k);
     go_on(f, 1); /* what is saved up: two slices */
     for (int i = 0; i < 8; i++) {
@@ -588,8 +581,7 @@ TEST(spends_a_tenth_of_the_time_on_subscribers)
     CHECK(f->n_told < 28000);
     go_on(f, 100);
     check_equal(f);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(answers_all_that_wait_as_far_as_the_budget_goes)
@@ -597,9 +589,7 @@ TEST(answers_all_that_wait_as_far_as_the_budget_goes)
     lane_kit k;
     follower *f[2];
 
-    open_lane(&k, true);
-    for (int i = 0; i < 7; i++)
-        push(&k, (uint64_t)i * 4000, 4000);
+    open_large(&k, true);
     for (int i = 0; i < 2; i++) {
         f[i] = follow_as(&k, i, NULL);
         ask(f[i]); /* hello */
@@ -629,12 +619,7 @@ static void end_job(lane_kit *k)
 TEST(says_that_it_is_over_before_the_lane_ends)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
-    go_on(f, 20);
+    follower *f = open_followed(&k, 10, 20);
     push(&k, 0, 5);
     end_job(&k);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
@@ -643,19 +628,13 @@ TEST(says_that_it_is_over_before_the_lane_ends)
     CHECK(fl_feed_client_is_over(f->c));
     check_equal(f);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(ends_without_a_subscriber_that_has_gone)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    push(&k, 0, 10);
-    f = follow(&k);
-    go_on(f, 20);
+    follower *f = open_followed(&k, 10, 20);
     deliver(f);
     end_job(&k);
     deliver(f);
@@ -663,24 +642,18 @@ TEST(ends_without_a_subscriber_that_has_gone)
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
     lane_tick_until(&k, k.now_ms + 300);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(tells_why_the_job_fails)
 {
     lane_kit k;
-    follower *f;
-
-    open_lane(&k, true);
-    f = follow(&k);
-    go_on(f, 20);
+    follower *f = open_followed(&k, 0, 20);
     fl_lane_abort(k.lane, FLEET_EPEER, "worker 3 is gone");
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,
                 "worker 3 is gone");
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }
 
 TEST(has_room_for_sixteen_subscribers)
@@ -753,9 +726,7 @@ TEST(refuses_a_damaged_offset)
     follower *f;
     char *offset;
 
-    open_lane(&k, true);
-    f = follow(&k);
-    go_on(f, 5);
+    f = open_followed(&k, 0, 5);
     offset = fl_feed_offset_text(f->c);
     CHECK(offset != NULL);
     offset[strlen(offset) - 1] = offset[strlen(offset) - 1] == '1' ? '2' : '1';
@@ -763,6 +734,5 @@ TEST(refuses_a_damaged_offset)
     CHECK_FAILS(fl_feed_offset_resume(f->c, "offset"), FLEET_EFORMAT,
                 "expected \"fleet-feed-1:");
     fl_free(offset);
-    leave(f);
-    lane_close(&k);
+    close_followed(&k, f);
 }

@@ -51,9 +51,6 @@ typedef struct fleet_feed_options {
                                  FLEET_PEER_DEADLINE_MS, else 10,000 */
     const char *keys; /* folder of keys (docs/security.md), which has one of
                          this subscriber; NULL: FLEET_KEYS, else none */
-    fleet_log_callback *log; /* NULL: lines go to stderr */
-    void *log_user;
-    fleet_log_level log_level;
 } fleet_feed_options;
 
 typedef enum fleet_feed_kind {

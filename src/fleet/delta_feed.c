@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/log.h"
 #include "fleet/job/env.h"
 #include "fleet/job/role.h"
 #include "ps/feed/feed_io.h"
@@ -14,7 +13,6 @@
 enum { INTERVAL_MS = 50, MOST_INTERVAL_MS = 1000, MOST_SUBSCRIBER = 4096 };
 
 struct fleet_delta_feed {
-    fl_log log;
     fl_feed_io *io;
     fl_keys *keys; /* NULL: none are used */
     fleet_feed_batch batch;
@@ -40,8 +38,6 @@ static fleet_status check_options(const fleet_feed_options *o)
     FL_TRY(check_range("subscriber", o->subscriber, 0, MOST_SUBSCRIBER - 1));
     FL_TRY(check_range("interval_ms", o->interval_ms, 0, MOST_INTERVAL_MS));
     FL_TRY(check_range("peer_deadline_ms", o->peer_deadline_ms, 0, INT32_MAX));
-    FL_TRY(check_range("log_level", o->log_level, FLEET_LOG_DEFAULT,
-                       FLEET_LOG_SILENT));
     return FLEET_OK;
 }
 
@@ -90,10 +86,8 @@ static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
 {
     fl_feed_options options = {.subscriber = o->subscriber,
                                .interval_ms = o->interval_ms ? o->interval_ms
-                                                             : INTERVAL_MS,
-                               .log = &feed->log};
+                                                             : INTERVAL_MS};
 
-    fl_log_init(&feed->log, o->log, o->log_user, o->log_level);
     FL_TRY(check_options(o));
     FL_TRY(open_role(role, o));
     FL_TRY(open_keys(feed, role, o));
@@ -131,7 +125,6 @@ void fleet_feed_close(fleet_delta_feed *feed)
         return;
     fl_feed_io_destroy(feed->io);
     fl_keys_destroy(feed->keys);
-    fl_log_done(&feed->log);
     fl_free(feed->part);
     fl_free(feed);
 }

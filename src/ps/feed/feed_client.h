@@ -22,7 +22,6 @@ typedef struct fl_feed_options {
     bool tcp_only;
     const char *locality; /* fl_locality_text() */
     fl_packet_pool *pool;
-    fl_log *log;
 } fl_feed_options;
 
 /* Sockets are numbered: server i's first lane, for hellos, is i; the lanes of

@@ -7,7 +7,7 @@
 typedef struct fl_feed_io fl_feed_io;
 
 /* Of the options it sets incarnation, locality and pool; the address list and
- * the job are copied, keys and the log must stay. keys NULL: none are used. */
+ * the job are copied, keys must stay. keys NULL: none are used. */
 fleet_status fl_feed_io_create(fl_feed_io **io, const fl_feed_options *o,
                                const fl_keys *keys, const char *offset);
 void fl_feed_io_destroy(fl_feed_io *io); /* NULL is fine */

@@ -17,8 +17,6 @@ struct fleet_delta_feed {
     fl_keys *keys; /* NULL: none are used */
     fleet_feed_batch batch;
     bool has_batch;
-    fleet_feed_part *part;
-    size_t part_capacity;
 };
 
 /* --- opening -------------------------------------------------------------- */
@@ -125,51 +123,14 @@ void fleet_feed_close(fleet_delta_feed *feed)
         return;
     fl_feed_io_destroy(feed->io);
     fl_keys_destroy(feed->keys);
-    fl_free(feed->part);
     fl_free(feed);
 }
 
 /* --- batches -------------------------------------------------------------- */
 
-static fleet_feed_part public_part(const fl_feed_part *p)
-{
-    static const fleet_feed_kind kind[] = {[FL_TOLD_ROWS] = FLEET_FEED_ROWS,
-                                           [FL_TOLD_GONE] = FLEET_FEED_GONE,
-                                           [FL_TOLD_WEIGHTS] =
-                                               FLEET_FEED_WEIGHTS};
-
-    return (fleet_feed_part){.kind = kind[p->kind],
-                             .name = p->name,
-                             .dim = p->dim,
-                             .n = p->n,
-                             .first = p->first,
-                             .key = p->key,
-                             .value = p->value,
-                             .version = p->version};
-}
-
-static fleet_status take_batch(fleet_delta_feed *feed, const fl_feed_batch *b)
-{
-    FL_TRY(fl_grow(&feed->part, &feed->part_capacity, (size_t)b->n_part + 1,
-                   sizeof *feed->part));
-    for (int i = 0; i < b->n_part; i++)
-        feed->part[i] = public_part(&b->part[i]);
-    feed->batch = (fleet_feed_batch){.lane = b->lane,
-                                     .begins = b->begins,
-                                     .complete = !b->walks,
-                                     .over = b->over,
-                                     .version = b->version,
-                                     .part = feed->part,
-                                     .n_part = b->n_part};
-    return FLEET_OK;
-}
-
 fleet_status fleet_feed_next(fleet_delta_feed *feed, int64_t timeout_ms,
                              const fleet_feed_batch **batch)
 {
-    fl_feed_batch b;
-    bool came;
-
     if (!feed || !batch)
         return fl_fail(FLEET_EINVAL, "fleet_feed_next: NULL argument");
     *batch = NULL;
@@ -179,12 +140,9 @@ fleet_status fleet_feed_next(fleet_delta_feed *feed, int64_t timeout_ms,
                        "fleet_feed_next: timeout_ms: expected 0 to %d, got "
                        "%lld",
                        INT32_MAX, (long long)timeout_ms);
-    FL_TRY(fl_feed_io_next(feed->io, timeout_ms, &b, &came));
-    if (!came)
-        return FLEET_OK;
-    FL_TRY(take_batch(feed, &b));
-    *batch = &feed->batch;
-    feed->has_batch = true;
+    FL_TRY(
+        fl_feed_io_next(feed->io, timeout_ms, &feed->batch, &feed->has_batch));
+    *batch = fl_feed_given_out(feed);
     return FLEET_OK;
 }
 

@@ -90,7 +90,7 @@ static void leave(follower *f)
 
 /* --- what it does with what it is told ------------------------------------ */
 
-static void take_rows(follower *f, const fl_feed_part *p)
+static void take_rows(follower *f, const fleet_feed_part *p)
 {
     for (int64_t i = 0; i < p->n; i++) {
         CHECK(p->key[i] < MOST_ROW && f->n_told < MOST_TOLD);
@@ -102,29 +102,28 @@ static void take_rows(follower *f, const fl_feed_part *p)
     }
 }
 
-static void take_batch(follower *f, const fl_feed_batch *b)
+static void take_batch(follower *f, const fleet_feed_batch *b)
 {
     if (b->begins) {
         memset(f->has, 0, sizeof f->has);
         f->n_begins++;
     }
     for (int i = 0; i < b->n_part; i++) {
-        const fl_feed_part *p = &b->part[i];
+        const fleet_feed_part *p = &b->part[i];
 
-        if (p->kind == FL_TOLD_WEIGHTS) {
+        if (p->kind == FLEET_FEED_WEIGHTS) {
             f->n_weights++;
             if (p->first == 0)
                 memcpy(f->weight, p->value, (size_t)p->n * sizeof *p->value);
         } else if (strcmp(p->name, f->k->layout.table[0]->name) == 0) {
-            if (p->kind == FL_TOLD_ROWS)
+            if (p->kind == FLEET_FEED_ROWS)
                 take_rows(f, p);
-            for (int64_t j = 0; p->kind == FL_TOLD_GONE && j < p->n; j++) {
+            for (int64_t j = 0; p->kind == FLEET_FEED_GONE && j < p->n; j++) {
                 f->has[p->key[j]] = false;
                 f->n_gone++;
             }
         }
     }
-    f->n_walked += b->walked;
     f->over = f->over || b->over;
     f->version = b->version;
 }
@@ -164,10 +163,12 @@ static void ask(follower *f)
 
 static bool hear(follower *f)
 {
-    fl_feed_batch b;
+    fleet_feed_batch b;
+    bool walked;
 
-    if (!fl_feed_client_next(f->c, &b, f->k->now_ms))
+    if (!fl_feed_client_next(f->c, &b, &walked, f->k->now_ms))
         return false;
+    f->n_walked += walked;
     take_batch(f, &b);
     return true;
 }

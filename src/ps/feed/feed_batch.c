@@ -138,14 +138,14 @@ static void *copy_column(char **to, const fl_frame *f)
 }
 
 static void take_rows(const fl_feed_client *c, const fl_section *s,
-                      const fl_frame *column, char **to, fl_feed_part *part)
+                      const fl_frame *column, char **to, fleet_feed_part *part)
 {
     bool gone = s->op == FL_SECTION_GONE;
 
-    *part = (fl_feed_part){.kind = gone ? FL_TOLD_GONE : FL_TOLD_ROWS,
-                           .name = c->table[s->table].name,
-                           .dim = c->table[s->table].n,
-                           .n = s->n_key};
+    *part = (fleet_feed_part){.kind = gone ? FLEET_FEED_GONE : FLEET_FEED_ROWS,
+                              .name = c->table[s->table].name,
+                              .dim = c->table[s->table].n,
+                              .n = s->n_key};
     part->key = copy_column(to, &column[FL_AT_KEYS]);
     if (gone)
         return;
@@ -154,7 +154,7 @@ static void take_rows(const fl_feed_client *c, const fl_section *s,
 }
 
 static int take_blocks(const fl_feed_client *c, const fl_section *s,
-                       const fl_frame *column, char **to, fl_feed_part *part)
+                       const fl_frame *column, char **to, fleet_feed_part *part)
 {
     const float *value = copy_column(to, &column[FL_AT_VALUES]);
 
@@ -162,11 +162,11 @@ static int take_blocks(const fl_feed_client *c, const fl_section *s,
         uint64_t key = fl_key_at(&column[FL_AT_KEYS], i);
 
         part[i] =
-            (fl_feed_part){.kind = FL_TOLD_WEIGHTS,
-                           .name = c->param[key >> 32].name,
-                           .first = (int64_t)(key & UINT32_MAX) * FL_BLOCK,
-                           .n = block_size(c, key),
-                           .value = value};
+            (fleet_feed_part){.kind = FLEET_FEED_WEIGHTS,
+                              .name = c->param[key >> 32].name,
+                              .first = (int64_t)(key & UINT32_MAX) * FL_BLOCK,
+                              .n = block_size(c, key),
+                              .value = value};
         value += part[i].n;
     }
     return (int)s->n_key;
@@ -187,7 +187,7 @@ static fleet_status make_room(fl_feed_client *c)
 }
 
 fleet_status fl_feed_read_batch(fl_feed_client *c, int lane,
-                                fl_feed_batch *batch)
+                                fleet_feed_batch *batch)
 {
     const fl_msg *m = &c->msg;
     fl_feed_answer answer = fl_feed_answer_of(m);
@@ -202,12 +202,12 @@ fleet_status fl_feed_read_batch(fl_feed_client *c, int lane,
         else
             take_rows(c, &m->section[i], m->column[i], &to, &c->part[n++]);
     }
-    *batch = (fl_feed_batch){.lane = lane,
-                             .begins = answer.flags & FL_FLAG_BEGINS,
-                             .walks = answer.position.table > 0,
-                             .over = answer.flags & FL_FLAG_OVER,
-                             .version = answer.version,
-                             .part = c->part,
-                             .n_part = n};
+    *batch = (fleet_feed_batch){.lane = lane,
+                                .begins = (answer.flags & FL_FLAG_BEGINS) != 0,
+                                .complete = answer.position.table == 0,
+                                .over = (answer.flags & FL_FLAG_OVER) != 0,
+                                .version = answer.version,
+                                .part = c->part,
+                                .n_part = n};
     return FLEET_OK;
 }

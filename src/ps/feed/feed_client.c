@@ -153,7 +153,7 @@ static fleet_status check_server(fl_feed_client *c, int server)
     if (n < 1 || n > FL_MOST_LANE || m->section[n].op != FL_SECTION_TEXT)
         return fl_fail(FLEET_EFORMAT, "server %d at %s has no lanes", server,
                        fl_address_text(c->o.address[server]));
-    if (c->ready && n != s->n_lane)
+    if (c->n_lane > 0 && n != s->n_lane)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "server %d at %s has %d lanes now, and had %d: open the "
                        "feed anew",
@@ -175,14 +175,13 @@ static fleet_status enter_server(fl_feed_client *c, int server, int64_t now_ms)
     fl_feed_server *s = &c->server[server];
 
     FL_TRY(check_server(c, server));
-    if (!c->ready && knows_all(c)) {
+    if (c->n_lane == 0 && knows_all(c)) {
         FL_TRY(make_lanes(c));
-        c->ready = true;
         for (int i = 0; i < c->o.n_server; i++)
             if (i != server)
                 say_hello(c, i, now_ms);
     }
-    if (!c->ready)
+    if (c->n_lane == 0)
         return FLEET_OK;
     FL_TRY(connect_server(c, server));
     s->job = c->msg.head.job;
@@ -280,14 +279,19 @@ static bool is_silent(const fl_feed_client *c, int server, int64_t now_ms)
     return now_ms - c->server[server].heard_ms > c->o.peer_ms;
 }
 
-static bool has_ended(const fl_feed_client *c, int server)
+/* Have these lanes, which are known, said that it is over? */
+static bool are_over(const fl_feed_client *c, int first, int n)
 {
-    const fl_feed_server *s = &c->server[server];
-    bool over = c->ready;
+    bool over = c->n_lane > 0;
 
-    for (int i = s->first; over && i < s->first + s->n_lane; i++)
+    for (int i = first; over && i < first + n; i++)
         over = c->lane[i].over;
     return over;
+}
+
+static bool has_ended(const fl_feed_client *c, int server)
+{
+    return are_over(c, c->server[server].first, c->server[server].n_lane);
 }
 
 /* When it is to be asked; -1: not now. */
@@ -302,7 +306,7 @@ static int64_t due_hello(const fl_feed_client *c, int server)
 {
     const fl_feed_server *s = &c->server[server];
 
-    if (s->known || has_ended(c, server) || (!c->ready && s->n_lane > 0))
+    if (s->known || has_ended(c, server) || (c->n_lane == 0 && s->n_lane > 0))
         return -1;
     return s->asked_ms < 0 ? c->begun_ms : s->asked_ms + AGAIN_MS;
 }
@@ -339,8 +343,8 @@ int fl_feed_client_tick(fl_feed_client *c, int64_t now_ms)
 
 /* --- batches -------------------------------------------------------------- */
 
-static bool hand_out(fl_feed_client *c, int lane, fl_feed_batch *batch,
-                     int64_t now_ms)
+static bool hand_out(fl_feed_client *c, int lane, fleet_feed_batch *batch,
+                     bool *walked, int64_t now_ms)
 {
     fl_feed_lane *l = &c->lane[lane];
     fleet_status status = fl_msg_decode(l->packet, &c->msg);
@@ -353,7 +357,7 @@ static bool hand_out(fl_feed_client *c, int lane, fl_feed_batch *batch,
         return false;
     }
     answer = fl_feed_answer_of(&c->msg);
-    batch->walked = !batch->walks && (batch->begins || l->position.table > 0);
+    *walked = batch->complete && (batch->begins || l->position.table > 0);
     l->position = answer.position;
     l->over = answer.flags & FL_FLAG_OVER;
     l->due_ms =
@@ -364,25 +368,21 @@ static bool hand_out(fl_feed_client *c, int lane, fl_feed_batch *batch,
     return true;
 }
 
-bool fl_feed_client_next(fl_feed_client *c, fl_feed_batch *batch,
-                         int64_t now_ms)
+bool fl_feed_client_next(fl_feed_client *c, fleet_feed_batch *batch,
+                         bool *walked, int64_t now_ms)
 {
     for (int i = 0; i < c->n_lane; i++) {
         int lane = (c->next + i) % c->n_lane;
 
         if (c->lane[lane].packet)
-            return hand_out(c, lane, batch, now_ms);
+            return hand_out(c, lane, batch, walked, now_ms);
     }
     return false;
 }
 
 bool fl_feed_client_is_over(const fl_feed_client *c)
 {
-    bool over = c->ready;
-
-    for (int i = 0; over && i < c->n_lane; i++)
-        over = c->lane[i].over;
-    return over;
+    return are_over(c, 0, c->n_lane);
 }
 
 fleet_status fl_feed_client_status(fl_feed_client *c, int64_t now_ms)
@@ -408,14 +408,14 @@ bool fl_feed_client_tells(const fl_feed_client *c, const char *table)
 
 int fl_feed_client_lanes(const fl_feed_client *c)
 {
-    return c->ready ? c->n_lane : -1;
+    return c->n_lane > 0 ? c->n_lane : -1;
 }
 
 int fl_feed_client_lane_of(const fl_feed_client *c, uint64_t key)
 {
     uint16_t lane;
 
-    if (!c->ready)
+    if (c->n_lane == 0)
         return -1;
     lane = c->map.lane[fl_bucket_of(fl_mix(key))];
     return c->server[lane / FL_MOST_LANE].first + lane % FL_MOST_LANE;

@@ -8,6 +8,8 @@
  * handed out, and nothing else. */
 #pragma once
 
+#include <fleet/feed.h>
+
 #include "ps/feed_position.h"
 #include "ps/worker/handshake.h"
 
@@ -34,35 +36,6 @@ typedef struct fl_feed_host {
                             int server);
 } fl_feed_host;
 
-/* A part of a batch: rows, rows that are gone, or weights of a parameter. */
-typedef enum fl_feed_part_kind {
-    FL_TOLD_ROWS,
-    FL_TOLD_GONE,
-    FL_TOLD_WEIGHTS
-} fl_feed_part_kind;
-
-typedef struct fl_feed_part {
-    fl_feed_part_kind kind;
-    const char *name;
-    int64_t dim;             /* of rows */
-    int64_t first, n;        /* weights from the first one; n keys */
-    const uint64_t *key;     /* not of weights */
-    const float *value;      /* rows' one behind the other; weights */
-    const uint64_t *version; /* of rows */
-} fl_feed_part;
-
-/* What a lane has answered. */
-typedef struct fl_feed_batch {
-    int lane;    /* among all */
-    bool begins; /* what was told of its rows before is void */
-    bool walks;  /* it is being sent what it has: more comes */
-    bool walked; /* it was, and has been sent all */
-    bool over;   /* it was its last */
-    uint64_t version;
-    const fl_feed_part *part;
-    int n_part;
-} fl_feed_batch;
-
 typedef struct fl_feed_client fl_feed_client;
 
 fleet_status fl_feed_client_create(fl_feed_client **client,
@@ -78,9 +51,10 @@ void fl_feed_client_receive(fl_feed_client *c, int socket, fl_packet *p,
 int fl_feed_client_tick(fl_feed_client *c, int64_t now_ms);
 
 /* The next answer; false: none has come. It is good until the next call, and is
- * counted as had. */
-bool fl_feed_client_next(fl_feed_client *c, fl_feed_batch *batch,
-                         int64_t now_ms);
+ * counted as had. *walked: with it the lane has told all rows that it had when
+ * it began, or began again. */
+bool fl_feed_client_next(fl_feed_client *c, fleet_feed_batch *batch,
+                         bool *walked, int64_t now_ms);
 
 /* FLEET_ETIMEDOUT names a server that is silent, and says nothing of what comes
  * after it. What else fails stays: a server refuses, or the job has ended with

@@ -41,7 +41,6 @@ struct fl_feed_client {
     fl_feed_lane *lane;
     int n_lane; /* 0 until all servers have been known */
     int next;   /* lane that is looked at first */
-    bool ready; /* lanes and what follows */
     fl_bucket_map map;
     char *text; /* of the first server: what there is */
     fl_feed_item *table, *param;
@@ -52,7 +51,7 @@ struct fl_feed_client {
     fl_msg msg;
 
     /* the batch that was handed out */
-    fl_feed_part *part;
+    fleet_feed_part *part;
     size_t part_capacity;
     char *copy; /* columns, aligned */
     size_t copy_capacity;
@@ -68,5 +67,5 @@ fleet_status fl_feed_check_answer(const fl_feed_client *c);
 
 /* c->msg, which was checked, as a batch of that lane. */
 fleet_status fl_feed_read_batch(fl_feed_client *c, int lane,
-                                fl_feed_batch *batch);
+                                fleet_feed_batch *batch);
 fl_feed_answer fl_feed_answer_of(const fl_msg *msg);

@@ -75,16 +75,18 @@ static fleet_status wait_for_packets(fl_feed_io *io, int64_t ms)
 
 /* Empty answers are of no interest, but for the last one, of a walk or of
  * all. */
-static bool find_batch(fl_feed_io *io, fl_feed_batch *batch)
+static bool find_batch(fl_feed_io *io, fleet_feed_batch *batch)
 {
-    while (fl_feed_client_next(io->client, batch, fl_now_ms()))
-        if (batch->n_part > 0 || batch->begins || batch->walked || batch->over)
+    bool walked;
+
+    while (fl_feed_client_next(io->client, batch, &walked, fl_now_ms()))
+        if (batch->n_part > 0 || batch->begins || walked || batch->over)
             return true;
     return false;
 }
 
 fleet_status fl_feed_io_next(fl_feed_io *io, int64_t timeout_ms,
-                             fl_feed_batch *batch, bool *came)
+                             fleet_feed_batch *batch, bool *came)
 {
     fl_wait wait = fl_wait_for(timeout_ms);
     int64_t ms;

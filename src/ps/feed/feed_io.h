@@ -16,6 +16,6 @@ void fl_feed_io_destroy(fl_feed_io *io); /* NULL is fine */
  * *came false: none. FLEET_EEND: there will be none, the job is over. As
  * fl_feed_client_status() otherwise. */
 fleet_status fl_feed_io_next(fl_feed_io *io, int64_t timeout_ms,
-                             fl_feed_batch *batch, bool *came);
+                             fleet_feed_batch *batch, bool *came);
 
 fl_feed_client *fl_feed_io_client(const fl_feed_io *io);

@@ -20,14 +20,14 @@ static uint64_t sum_of(const fl_feed_position *p, int n)
 
 char *fl_feed_offset_text(const fl_feed_client *c)
 {
-    int n = c->ready ? c->n_lane : c->n_resumed;
+    int n = c->n_lane > 0 ? c->n_lane : c->n_resumed;
     fl_feed_position *all = fl_alloc_array((size_t)n + 1, sizeof *all);
     fl_text text = {0};
 
     if (!all)
         return NULL;
     for (int i = 0; i < n; i++)
-        all[i] = c->ready ? c->lane[i].position : c->resumed[i];
+        all[i] = c->n_lane > 0 ? c->lane[i].position : c->resumed[i];
     fl_text_add(&text, "%s:%016" PRIx64, offset_head, sum_of(all, n));
     for (int i = 0; i < n; i++) {
         uint64_t word[WORDS];

@@ -74,7 +74,7 @@ static void record(stranger *f, const char *folder)
     check(fl_keys_read(&job, folder, false, 0));
     must(zmq_curve_keypair(public_key, secret) == 0, "no CURVE");
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
-    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, job->server[0],
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, job->known[FL_ROLE_SERVER][0],
                    FL_KEY_SIZE - 1);
     zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, public_key, FL_KEY_SIZE - 1);
     zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, secret, FL_KEY_SIZE - 1);

@@ -332,11 +332,11 @@ static fleet_status read_rank_keys(const fl_role *r, fl_rank_keys *to)
     FL_TRY(FL_NEW(&to->of, (size_t)r->worker_num * sizeof *to->of));
     fl_keys_bytes(k->secret, to->secret);
     for (int i = 0; i < r->worker_num; i++) {
-        if (i >= k->n_worker || !*k->worker[i])
+        if (i >= k->n[FL_ROLE_WORKER] || !*k->known[FL_ROLE_WORKER][i])
             return fl_fail(FLEET_ENOENT,
                            "the folder of keys has none of worker %d, of %d", i,
                            r->worker_num);
-        fl_keys_bytes(k->worker[i], to->of[i]);
+        fl_keys_bytes(k->known[FL_ROLE_WORKER][i], to->of[i]);
     }
     return FLEET_OK;
 }

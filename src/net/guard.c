@@ -135,8 +135,8 @@ static int find_sender(const zap_request *r)
         if (strcmp(g->domain, r->frame[ZAP_DOMAIN]) == 0) {
             const uint8_t *key = (const uint8_t *)r->frame[ZAP_KEY];
 
-            worker = fl_keys_find_worker(g->keys, key);
-            subscriber = fl_keys_find_subscriber(g->keys, key);
+            worker = fl_keys_find(g->keys, FL_ROLE_WORKER, key);
+            subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
         }
     pthread_mutex_unlock(&handler.lock);
     return worker >= 0       ? worker + 1
@@ -293,10 +293,12 @@ void fl_guard_set(const fl_guard *g, void *zmq, bool guarded)
 
 fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq)
 {
-    if (server >= keys->n_server || !*keys->server[server])
+    if (server >= keys->n[FL_ROLE_SERVER] ||
+        !*keys->known[FL_ROLE_SERVER][server])
         return fl_fail(FLEET_ENOENT, "the folder of keys has none of server %d",
                        server);
-    if (set_key(zmq, ZMQ_CURVE_SERVERKEY, keys->server[server]) &&
+    if (set_key(zmq, ZMQ_CURVE_SERVERKEY,
+                keys->known[FL_ROLE_SERVER][server]) &&
         set_key(zmq, ZMQ_CURVE_PUBLICKEY, keys->own) &&
         set_key(zmq, ZMQ_CURVE_SECRETKEY, keys->secret))
         return FLEET_OK;

@@ -178,20 +178,6 @@ static bool is_key(const char *text)
     return strlen(text) == FL_KEY_SIZE - 1 && zmq_z85_decode(bytes, text);
 }
 
-static fl_key **list_of(fl_keys *k, fl_key_role role)
-{
-    return role == FL_ROLE_SERVER   ? &k->server
-           : role == FL_ROLE_WORKER ? &k->worker
-                                    : &k->subscriber;
-}
-
-static int *count_of(fl_keys *k, fl_key_role role)
-{
-    return role == FL_ROLE_SERVER   ? &k->n_server
-           : role == FL_ROLE_WORKER ? &k->n_worker
-                                    : &k->n_subscriber;
-}
-
 static fleet_status add_key(fl_key **list, int *n, int index, const char *key)
 {
     size_t capacity = (size_t)*n;
@@ -220,8 +206,7 @@ static fleet_status read_line(fl_keys *k, const char *path, int number,
                        "%s/public, line %d: expected \"server\", \"worker\" or "
                        "\"subscriber\", a number and a key of 40 characters",
                        path, number);
-    return add_key(list_of(k, (fl_key_role)role),
-                   count_of(k, (fl_key_role)role), index, key);
+    return add_key(&k->known[role], &k->n[role], index, key);
 }
 
 static FILE *open_file(int folder, const char *name)
@@ -297,9 +282,9 @@ static fleet_status read_secret(fl_keys *k, const char *path, int folder,
 static fleet_status check_pair(fl_keys *k, const char *path, fl_key_role role,
                                int index, const char *name)
 {
-    fl_key *list = *list_of(k, role);
+    const fl_key *list = k->known[role];
 
-    if (index >= *count_of(k, role) || !*list[index])
+    if (index >= k->n[role] || !*list[index])
         return fl_fail(FLEET_ENOENT, "%s/public has no key of %s %d", path,
                        role_name[role], index);
     if (zmq_curve_public(k->own, k->secret) != 0 ||
@@ -358,9 +343,8 @@ void fl_keys_destroy(fl_keys *k)
     if (!k)
         return;
     explicit_bzero(k->secret, sizeof k->secret);
-    fl_free(k->server);
-    fl_free(k->worker);
-    fl_free(k->subscriber);
+    for (int role = 0; role < FL_N_ROLE; role++)
+        fl_free(k->known[role]);
     fl_free(k);
 }
 
@@ -369,24 +353,15 @@ void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES])
     zmq_z85_decode(bytes, key);
 }
 
-static int find_key(fl_key *const list, int n, const uint8_t key[FL_KEY_BYTES])
+int fl_keys_find(const fl_keys *k, fl_key_role role,
+                 const uint8_t key[FL_KEY_BYTES])
 {
     fl_key text;
 
     if (!zmq_z85_encode(text, key, FL_KEY_BYTES))
         return -1;
-    for (int i = 0; i < n; i++)
-        if (strcmp(list[i], text) == 0)
+    for (int i = 0; i < k->n[role]; i++)
+        if (strcmp(k->known[role][i], text) == 0)
             return i;
     return -1;
-}
-
-int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
-{
-    return find_key(k->worker, k->n_worker, key);
-}
-
-int fl_keys_find_subscriber(const fl_keys *k, const uint8_t key[FL_KEY_BYTES])
-{
-    return find_key(k->subscriber, k->n_subscriber, key);
 }

@@ -21,20 +21,20 @@
 enum { FL_KEY_SIZE = 41, FL_KEY_BYTES = 32 };
 typedef char fl_key[FL_KEY_SIZE];
 
-/* What one process has read. */
-typedef struct fl_keys {
-    fl_key own, secret;      /* its pair */
-    fl_key *server, *worker; /* of all, by number; "": not in the folder */
-    fl_key *subscriber;
-    int n_server, n_worker, n_subscriber;
-} fl_keys;
-
 typedef enum fl_key_role {
     FL_ROLE_SERVER,
     FL_ROLE_WORKER,
     FL_ROLE_SUBSCRIBER, /* may follow what the servers train, and no more */
     FL_N_ROLE
 } fl_key_role;
+
+/* What one process has read. */
+typedef struct fl_keys {
+    fl_key own, secret; /* its pair */
+    /* of all: known[role][number], n[role] of them; "": not in the folder */
+    fl_key *known[FL_N_ROLE];
+    int n[FL_N_ROLE];
+} fl_keys;
 
 /* Make a folder of keys. FLEET_EEXIST: there is one with something in it.
  * FLEET_EUNSUPPORTED: this libzmq has no CURVE. */
@@ -58,6 +58,7 @@ void fl_keys_destroy(fl_keys *k); /* NULL is fine */
 /* The bytes of a key. */
 void fl_keys_bytes(const fl_key key, uint8_t bytes[FL_KEY_BYTES]);
 
-/* The worker, or subscriber, whose public key that is; -1: none of the job. */
-int fl_keys_find_worker(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);
-int fl_keys_find_subscriber(const fl_keys *k, const uint8_t key[FL_KEY_BYTES]);
+/* The number of the process of that role whose public key that is; -1: none of
+ * the job. */
+int fl_keys_find(const fl_keys *k, fl_key_role role,
+                 const uint8_t key[FL_KEY_BYTES]);

@@ -43,7 +43,7 @@ void rank_keys_read(fl_rank_keys *k, const char *folder, int rank, int size)
     CHECK(k->of != NULL);
     fl_keys_bytes(all->secret, k->secret);
     for (int i = 0; i < size; i++)
-        fl_keys_bytes(all->worker[i], k->of[i]);
+        fl_keys_bytes(all->known[FL_ROLE_WORKER][i], k->of[i]);
     fl_keys_destroy(all);
 }
 

@@ -118,7 +118,7 @@ TEST(a_key_of_another_job_is_not_let_in)
     door d;
 
     open_door(&d);
-    memcpy(d.stranger->server[0], d.server->own, sizeof(fl_key));
+    memcpy(d.stranger->known[FL_ROLE_SERVER][0], d.server->own, sizeof(fl_key));
     s = come(d.bound, d.stranger);
     net_send(s, NULL, 40, 1);
     check_refused(&d, 1);
@@ -146,7 +146,8 @@ TEST(a_server_with_another_key_is_told_nothing)
     door d;
 
     open_door(&d);
-    memcpy(d.worker[0]->server[0], d.stranger->server[0], sizeof(fl_key));
+    memcpy(d.worker[0]->known[FL_ROLE_SERVER][0],
+           d.stranger->known[FL_ROLE_SERVER][0], sizeof(fl_key));
     s = come(d.bound, d.worker[0]);
     net_send(s, NULL, 40, 1);
     check_refused(&d, 1);
@@ -239,7 +240,7 @@ TEST(two_guards_of_one_process_know_their_own_keys)
     net_check_received(listener, &from, 40, 1);
     CHECK_INT(from.sender, 1);
     fl_socket_close(s, 0);
-    memcpy(d.stranger->server[0], d.server->own, sizeof(fl_key));
+    memcpy(d.stranger->known[FL_ROLE_SERVER][0], d.server->own, sizeof(fl_key));
     s = come(d.bound, d.stranger);
     net_send(s, NULL, 40, 1);
     check_refused(&d, 1);

@@ -57,14 +57,15 @@ TEST(each_process_reads_everybodys_public_keys_and_its_own_secret)
     CHECK_INT(mode_of(folder, "server-1.secret"), 0600);
     CHECK_INT(mode_of(folder, "worker-2.secret"), 0600);
     CHECK_OK(fl_keys_read(&k, folder, false, 2));
-    CHECK_INT(k->n_server, 2);
-    CHECK_INT(k->n_worker, 3);
-    CHECK_TEXT(k->own, k->worker[2]);
-    CHECK(strcmp(k->worker[0], k->worker[1]) != 0);
-    CHECK_INT(fl_keys_find_worker(k, bytes), -1);
+    CHECK_INT(k->n[FL_ROLE_SERVER], 2);
+    CHECK_INT(k->n[FL_ROLE_WORKER], 3);
+    CHECK_TEXT(k->own, k->known[FL_ROLE_WORKER][2]);
+    CHECK(strcmp(k->known[FL_ROLE_WORKER][0], k->known[FL_ROLE_WORKER][1]) !=
+          0);
+    CHECK_INT(fl_keys_find(k, FL_ROLE_WORKER, bytes), -1);
     fl_keys_destroy(k);
     CHECK_OK(fl_keys_read(&k, folder, true, 1));
-    CHECK_TEXT(k->own, k->server[1]);
+    CHECK_TEXT(k->own, k->known[FL_ROLE_SERVER][1]);
     fl_keys_destroy(k);
     fl_keys_destroy(NULL);
 }

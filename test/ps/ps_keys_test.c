@@ -277,7 +277,7 @@ static fl_keys *keys_of_another_job(const char *keys)
 
     CHECK_OK(fl_keys_read(&ours, keys, true, 0));
     CHECK_OK(fl_keys_read(&other, make_keys("other"), false, 0));
-    memcpy(other->server[0], ours->own, sizeof(fl_key));
+    memcpy(other->known[FL_ROLE_SERVER][0], ours->own, sizeof(fl_key));
     fl_keys_destroy(ours);
     return other;
 }

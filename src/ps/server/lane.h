@@ -205,6 +205,9 @@ fl_lane_state fl_lane_state_of(const fl_ps_lane *l);
 /* Why it has failed; or why it will, once its workers were told. */
 const fl_error *fl_lane_error(const fl_ps_lane *l);
 
+/* The text of a failure names server and lane; the code as it is. */
+fleet_status fl_lane_name_server(const fl_ps_lane *l, fleet_status status);
+
 /* What docs/counters.md says of each. */
 typedef struct fl_lane_counts {
 #define FL_LANE_COUNTER(field, name) uint64_t field;

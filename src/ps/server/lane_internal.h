@@ -370,9 +370,6 @@ fleet_status fl_lane_record_update(fl_ps_lane *l, int64_t version, int only,
                                    uint32_t n_batch, float clip,
                                    const fl_update_settings *settings);
 fleet_status fl_lane_commit(fl_ps_lane *l);
-
-/* The text of a failure names server and lane; the code as it is. */
-fleet_status fl_lane_name_server(const fl_ps_lane *l, fleet_status status);
 void fl_record_parts_done(fl_record_parts *p);
 
 /* --- replay (lane_replay.c) ----------------------------------------------- */

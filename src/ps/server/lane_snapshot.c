@@ -10,7 +10,11 @@
 #include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
-enum { MOST_FLOATS = 64 << 10, MOST_BYTES = 256 << 10 };
+enum {
+    MOST_FLOATS = 64 << 10,
+    MOST_BYTES = 256 << 10,
+    CHUNK = 256 /* rows that are made at once */
+};
 
 /* --- writing: what is not in the store ------------------------------------ */
 
@@ -356,7 +360,6 @@ static fleet_status restore_table(fl_ps_lane *l, const fl_journal_record *r)
 static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
                                  size_t bytes)
 {
-    enum { CHUNK = 256 };
     uint64_t key[CHUNK];
     float *row[CHUNK];
 
@@ -377,7 +380,6 @@ static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
 
 static fleet_status restore_rows(fl_ps_lane *l, const fl_journal_record *r)
 {
-    enum { CHUNK = 256 };
     const fl_rows_record_head *h = (const void *)r->data;
     const fl_map *tables = &l->o.layout->store->tables;
     size_t bytes;
@@ -414,8 +416,6 @@ fleet_status fl_lane_restore(fl_ps_lane *l, const fl_journal_record *r)
 {
     switch ((fl_lane_record_kind)r->kind) {
     case FL_LANE_RECORD_STATE:
-        if (r->size < sizeof(fl_state_record))
-            return does_not_fit("streams");
         return restore_state(l, r);
     case FL_LANE_RECORD_DENSE:
         return restore_dense(l, r);

@@ -62,19 +62,15 @@ static void wait_for_messages(fl_lane_runner *r, int ms)
 
 /* Where each commit is a flush, steps that have come by now are flushed
  * together. */
-static bool gathers_steps(const fl_lane_runner *r)
-{
-    return r->server->o.log.level == FL_LOG_SURVIVES_POWER;
-}
-
 static void receive_all(fl_lane_runner *r)
 {
+    bool gathers = fl_server_log_flushes(r->server);
     fl_packet *p;
     fl_peer from;
     int n = 0;
 
-    fl_lane_gather(r->lane, gathers_steps(r));
-    while (n++ < GATHERED || !gathers_steps(r)) {
+    fl_lane_gather(r->lane, gathers);
+    while (n++ < GATHERED || !gathers) {
         if (fl_socket_receive(r->socket, &from, &p) != FLEET_OK || !p)
             break;
         fl_lane_receive(r->lane, &from, p, fl_now_ms());

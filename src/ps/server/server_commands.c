@@ -16,19 +16,13 @@
 
 enum { SAVE_NICE = 10 }; /* of the thread of a save beside training */
 
-static fleet_status name_lane(const fl_lane_runner *r, fleet_status status)
-{
-    return status == FLEET_OK ? status
-                              : fl_fail_in(status, "server %d, lane %d",
-                                           r->server->o.index, r->number);
-}
-
 /* Rows that no update has made are not saved. A save beside training has the
  * store as it was, and not for itself. */
 static fleet_status check_rows(const fl_lane_runner *r)
 {
     for (int i = 0; i < r->layout.n_table; i++)
-        FL_TRY(name_lane(r, fl_live_hash_check(r->layout.table[i])));
+        FL_TRY(fl_lane_name_server(r->lane,
+                                   fl_live_hash_check(r->layout.table[i])));
     return FLEET_OK;
 }
 
@@ -39,7 +33,7 @@ static fleet_status run_command(fl_lane_runner *r)
     if (r->command.kind == FL_COMMAND_HASH) {
         const fl_rows *rows = r->layout.table[r->command.table];
 
-        FL_TRY(name_lane(r, fl_live_hash_check(rows)));
+        FL_TRY(fl_lane_name_server(r->lane, fl_live_hash_check(rows)));
         r->command_rows = (uint64_t)rows->methods->count(rows);
         return fl_store_hash_rows(rows, &r->command_sum);
     }

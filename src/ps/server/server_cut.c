@@ -28,11 +28,6 @@ static bool is_long(const fl_lane_runner *r)
     return bytes >= (r->cut_bytes > least ? r->cut_bytes : least);
 }
 
-static bool survives_power(const fl_lane_runner *r)
-{
-    return r->server->o.log.level == FL_LOG_SURVIVES_POWER;
-}
-
 /* --- on a thread of its own ----------------------------------------------- */
 
 static fleet_status put_frozen(void *arg, uint16_t kind,
@@ -73,20 +68,11 @@ static void *cut_main(void *arg)
 
 static fleet_status open_snapshot(fl_lane_runner *r, const char *folder)
 {
-    const fl_server *s = r->server;
-    fl_journal_options o = {.text = s->home.text,
-                            .first_file = 1,
-                            .first_lsn = 1,
-                            .roll_bytes = s->o.log.file_bytes,
-                            .level = survives_power(r)
-                                         ? FL_JOURNAL_SURVIVES_POWER
-                                         : FL_JOURNAL_SURVIVES_PROCESS};
     char *path;
     fleet_status status;
 
     FL_TRY(fl_journal_cut_begin(folder, r->cut_file, &path));
-    o.folder = path;
-    status = fl_journal_writer_create(&r->snapshot, &o);
+    status = fl_server_log_write(r->server, path, 1, 1, &r->snapshot);
     fl_free(path);
     return status;
 }
@@ -154,9 +140,10 @@ static fleet_status commit_cut(fl_lane_runner *r)
     fl_journal_writer_destroy(r->snapshot);
     r->snapshot = NULL;
     if (status == FLEET_OK)
-        status = folder ? fl_journal_cut_commit(folder, r->cut_file,
-                                                survives_power(r))
-                        : FLEET_ENOMEM;
+        status = folder
+                     ? fl_journal_cut_commit(folder, r->cut_file,
+                                             fl_server_log_flushes(r->server))
+                     : FLEET_ENOMEM;
     fl_free(folder);
     return status;
 }

@@ -76,9 +76,10 @@ struct fl_server {
     fl_ipc_folder folder;
     uint32_t mark; /* in its files' names: other jobs may use it, too */
     fl_packet_pool *pool;
-    fl_journal_folder home; /* of its log */
-    bool comes_back;        /* it is the server that has written that */
-    atomic_int n_reading;   /* lanes that have not read all of it */
+    fl_journal_folder home;  /* of its log */
+    bool comes_back;         /* it is the server that has written that */
+    uint64_t program_before; /* hash of that one's */
+    atomic_int n_reading;    /* lanes that have not read all of it */
     int port[FL_MOST_LANE];
     int64_t began_ms;           /* to run */
     _Atomic(const char *) stop; /* why; NULL: go on */
@@ -113,6 +114,15 @@ fleet_status fl_server_log_open(fl_server *s);
 /* When they are bound: a new server writes its identity. */
 fleet_status fl_server_log_begin(fl_server *s);
 void fl_server_log_end(fl_server *s); /* it has run to its end */
+
+/* Is what it commits on the disk, and not only written? */
+bool fl_server_log_flushes(const fl_server *s);
+
+/* A journal of one of its lanes, in that folder, from that file and that record
+ * on. */
+fleet_status fl_server_log_write(const fl_server *s, const char *folder,
+                                 uint32_t file, uint64_t lsn,
+                                 fl_journal_writer **writer);
 
 fl_journal_sink fl_runner_journal(fl_lane_runner *r);
 void fl_runner_log_done(fl_lane_runner *r);

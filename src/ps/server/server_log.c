@@ -188,6 +188,7 @@ static fleet_status read_load(fl_server *s, const fl_at *root)
 static fleet_status read_process(fl_server *s, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "sockets");
+    fl_at program = fl_at_key(root, "program");
     const char *sockets = "";
     uint32_t run = 0;
 
@@ -199,6 +200,7 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     FL_TRY(read_number(root, "mark", &s->mark));
     FL_TRY(read_ports(s, root));
     FL_TRY(read_load(s, root));
+    FL_TRY(fl_at_hex(&program, &s->program_before));
     FL_TRY(fl_at_string(&at, &sockets));
     return *sockets ? fl_ipc_folder_again(&s->folder, sockets) : FLEET_OK;
 }
@@ -237,21 +239,34 @@ fleet_status fl_server_log_open(fl_server *s)
 
 /* --- writing -------------------------------------------------------------- */
 
+bool fl_server_log_flushes(const fl_server *s)
+{
+    return s->o.log.level == FL_LOG_SURVIVES_POWER;
+}
+
+fleet_status fl_server_log_write(const fl_server *s, const char *folder,
+                                 uint32_t file, uint64_t lsn,
+                                 fl_journal_writer **writer)
+{
+    const fl_journal_options o = {.folder = folder,
+                                  .text = s->home.text,
+                                  .first_file = file,
+                                  .first_lsn = lsn,
+                                  .roll_bytes = s->o.log.file_bytes,
+                                  .level = fl_server_log_flushes(s)
+                                               ? FL_JOURNAL_SURVIVES_POWER
+                                               : FL_JOURNAL_SURVIVES_PROCESS};
+
+    return fl_journal_writer_create(writer, &o);
+}
+
 static fleet_status begin_journal(fl_lane_runner *r, fl_journal_end at)
 {
     const fl_server *s = r->server;
     char *folder = fl_journal_folder_lane(&s->home, r->number);
-    const fl_journal_options o = {.folder = folder,
-                                  .text = s->home.text,
-                                  .first_file = at.file,
-                                  .first_lsn = at.lsn,
-                                  .roll_bytes = s->o.log.file_bytes,
-                                  .level =
-                                      s->o.log.level == FL_LOG_SURVIVES_POWER
-                                          ? FL_JOURNAL_SURVIVES_POWER
-                                          : FL_JOURNAL_SURVIVES_PROCESS};
     fleet_status status =
-        folder ? fl_journal_writer_create(&r->journal, &o) : FLEET_ENOMEM;
+        folder ? fl_server_log_write(s, folder, at.file, at.lsn, &r->journal)
+               : FLEET_ENOMEM;
 
     fl_free(folder);
     return status;
@@ -282,18 +297,7 @@ fl_journal_sink fl_runner_journal(fl_lane_runner *r)
 /* The same program: the lanes would not be the same. */
 static fleet_status check_program(const fl_server *s)
 {
-    fl_json *json = NULL;
-    uint64_t theirs = 0;
-    fl_at root, at;
-
-    FL_TRY(
-        fl_json_parse(s->home.text, strlen(s->home.text), "identity", &json));
-    root = fl_at_root(json);
-    at = fl_at_key(&root, "program");
-    fleet_status status = fl_at_hex(&at, &theirs);
-    fl_json_free(json);
-    FL_TRY(status);
-    return theirs == program_hash(s)
+    return s->program_before == program_hash(s)
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
                          "server %d comes back with another program than the "
@@ -414,13 +418,6 @@ static fleet_status open_reader(fl_lane_runner *r)
     return FLEET_OK;
 }
 
-static fleet_status fail_in_lane(const fl_lane_runner *r, fleet_status status)
-{
-    return status == FLEET_OK ? status
-                              : fl_fail_in(status, "server %d, lane %d",
-                                           r->server->o.index, r->number);
-}
-
 static void give_up(fl_lane_runner *r, fleet_status status)
 {
     r->gave_up = true; /* its lane says so to workers */
@@ -429,7 +426,7 @@ static void give_up(fl_lane_runner *r, fleet_status status)
 
 static fleet_status begin_replay(fl_lane_runner *r)
 {
-    FL_TRY(fail_in_lane(r, open_reader(r)));
+    FL_TRY(fl_lane_name_server(r->lane, open_reader(r)));
     if (r->server->load && !r->behind)
         return fl_lane_replay_load(r->lane, r->server->load);
     atomic_store(&r->loads, false);
@@ -457,7 +454,8 @@ static fleet_status replay_some(fl_lane_runner *r, bool *more)
     while (*more && !fl_lane_replay_waits(r->lane) && fl_now_ms() < end_ms) {
         uint64_t bytes;
 
-        FL_TRY(fail_in_lane(r, fl_journal_next(r->reader, &record, more)));
+        FL_TRY(fl_lane_name_server(r->lane,
+                                   fl_journal_next(r->reader, &record, more)));
         if (*more)
             FL_TRY(fl_lane_replay(r->lane, &record, fl_now_ms()));
         fl_journal_reader_progress(r->reader, &bytes, &total);
@@ -473,8 +471,9 @@ static fleet_status replay_some(fl_lane_runner *r, bool *more)
 static fleet_status go_behind(fl_lane_runner *r)
 {
     if (r->last_kind != FL_LANE_RECORD_WHOLE)
-        return fail_in_lane(
-            r, fl_fail(FLEET_ECORRUPT, "the snapshot of its log has no end"));
+        return fl_lane_name_server(
+            r->lane,
+            fl_fail(FLEET_ECORRUPT, "the snapshot of its log has no end"));
     r->past = bytes_of(r->reader);
     fl_journal_reader_close(r->reader);
     r->reader = r->behind;

@@ -93,11 +93,6 @@ int fl_disk_open(int folder, const char *name, int flags, mode_t mode)
     UNINTERRUPTED(disk_now->open(folder, name, flags, mode));
 }
 
-ssize_t fl_disk_write(int fd, const void *data, size_t size)
-{
-    return disk_now->write(fd, data, size);
-}
-
 int fl_disk_flush(int fd)
 {
     UNINTERRUPTED(disk_now->flush(fd));
@@ -116,6 +111,21 @@ int fl_disk_rename(const char *from, const char *to, unsigned flags)
 int fl_disk_remove(int folder, const char *name, int flags)
 {
     UNINTERRUPTED(disk_now->remove(folder, name, flags));
+}
+
+int fl_disk_write(int fd, const void *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = disk_now->write(fd, data, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        data = (const char *)data + n;
+        size -= (size_t)n;
+    }
+    return 0;
 }
 
 int fl_disk_write_at(int fd, const void *data, size_t size, off_t at)
@@ -367,18 +377,8 @@ fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
 static fleet_status write_all(int fd, const char *path, const char *data,
                               size_t size)
 {
-    while (size > 0) {
-        ssize_t n = fl_disk_write(fd, data, size);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return io_failed("write", path);
-        data += n;
-        size -= (size_t)n;
-        FL_TRY(fl_file_go_on((uint64_t)n));
-    }
-    return FLEET_OK;
+    errno = fl_disk_write(fd, data, size);
+    return errno ? io_failed("write", path) : fl_file_go_on(size);
 }
 
 static void write_out(fl_writer *w)
@@ -386,7 +386,7 @@ static void write_out(fl_writer *w)
     fl_hush hush;
 
     fl_hush_begin(&hush);
-    if (w->status == FLEET_OK)
+    if (w->status == FLEET_OK && w->used > 0)
         w->status = write_all(w->fd, w->path, w->buffer, w->used);
     fl_hush_end(&hush);
     w->used = 0;
@@ -433,6 +433,16 @@ fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash)
     fl_free(w->hasher);
     *w = (fl_writer){.fd = -1};
     return status;
+}
+
+fleet_status fl_file_write(const char *folder, const char *name,
+                           const void *data, size_t size, uint64_t *hash)
+{
+    fl_writer w;
+
+    fl_writer_open(&w, folder, name);
+    fl_writer_put(&w, data, size);
+    return fl_writer_close(&w, NULL, hash);
 }
 
 /* --- a folder that is read ----------------------------------------------- */

@@ -87,6 +87,10 @@ void fl_writer_put(fl_writer *w, const void *data, size_t size);
 /* Flush to the disk and close; size and hash of the file. */
 fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
 
+/* All three: a new file with these bytes, on the disk. */
+fleet_status fl_file_write(const char *folder, const char *name,
+                           const void *data, size_t size, uint64_t *hash);
+
 /* --- the disk ------------------------------------------------------------- */
 
 /* The system calls that change what lies on a disk, list a folder, or read a
@@ -108,9 +112,8 @@ typedef struct fl_disk {
 } fl_disk;
 
 /* openat(), fsync(), mkdir(), renameat2() of two paths and unlinkat(), again
- * where a signal has interrupted them; write() as it is. */
+ * where a signal has interrupted them. */
 int fl_disk_open(int folder, const char *name, int flags, mode_t mode);
-ssize_t fl_disk_write(int fd, const void *data, size_t size);
 int fl_disk_flush(int fd);
 int fl_disk_make_folder(const char *path, mode_t mode);
 int fl_disk_rename(const char *from, const char *to, unsigned flags);
@@ -120,9 +123,10 @@ int fl_disk_remove(int folder, const char *name, int flags);
  * errno a failure. */
 struct dirent *fl_disk_list(DIR *dir);
 
-/* pwrite() and pread() of all bytes: 0, or an errno; ENOSPC where nothing more
- * is written, EIO behind the file's end. now: EAGAIN unless the system has them
- * in memory. */
+/* write(), pwrite() and pread() of all bytes: 0, or an errno; ENOSPC where
+ * nothing more is written, EIO behind the file's end. now: EAGAIN unless the
+ * system has them in memory. */
+int fl_disk_write(int fd, const void *data, size_t size);
 int fl_disk_write_at(int fd, const void *data, size_t size, off_t at);
 int fl_disk_read_at(int fd, void *data, size_t size, off_t at, bool now);
 

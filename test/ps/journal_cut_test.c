@@ -238,6 +238,21 @@ TEST(lanes_of_an_owner_before_go_without_a_gap)
     fl_journal_folder_close(&h);
 }
 
+TEST(what_an_owner_that_died_as_it_began_has_left_is_written_over)
+{
+    fl_journal_folder h = open_home();
+    char *text;
+    size_t size;
+
+    CHECK_OK(fl_file_write(h.folder, "identity.new", "te", 2, NULL));
+    CHECK_OK(fl_journal_folder_begin(&h, "text", 1));
+    CHECK(!has(h.folder, "identity.new"));
+    CHECK_OK(fl_file_read(test_path("logs/server-0/identity"), &text, &size));
+    CHECK_TEXT(text, "text");
+    fl_free(text);
+    fl_journal_folder_close(&h);
+}
+
 static int flushed; /* names: of the folder of logs, and of the server's */
 
 static int count_parents(int folder, const char *name, int flags, mode_t mode)

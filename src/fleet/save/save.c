@@ -422,17 +422,6 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
     return FLEET_OK;
 }
 
-static fleet_status write_text(const char *folder, const char *name,
-                               const char *text, uint64_t *hash)
-{
-    fl_writer w;
-    fleet_status status = fl_writer_open(&w, folder, name);
-
-    if (status == FLEET_OK)
-        fl_writer_put(&w, text, strlen(text));
-    return fl_writer_close(&w, NULL, hash);
-}
-
 /* The list of parts is the manifest's from now on. */
 static fleet_status write_manifest(const fl_save *s, const char *folder,
                                    fl_json *part_list)
@@ -445,9 +434,10 @@ static fleet_status write_manifest(const fl_save *s, const char *folder,
     FL_GOTO(done, describe_save(s, m, part_list));
     text = fl_json_print(m, true);
     FL_GOTO(done, text ? FLEET_OK : FLEET_ENOMEM);
-    FL_GOTO(done, write_text(folder, FL_MANIFEST, text, &hash));
+    FL_GOTO(done,
+            fl_file_write(folder, FL_MANIFEST, text, strlen(text), &hash));
     snprintf(sum, sizeof sum, "%016llx\n", (unsigned long long)hash);
-    status = write_text(folder, FL_MANIFEST_SUM, sum, &hash);
+    status = fl_file_write(folder, FL_MANIFEST_SUM, sum, strlen(sum), NULL);
 done:
     fl_free(text);
     fl_json_free(m);

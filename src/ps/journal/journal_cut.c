@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/memory.h"
+#include "ps/journal/journal_writer.h"
 
 static fleet_status cut_failed(const char *what, const char *path)
 {
@@ -48,18 +49,10 @@ static entry_kind read_entry(const char *name, uint32_t *file)
     } kinds[] = {{"journal-", "", ENTRY_FILE},
                  {"snapshot-", "", ENTRY_SNAPSHOT},
                  {"snapshot-", ".new", ENTRY_BEGUN}};
-    enum { DIGITS = 8 };
 
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        size_t n = strlen(kinds[i].begin);
-
-        if (strncmp(name, kinds[i].begin, n) != 0 ||
-            strspn(name + n, "0123456789") != DIGITS ||
-            strcmp(name + n + DIGITS, kinds[i].end) != 0)
-            continue;
-        *file = (uint32_t)strtoul(name + n, NULL, 10);
-        return kinds[i].kind;
-    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (fl_journal_read_name(name, kinds[i].begin, kinds[i].end, file))
+            return kinds[i].kind;
     return ENTRY_OTHER;
 }
 

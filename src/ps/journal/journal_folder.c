@@ -120,20 +120,17 @@ fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
     return read_text(h);
 }
 
+/* A process that died in the midst of it has left the first file. */
 static fleet_status write_text(const fl_journal_folder *h, const char *text)
 {
     static const char name[] = "identity.new";
     char *from = fl_path_join(h->folder, name);
     char *to = fl_path_join(h->folder, identity_name);
-    fleet_status status = from && to ? FLEET_OK : FLEET_ENOMEM;
-    uint64_t size, hash;
-    fl_writer w;
+    fleet_status status = FLEET_ENOMEM;
 
-    if (status == FLEET_OK)
-        status = fl_writer_open(&w, h->folder, name);
-    if (status == FLEET_OK) {
-        fl_writer_put(&w, text, strlen(text));
-        status = fl_writer_close(&w, &size, &hash);
+    if (from && to) {
+        fl_disk_remove(AT_FDCWD, from, 0);
+        status = fl_file_write(h->folder, name, text, strlen(text), NULL);
     }
     if (status == FLEET_OK)
         status = fl_file_replace(from, to);

@@ -32,21 +32,6 @@ struct fl_journal_reader {
 
 /* --- which files ---------------------------------------------------------- */
 
-/* The number of a file of that name; false: it is none of a journal's. */
-static bool read_name(const char *name, uint32_t *number)
-{
-    enum { DIGITS = 8, BEFORE = sizeof "journal-" - 1 };
-    unsigned long x;
-
-    if (strncmp(name, "journal-", BEFORE) != 0 ||
-        strlen(name + BEFORE) != DIGITS ||
-        strspn(name + BEFORE, "0123456789") != DIGITS)
-        return false;
-    x = strtoul(name + BEFORE, NULL, 10);
-    *number = (uint32_t)x;
-    return true;
-}
-
 static fleet_status list_files(fl_journal_reader *r)
 {
     DIR *dir = opendir(r->folder);
@@ -59,7 +44,8 @@ static fleet_status list_files(fl_journal_reader *r)
                        "the log %s cannot be opened: %s", r->folder,
                        strerror(errno));
     while (status == FLEET_OK && (e = fl_disk_list(dir)) != NULL) {
-        if (!read_name(e->d_name, &number) || number < r->first)
+        if (!fl_journal_read_name(e->d_name, "journal-", "", &number) ||
+            number < r->first)
             continue;
         status = fl_grow(&r->file, &r->file_capacity, r->n_file + 1,
                          sizeof *r->file);

@@ -54,15 +54,13 @@ static uint16_t u16_at(const char *data, size_t at)
     return x;
 }
 
-void fl_journal_record_write(fl_journal_record *r, const fl_journal_part *part,
-                             size_t n, char head[FL_JOURNAL_RECORD_SIZE])
+void fl_journal_record_write(const fl_journal_record *r,
+                             const fl_journal_part *part, size_t n,
+                             char head[FL_JOURNAL_RECORD_SIZE])
 {
-    uint64_t size = 0;
+    const uint64_t size = r->size;
     uint32_t sum;
 
-    for (size_t i = 0; i < n; i++)
-        size += part[i].size;
-    r->size = (size_t)size;
     memcpy(head + AT_KIND, &r->kind, sizeof r->kind);
     memcpy(head + AT_UNFLUSHED, &r->unflushed, sizeof r->unflushed);
     memcpy(head + AT_LSN, &r->lsn, sizeof r->lsn);

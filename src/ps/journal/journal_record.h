@@ -75,10 +75,10 @@ static inline size_t fl_journal_file_bytes(size_t text_size)
     return FL_JOURNAL_FILE_SIZE + fl_journal_aligned(text_size);
 }
 
-/* The head of a record whose bytes are those parts; r->size is set to all of
- * their bytes. */
-void fl_journal_record_write(fl_journal_record *r, const fl_journal_part *part,
-                             size_t n, char head[FL_JOURNAL_RECORD_SIZE]);
+/* The head of a record whose bytes, r->size of them, are those parts. */
+void fl_journal_record_write(const fl_journal_record *r,
+                             const fl_journal_part *part, size_t n,
+                             char head[FL_JOURNAL_RECORD_SIZE]);
 
 /* Is record `lsn` at `data`, whole, in no more than `left` bytes? Then *r is
  * it, its bytes being the caller's. */

@@ -3,9 +3,10 @@
 #include "ps/journal/journal_writer.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,6 +39,20 @@ char *fl_journal_path(const char *folder, uint32_t file)
 
     snprintf(name, sizeof name, "journal-%08u", (unsigned)file);
     return fl_path_join(folder, name);
+}
+
+bool fl_journal_read_name(const char *name, const char *begin, const char *end,
+                          uint32_t *file)
+{
+    enum { DIGITS = 8 };
+    size_t n = strlen(begin);
+
+    if (strncmp(name, begin, n) != 0 ||
+        strspn(name + n, "0123456789") != DIGITS ||
+        strcmp(name + n + DIGITS, end) != 0)
+        return false;
+    *file = (uint32_t)strtoul(name + n, NULL, 10);
+    return true;
 }
 
 fleet_status fl_journal_writer_create(fl_journal_writer **writer,
@@ -102,22 +117,11 @@ static fleet_status journal_failed(const char *what, const char *path)
                    strerror(errno));
 }
 
-static fleet_status write_bytes(fl_journal_writer *w, const char *data,
+static fleet_status write_bytes(fl_journal_writer *w, const void *data,
                                 size_t size)
 {
-    while (size > 0) {
-        ssize_t n = fl_disk_write(w->fd, data, size);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n == 0)
-            errno = ENOSPC;
-        if (n <= 0)
-            return journal_failed("written", w->path);
-        data += n;
-        size -= (size_t)n;
-    }
-    return FLEET_OK;
+    errno = fl_disk_write(w->fd, data, size);
+    return errno ? journal_failed("written", w->path) : FLEET_OK;
 }
 
 static fleet_status write_buffer(fl_journal_writer *w)
@@ -212,11 +216,12 @@ static fleet_status put_record(fl_journal_writer *w, uint16_t kind,
     static const char zeros[FL_JOURNAL_ALIGN];
     fl_journal_record r = {.lsn = w->next_lsn, .kind = kind};
     char head[FL_JOURNAL_RECORD_SIZE];
-    size_t size = 0;
+    size_t bytes;
 
     for (size_t i = 0; i < n; i++)
-        size += part[i].size;
-    FL_TRY(make_room(w, fl_journal_record_bytes(size)));
+        r.size += part[i].size;
+    bytes = fl_journal_record_bytes(r.size);
+    FL_TRY(make_room(w, bytes));
     if (flushes(w)) {
         if (w->unflushed == UINT16_MAX)
             FL_TRY(push_out(w));
@@ -226,10 +231,9 @@ static fleet_status put_record(fl_journal_writer *w, uint16_t kind,
     FL_TRY(add_bytes(w, head, sizeof head));
     for (size_t i = 0; i < n; i++)
         FL_TRY(add_bytes(w, part[i].data, part[i].size));
-    FL_TRY(add_bytes(w, zeros, fl_journal_aligned(size) - size));
-    w->file_bytes += fl_journal_record_bytes(size);
-    atomic_store(&w->bytes,
-                 atomic_load(&w->bytes) + fl_journal_record_bytes(size));
+    FL_TRY(add_bytes(w, zeros, fl_journal_aligned(r.size) - r.size));
+    w->file_bytes += bytes;
+    atomic_store(&w->bytes, atomic_load(&w->bytes) + bytes);
     w->next_lsn++;
     return FLEET_OK;
 }
@@ -277,20 +281,4 @@ fleet_status fl_journal_roll(fl_journal_writer *w, uint32_t *file)
 uint64_t fl_journal_bytes(const fl_journal_writer *w)
 {
     return atomic_load(&w->bytes);
-}
-
-static fleet_status sink_put(void *arg, uint16_t kind,
-                             const fl_journal_part *part, size_t n)
-{
-    return fl_journal_put(arg, kind, part, n);
-}
-
-static fleet_status sink_commit(void *arg)
-{
-    return fl_journal_commit(arg);
-}
-
-fl_journal_sink fl_journal_writer_sink(fl_journal_writer *w)
-{
-    return (fl_journal_sink){w, sink_put, sink_commit};
 }

@@ -58,8 +58,10 @@ uint64_t fl_journal_bytes(const fl_journal_writer *w);
 /* The last record that was committed; 0: none was, and none was before. */
 uint64_t fl_journal_committed(const fl_journal_writer *w);
 
-/* It, as what a lane writes into. */
-fl_journal_sink fl_journal_writer_sink(fl_journal_writer *w);
-
 /* "folder/journal-00000007", for fl_free(). */
 char *fl_journal_path(const char *folder, uint32_t file);
+
+/* The number in a name "journal-00000007", which begins with `begin` and ends
+ * with `end`; false: it is no such name. */
+bool fl_journal_read_name(const char *name, const char *begin, const char *end,
+                          uint32_t *file);

@@ -123,15 +123,10 @@ static fleet_status print_events(const fl_trace *t, bool is_server, int index,
 static fleet_status write_text(const fl_trace *t, const char *name,
                                const fl_text *text)
 {
-    uint64_t size, hash;
-    fl_writer w;
-
     if (mkdir(t->folder, 0777) != 0 && errno != EEXIST)
         return fl_fail(FLEET_EIO, "FLEET_TRACE: cannot make the folder %s: %s",
                        t->folder, strerror(errno));
-    fl_writer_open(&w, t->folder, name);
-    fl_writer_put(&w, text->chars, text->length);
-    return fl_writer_close(&w, &size, &hash);
+    return fl_file_write(t->folder, name, text->chars, text->length, NULL);
 }
 
 fleet_status fl_trace_write(fl_trace *t, bool is_server, int index)

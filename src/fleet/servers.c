@@ -241,7 +241,6 @@ static fleet_status connect_worker(fleet *f)
     fl_job_mode mode = fl_handle_mode(f);
     fl_push_options half = half_async_of(f);
     const fl_trail_options trail = {.folder = f->strategy.log_configs.folder,
-                                    .job = f->role.job_id,
                                     .worker = f->role.index,
                                     .level =
                                         f->strategy.log == FLEET_DURABLE_POWER

@@ -40,9 +40,8 @@ static fl_trail *open_trail(uint32_t run)
 {
     fl_trail *t;
 
-    CHECK_OK(fl_trail_open(&t, &(fl_trail_options){.folder = test_path("log"),
-                                                   .job = "job",
-                                                   .worker = WORKER}));
+    CHECK_OK(fl_trail_open(
+        &t, &(fl_trail_options){.folder = test_path("log"), .worker = WORKER}));
     CHECK_OK(fl_trail_enter(t, run));
     fl_trail_set_host(t, &host);
     return t;

@@ -51,7 +51,6 @@ bool sim_trail_open(sim_worker *w, fl_hello_options *o)
     if (!s->o.trail)
         return true;
     CHECK_OK(fl_trail_open(&w->trail, &(fl_trail_options){.folder = s->o.trail,
-                                                          .job = "sim",
                                                           .worker = w->index}));
     if (w->life > 1 && fl_trail_from(w->trail)->state == FL_TRAIL_GONE) {
         memcpy(w->log, s->seen[w->index], sizeof w->log);

@@ -112,6 +112,13 @@ const char *watch_restart_limit(const watch *w, const run_process *p)
     return text;
 }
 
+/* Is all read that the process before has written? */
+static bool may_start(const watch *w, const run_process *p)
+{
+    return watch_is_due(w, p) && run_output_is_over(&p->output[0]) &&
+           run_output_is_over(&p->output[1]);
+}
+
 int64_t watch_next_restart(const watch *w)
 {
     int64_t next = NEVER;
@@ -119,9 +126,7 @@ int64_t watch_next_restart(const watch *w)
     for (int i = 0; i < w->job->n_process; i++) {
         const run_process *p = &w->job->process[i];
 
-        if (watch_is_due(w, p) && (next == NEVER || p->restarts.due < next) &&
-            run_output_is_over(&p->output[0]) &&
-            run_output_is_over(&p->output[1]))
+        if (may_start(w, p) && (next == NEVER || p->restarts.due < next))
             next = p->restarts.due;
     }
     return next;
@@ -177,9 +182,7 @@ void watch_start_due(watch *w)
     for (int i = 0; i < w->job->n_process; i++) {
         run_process *p = &w->job->process[i];
 
-        if (watch_is_due(w, p) && p->restarts.due <= watch_now_ms() &&
-            run_output_is_over(&p->output[0]) &&
-            run_output_is_over(&p->output[1]))
+        if (may_start(w, p) && p->restarts.due <= watch_now_ms())
             start_again(w, p);
     }
 }

@@ -91,7 +91,7 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
      __VA_ARGS__},
 
 static const char *const wire_types[] = {"fp32", "fp16", "bf16", "int8", NULL};
-static const char *const durabilities[] = {"none", "process", "power", NULL};
+const char *const fl_durability_names[] = {"none", "process", "power", NULL};
 
 const fl_strategy_field fl_fields[] = {
 #include "fleet/strategy/strategy_fields.def"

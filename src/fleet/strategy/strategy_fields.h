@@ -88,6 +88,9 @@ enum {
 };
 extern const fl_strategy_field fl_fields[FL_N_FIELD];
 
+/* Of fleet_durability, NULL at the end. */
+extern const char *const fl_durability_names[];
+
 /* The field of that name, which ends where length says; NULL: none. */
 const fl_strategy_field *fl_strategy_field_named(const char *name,
                                                  size_t length);

@@ -5,15 +5,12 @@
 #include <string.h>
 
 #include "fleet/job/env.h"
+#include "fleet/strategy/strategy_fields.h"
 
 static fleet_status read_level(const char *text, int *level)
 {
-    static const char *const names[] = {[FLEET_DURABLE_NONE] = "none",
-                                        [FLEET_DURABLE_PROCESS] = "process",
-                                        [FLEET_DURABLE_POWER] = "power"};
-
-    for (int i = 0; i <= FLEET_DURABLE_POWER; i++)
-        if (strcmp(text, names[i]) == 0) {
+    for (int i = 0; fl_durability_names[i]; i++)
+        if (strcmp(text, fl_durability_names[i]) == 0) {
             *level = i;
             return FLEET_OK;
         }

@@ -88,24 +88,6 @@ fleet_status fl_trail_open(fl_trail **trail, const fl_trail_options *o)
     return FLEET_OK;
 }
 
-void fl_trail_forget(fl_trail *t)
-{
-    for (int i = 0; i < 2; i++) {
-        fl_free(t->push[i].data);
-        fl_free(t->call[i].data);
-        t->push[i] = t->call[i] = (fl_trail_record){0};
-    }
-    for (size_t i = 0; i < t->n_result; i++)
-        fl_free(t->result[i].data);
-    t->n_result = 0;
-    for (int i = 0; i < 2; i++) {
-        fl_free(t->text[i].text);
-        t->text[i] = (fl_pass_text){0};
-    }
-    t->from_pass = 0;
-    t->from = (fl_trail_point){0};
-}
-
 void fl_trail_close(fl_trail *t)
 {
     if (!t)

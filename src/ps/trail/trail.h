@@ -39,7 +39,6 @@ typedef struct fl_trail_host {
 
 typedef struct fl_trail_options {
     const char *folder; /* of all workers' trails of the job */
-    const char *job;    /* id */
     int worker;
     fl_journal_level level;
     fl_log *log; /* NULL: none */

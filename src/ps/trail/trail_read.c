@@ -6,6 +6,31 @@
 #include "base/memory.h"
 #include "ps/journal/journal_reader.h"
 
+/* --- forgotten ------------------------------------------------------------ */
+
+static void forget_point(fl_trail *t)
+{
+    for (int i = 0; i < 2; i++) {
+        fl_free(t->push[i].data);
+        fl_free(t->call[i].data);
+        t->push[i] = t->call[i] = (fl_trail_record){0};
+    }
+    t->from = (fl_trail_point){0};
+}
+
+void fl_trail_forget(fl_trail *t)
+{
+    forget_point(t);
+    t->from_pass = 0;
+    for (size_t i = 0; i < t->n_result; i++)
+        fl_free(t->result[i].data);
+    t->n_result = 0;
+    for (int i = 0; i < 2; i++) {
+        fl_free(t->text[i].text);
+        t->text[i] = (fl_pass_text){0};
+    }
+}
+
 /* --- the journal ---------------------------------------------------------- */
 
 /* Head of a record, and how many bytes follow it. */
@@ -359,12 +384,7 @@ void fl_trail_goes_on(fl_trail *t)
     t->early = false;
     t->pass = t->from_pass;
     t->in_pass = t->from.state == FL_TRAIL_MIDDLE;
-    for (int i = 0; i < 2; i++) {
-        fl_free(t->push[i].data);
-        fl_free(t->call[i].data);
-        t->push[i] = t->call[i] = (fl_trail_record){0};
-    }
-    t->from = (fl_trail_point){0};
+    forget_point(t);
 }
 
 /* --- results -------------------------------------------------------------- */

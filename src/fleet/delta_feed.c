@@ -61,24 +61,6 @@ static fleet_status open_role(fl_role *role, const fleet_feed_options *o)
     return fl_role_open(role, &options);
 }
 
-/* As fleet_init() reads a worker's. */
-static fleet_status open_keys(fleet_delta_feed *feed, const fl_role *role,
-                              const fleet_feed_options *o)
-{
-    const char *folder = o->keys ? o->keys : fl_variable("FLEET_KEYS");
-
-    if (!folder || !*folder ||
-        strncmp(role->server[0], "inproc://", strlen("inproc://")) == 0)
-        return FLEET_OK;
-    if (role->insecure)
-        return fl_fail(FLEET_EINVAL,
-                       "FLEET_INSECURE is 1, but there are keys in %.500s: "
-                       "expected one of the two",
-                       folder);
-    return fl_keys_read_as(&feed->keys, folder, FL_ROLE_SUBSCRIBER,
-                           o->subscriber);
-}
-
 static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
                               const fleet_feed_options *o)
 {
@@ -88,7 +70,8 @@ static fleet_status open_feed(fleet_delta_feed *feed, fl_role *role,
 
     FL_TRY(check_options(o));
     FL_TRY(open_role(role, o));
-    FL_TRY(open_keys(feed, role, o));
+    FL_TRY(fl_role_read_keys(role, o->keys, FL_ROLE_SUBSCRIBER, o->subscriber,
+                             &feed->keys));
     options.address = (const fl_address *)role->server;
     options.n_server = role->server_num;
     options.job = role->job_id;

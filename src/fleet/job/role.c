@@ -379,11 +379,11 @@ static bool needs_keys(const fl_role *r)
     return r->collective && r->worker_num > 1 && *r->first_rank;
 }
 
-static fleet_status read_keys(fl_role *r, const fleet_options *o)
+fleet_status fl_role_read_keys(const fl_role *r, const char *given,
+                               fl_key_role as, int index, fl_keys **keys)
 {
-    const char *folder = o->keys ? o->keys : fl_variable("FLEET_KEYS");
+    const char *folder = given ? given : fl_variable("FLEET_KEYS");
 
-    FL_TRY(read_insecure(r));
     if (!folder || !*folder || !needs_keys(r))
         return FLEET_OK;
     if (r->insecure)
@@ -391,7 +391,15 @@ static fleet_status read_keys(fl_role *r, const fleet_options *o)
                        "FLEET_INSECURE is 1, but there are keys in %.500s: "
                        "expected one of the two",
                        folder);
-    return fl_keys_read(&r->keys, folder, r->kind == FLEET_SERVER, r->index);
+    return fl_keys_read_as(keys, folder, as, index);
+}
+
+static fleet_status read_keys(fl_role *r, const fleet_options *o)
+{
+    FL_TRY(read_insecure(r));
+    return fl_role_read_keys(
+        r, o->keys, r->kind == FLEET_SERVER ? FL_ROLE_SERVER : FL_ROLE_WORKER,
+        r->index, &r->keys);
 }
 
 fleet_status fl_role_open(fl_role *r, const fleet_options *o)

@@ -47,3 +47,8 @@ typedef struct fl_role {
  * fleet_init() says. *role may always be given to fl_role_done(). */
 fleet_status fl_role_open(fl_role *role, const fleet_options *options);
 void fl_role_done(fl_role *role);
+
+/* The keys of a process that talks to the role's servers, or meets its ranks:
+ * from that folder, NULL: from FLEET_KEYS. *keys stays if it needs none. */
+fleet_status fl_role_read_keys(const fl_role *role, const char *folder,
+                               fl_key_role as, int index, fl_keys **keys);

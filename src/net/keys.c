@@ -282,7 +282,7 @@ static fleet_status read_secret(fl_keys *k, const char *path, int folder,
 static fleet_status check_pair(fl_keys *k, const char *path, fl_key_role role,
                                int index, const char *name)
 {
-    const fl_key *list = k->known[role];
+    fl_key *list = k->known[role];
 
     if (index >= k->n[role] || !*list[index])
         return fl_fail(FLEET_ENOENT, "%s/public has no key of %s %d", path,

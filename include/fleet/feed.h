@@ -106,10 +106,12 @@ FLEET_API fleet_delta_feed *fleet_feed_open(const fleet_feed_options *options);
  *
  *   FLEET_EEND       all lanes have told their last batch: the job has ended
  *   FLEET_ETIMEDOUT  a server has been silent for the peer deadline: it is
- *                    named. Go on calling: it may come back
+ *                    named, at once when that is found and then at the end of
+ *                    timeout_ms. Go on calling: it may come back
  *   FLEET_EPEER      the job has failed, in its words; open a feed anew with
  *                    the offset when it runs again
- *   FLEET_EINVAL     the servers are of another job
+ *   FLEET_EINVAL     the servers are of another job, or not all of one, or in
+ *                    another order than it has them
  *   FLEET_EEXIST     16 others follow the job
  *   FLEET_EUNSUPPORTED  a table has rows out of memory; a lane has more than 32
  *                    MB of dense parameters

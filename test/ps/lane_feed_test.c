@@ -14,14 +14,16 @@
 #include "ps/server/lane_feed.h"
 
 enum { PEER = 200, MOST_ROW = 30000, DIM = 4, MOST_TOLD = 1 << 17 };
+enum { NONE = -1, ALL = -2 }; /* of servers */
 
 /* What a subscriber has of table 0, and all that it was told of it. */
 typedef struct follower {
     lane_kit *k;
     fl_feed_client *c;
-    fl_address address;
+    fl_address address[2];
     fl_packet *sent; /* by it, one at a time */
     int socket;
+    int dead;   /* nothing reaches that server */
     bool loses; /* the next answer of the lane */
     bool has[MOST_ROW];
     float row[MOST_ROW][DIM];
@@ -38,6 +40,8 @@ static void keep_question(void *arg, int socket, fl_packet *p)
 {
     follower *f = arg;
 
+    if (f->dead == ALL || f->dead == socket)
+        return;
     CHECK(!f->sent);
     f->sent = fl_packet_keep(p);
     f->socket = socket;
@@ -53,12 +57,13 @@ static fleet_status connect_nothing(void *arg, int socket, const char *address,
     return FLEET_OK;
 }
 
-static follower *follow_as(lane_kit *k, int number, const char *offset)
+static follower *follow_with(lane_kit *k, int number, const char *offset,
+                             const char *job, int n_server)
 {
     follower *f = fl_alloc(sizeof *f);
     const fl_feed_host host = {f, keep_question, connect_nothing};
-    fl_feed_options o = {.n_server = 1,
-                         .job = "job",
+    fl_feed_options o = {.n_server = n_server,
+                         .job = job,
                          .subscriber = number,
                          .incarnation = 1 + (uint32_t)rand(),
                          .peer_ms = 5000,
@@ -68,12 +73,20 @@ static follower *follow_as(lane_kit *k, int number, const char *offset)
 
     CHECK(f != NULL);
     f->k = k;
-    snprintf(f->address, sizeof f->address, "tcp://127.0.0.1:1");
-    o.address = (const fl_address *)&f->address;
+    f->dead = NONE;
+    for (int i = 0; i < 2; i++)
+        snprintf(f->address[i], sizeof f->address[i], "tcp://127.0.0.1:%d",
+                 i + 1);
+    o.address = (const fl_address *)f->address;
     CHECK_OK(fl_feed_client_create(&f->c, &o, &host, k->now_ms));
     if (offset)
         CHECK_OK(fl_feed_offset_resume(f->c, offset));
     return f;
+}
+
+static follower *follow_as(lane_kit *k, int number, const char *offset)
+{
+    return follow_with(k, number, offset, "job", 1);
 }
 
 static follower *follow(lane_kit *k)
@@ -632,6 +645,40 @@ TEST(says_that_it_is_over_before_the_lane_ends)
     close_followed(&k, f);
 }
 
+/* The last answer is lost, and comes again; who has it is killed before it is
+ * applied, and another process goes on from the offset of before. */
+TEST(does_not_end_before_its_last_batch_is_had)
+{
+    lane_kit k;
+    follower *f = open_followed(&k, 10, 20), *g;
+    char *offset;
+
+    offset = fl_feed_offset_text(f->c);
+    push(&k, 0, 5);
+    end_job(&k);
+    f->loses = true;
+    go_on(f, 11);
+    CHECK(!f->loses && !f->over);
+    lane_tick_until(&k, k.now_ms + 900);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    while (!f->over) {
+        k.now_ms++;
+        ask(f);
+        hear(f);
+    }
+    lane_tick_until(&k, k.now_ms + 900);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    g = follow_as(&k, 0, offset);
+    memcpy(g->has, f->has, sizeof f->has);
+    go_on(g, 20);
+    CHECK(g->over);
+    CHECK_INT(g->n_told, 5);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_LEFT);
+    fl_free(offset);
+    leave(g);
+    close_followed(&k, f);
+}
+
 TEST(ends_without_a_subscriber_that_has_gone)
 {
     lane_kit k;
@@ -654,6 +701,87 @@ TEST(tells_why_the_job_fails)
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,
                 "worker 3 is gone");
+    close_followed(&k, f);
+}
+
+/* What a subscriber with these options hears in place of a feed. */
+static void hear_refusal(lane_kit *k, const char *job, int n_server, int dead,
+                         const char *words)
+{
+    follower *f = follow_with(k, 0, NULL, job, n_server);
+
+    f->dead = dead;
+    ask(f);
+    CHECK_FAILS(fl_feed_client_status(f->c, k->now_ms), FLEET_EINVAL, words);
+    leave(f);
+}
+
+TEST(says_which_server_of_which_job_it_is)
+{
+    lane_kit k;
+
+    open_lane(&k, true);
+    hear_refusal(&k, "jab", 1, NONE,
+                 "follows job \"jab\", this server is of \"job\"");
+    hear_refusal(&k, "job", 2, 1,
+                 "servers are 1, and the feed was given addresses of 2");
+    k.layout.n_server = 2;
+    hear_refusal(&k, "job", 1, NONE,
+                 "servers are 2, and the feed was given addresses of 1");
+    hear_refusal(&k, "job", 2, 0,
+                 "127.0.0.1:2 is server 0 of the job, and the feed was given "
+                 "it as server 1");
+    lane_close(&k);
+}
+
+/* So much time goes by, and it asks, and hears nothing more. */
+static void ask_in_vain(follower *f, int64_t ms)
+{
+    f->dead = ALL;
+    for (int64_t end = f->k->now_ms + ms; f->k->now_ms < end;) {
+        f->k->now_ms += 100;
+        ask(f);
+    }
+}
+
+TEST(names_the_server_that_has_not_answered)
+{
+    lane_kit k;
+    follower *f;
+
+    open_lane(&k, true);
+    k.layout.n_server = 2;
+    f = follow_with(&k, 0, NULL, "job", 2);
+    f->dead = 1;
+    ask(f);
+    ask_in_vain(f, 4900);
+    CHECK_OK(fl_feed_client_status(f->c, k.now_ms));
+    ask_in_vain(f, 300);
+    CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_ETIMEDOUT,
+                "server 1 at 127.0.0.1:2 was not heard of for 5.2 s");
+    leave(f);
+    lane_close(&k);
+}
+
+/* Who does not call for an hour, or is stopped, has asked nothing meanwhile. */
+TEST(misses_no_server_for_a_silence_of_its_own)
+{
+    lane_kit k;
+    follower *f = open_followed(&k, 10, 20);
+
+    k.now_ms += 3600 * 1000;
+    CHECK_OK(fl_feed_client_status(f->c, k.now_ms));
+    ask_in_vain(f, 300); /* a question is under way */
+    k.now_ms += 3600 * 1000;
+    CHECK_OK(fl_feed_client_status(f->c, k.now_ms));
+    ask_in_vain(f, 4000);
+    CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_ETIMEDOUT,
+                "server 0 at 127.0.0.1:1 was not heard of");
+    f->dead = NONE;
+    push(&k, 5, 1);
+    go_on(f, 1000);
+    check_equal(f);
+    CHECK_INT(f->n_begins, 1);
     close_followed(&k, f);
 }
 

@@ -17,6 +17,7 @@
 
 #include <fleet/feed.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "net/keys.h"
 
@@ -470,16 +471,20 @@ TEST(without_servers_there_is_no_feed)
     CHECK_INT(fleet_last_status(), FLEET_EFORMAT);
 }
 
-TEST(a_server_that_is_silent_is_named)
+TEST(a_server_that_is_silent_is_named_and_the_caller_does_not_spin)
 {
     const fleet_feed_options o = {.server_endpoints = "127.0.0.1:1",
                                   .peer_deadline_ms = 100};
     fleet_delta_feed *feed = fleet_feed_open(&o);
     const fleet_feed_batch *b;
+    int64_t began;
 
     CHECK(feed != NULL);
     CHECK_FAILS(fleet_feed_next(feed, 5000, &b), FLEET_ETIMEDOUT,
                 "server 0 at 127.0.0.1:1 was not heard of");
     CHECK(b == NULL);
+    began = fl_now_ms();
+    CHECK_FAILS(fleet_feed_next(feed, 300, &b), FLEET_ETIMEDOUT, "server 0");
+    CHECK(fl_now_ms() - began >= 299);
     fleet_feed_close(feed);
 }

@@ -283,6 +283,15 @@ size_t fl_aggregate_feed_dense(const fl_aggregate *u, const fl_feed_position *p)
     return bytes;
 }
 
+size_t fl_aggregate_feed_most_dense(const fl_aggregate *u)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < u->n_block; i++)
+        bytes += (size_t)u->block[i].n * sizeof(float);
+    return bytes;
+}
+
 void fl_aggregate_feed_blocks(const fl_aggregate *u, fl_feed_position *p,
                               fl_msg_writer *w)
 {

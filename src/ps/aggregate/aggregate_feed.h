@@ -49,6 +49,9 @@ bool fl_aggregate_feed_has_all(const fl_aggregate *u,
 void fl_aggregate_feed_write(const fl_aggregate *u, const fl_feed_rows *rows,
                              fl_msg_writer *w);
 
+/* Bytes of all blocks. */
+size_t fl_aggregate_feed_most_dense(const fl_aggregate *u);
+
 /* Bytes of the blocks that have changed since; and a section of them, if
  * any have, the position going behind them. */
 size_t fl_aggregate_feed_dense(const fl_aggregate *u,

@@ -31,6 +31,23 @@ static fleet_status read_list(const fl_at *root, const char *key,
     return FLEET_OK;
 }
 
+/* Keys are spread over as many servers as the job has. */
+static fleet_status check_servers(const fl_feed_client *c, const fl_at *root)
+{
+    fl_at at = fl_at_key(root, "servers");
+    int64_t n = 0;
+
+    FL_TRY(fl_at_required(&at));
+    FL_TRY(fl_at_int(&at, 1, FL_MOST_SERVER, &n));
+    if (n == c->o.n_server)
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EINVAL,
+        "the job's servers are %lld, and the feed was given addresses "
+        "of %d",
+        (long long)n, c->o.n_server);
+}
+
 fleet_status fl_feed_read_items(fl_feed_client *c, const char *text)
 {
     fl_json *json = NULL;
@@ -44,7 +61,9 @@ fleet_status fl_feed_read_items(fl_feed_client *c, const char *text)
                              "and parameters as before, or as each other");
     FL_TRY(fl_json_parse(text, strlen(text), "feed", &json));
     fl_at root = fl_at_root(json);
-    status = read_list(&root, "tables", "dim", &c->table, &c->n_table);
+    status = check_servers(c, &root);
+    if (status == FLEET_OK)
+        status = read_list(&root, "tables", "dim", &c->table, &c->n_table);
     if (status == FLEET_OK)
         status = read_list(&root, "params", "n", &c->param, &c->n_param);
     fl_json_free(json);

@@ -45,6 +45,14 @@ static void send_to(fl_feed_client *c, int socket, fl_msg_writer *w)
     fl_packet_drop(p);
 }
 
+/* Silence is counted from a question on: a server that is asked nothing says
+ * nothing. */
+static void note_question(fl_feed_client *c, int server, int64_t now_ms)
+{
+    if (c->server[server].owes_ms < 0)
+        c->server[server].owes_ms = fl_awake_at(&c->awake, now_ms);
+}
+
 static void say_hello(fl_feed_client *c, int server, int64_t now_ms)
 {
     fl_feed_server *s = &c->server[server];
@@ -53,6 +61,7 @@ static void say_hello(fl_feed_client *c, int server, int64_t now_ms)
 
     s->request = head.request;
     s->asked_ms = now_ms;
+    note_question(c, server, now_ms);
     fl_msg_begin(&w, c->o.pool, &head);
     fl_msg_text(&w, FL_SECTION_HELLO, c->o.job);
     send_to(c, server, &w);
@@ -73,6 +82,7 @@ static void ask_lane(fl_feed_client *c, int lane, int64_t now_ms)
     l->request = head.request;
     l->asks = true;
     l->sent_ms = now_ms;
+    note_question(c, l->server, now_ms);
     fl_msg_begin(&w, c->o.pool, &head);
     fl_msg_section(&w, FL_SECTION_FEED, 0);
     bytes = fl_msg_column(&w, FL_COLUMN_BYTES, sizeof l->position);
@@ -153,6 +163,12 @@ static fleet_status check_server(fl_feed_client *c, int server)
     if (n < 1 || n > FL_MOST_LANE || m->section[n].op != FL_SECTION_TEXT)
         return fl_fail(FLEET_EFORMAT, "server %d at %s has no lanes", server,
                        fl_address_text(c->o.address[server]));
+    if (m->head.step != (uint64_t)server) /* keys would be another lane's */
+        return fl_fail(FLEET_EINVAL,
+                       "%s is server %llu of the job, and the feed was given "
+                       "it as server %d",
+                       fl_address_text(c->o.address[server]),
+                       (unsigned long long)m->head.step, server);
     if (c->n_lane > 0 && n != s->n_lane)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "server %d at %s has %d lanes now, and had %d: open the "
@@ -262,7 +278,7 @@ void fl_feed_client_receive(fl_feed_client *c, int socket, fl_packet *p,
 
     if (fl_msg_decode(p, &c->msg) != FLEET_OK)
         return; /* it is lost, and asked for again */
-    c->server[server].heard_ms = now_ms;
+    c->server[server].owes_ms = -1;
     if (head->kind == FL_MSG_ABORT ||
         (head->kind == FL_MSG_ANSWER && head->status == FL_ANSWER_REFUSED))
         take_refusal(c, server);
@@ -274,9 +290,12 @@ void fl_feed_client_receive(fl_feed_client *c, int socket, fl_packet *p,
 
 /* --- time ----------------------------------------------------------------- */
 
-static bool is_silent(const fl_feed_client *c, int server, int64_t now_ms)
+static int64_t silence_of(fl_feed_client *c, int server, int64_t now_ms)
 {
-    return now_ms - c->server[server].heard_ms > c->o.peer_ms;
+    int64_t awake_ms = fl_awake_at(&c->awake, now_ms);
+
+    return c->server[server].owes_ms < 0 ? 0
+                                         : awake_ms - c->server[server].owes_ms;
 }
 
 /* Have these lanes, which are known, said that it is over? */
@@ -292,6 +311,12 @@ static bool are_over(const fl_feed_client *c, int first, int n)
 static bool has_ended(const fl_feed_client *c, int server)
 {
     return are_over(c, c->server[server].first, c->server[server].n_lane);
+}
+
+static bool is_missed(fl_feed_client *c, int server, int64_t now_ms)
+{
+    return silence_of(c, server, now_ms) > c->o.peer_ms &&
+           !has_ended(c, server);
 }
 
 /* When it is to be asked; -1: not now. */
@@ -319,13 +344,15 @@ static void note_due(int64_t due, int64_t now_ms, int *wait)
 
 int fl_feed_client_tick(fl_feed_client *c, int64_t now_ms)
 {
-    int wait = AGAIN_MS;
+    int64_t look = c->awake.most_ms / 2; /* at the awake clock */
+    int wait = look < AGAIN_MS ? (int)look : AGAIN_MS;
 
+    fl_awake_at(&c->awake, now_ms);
     if (c->error.code != FLEET_OK)
         return wait;
     for (int i = 0; i < c->o.n_server; i++) {
         /* another process may have come to its address */
-        if (c->server[i].known && is_silent(c, i, now_ms) && !has_ended(c, i))
+        if (c->server[i].known && is_missed(c, i, now_ms))
             forget_server(c, i);
         if (due_hello(c, i) >= 0 && due_hello(c, i) <= now_ms)
             say_hello(c, i, now_ms);
@@ -368,9 +395,26 @@ static bool hand_out(fl_feed_client *c, int lane, fleet_feed_batch *batch,
     return true;
 }
 
+/* A caller that asks for more has done with the last batch of a lane. The lane
+ * ends when it hears so, and not before: another process may have to hear of
+ * that batch. */
+static void confirm_ends(fl_feed_client *c, int64_t now_ms)
+{
+    for (int i = 0; i < c->n_lane; i++) {
+        fl_feed_lane *l = &c->lane[i];
+
+        if (!l->over || l->confirmed || !c->server[l->server].known)
+            continue;
+        ask_lane(c, i, now_ms);
+        l->asks = false; /* what is answered is of no interest */
+        l->confirmed = true;
+    }
+}
+
 bool fl_feed_client_next(fl_feed_client *c, fleet_feed_batch *batch,
                          bool *walked, int64_t now_ms)
 {
+    confirm_ends(c, now_ms);
     for (int i = 0; i < c->n_lane; i++) {
         int lane = (c->next + i) % c->n_lane;
 
@@ -389,12 +433,13 @@ fleet_status fl_feed_client_status(fl_feed_client *c, int64_t now_ms)
 {
     FL_TRY(fl_error_raise(&c->error));
     for (int i = 0; i < c->o.n_server; i++)
-        if (is_silent(c, i, now_ms) && !has_ended(c, i))
+        if (is_missed(c, i, now_ms))
             return fl_fail(FLEET_ETIMEDOUT,
                            "server %d at %s was not heard of for %.1f s: is it "
-                           "running, and is that its address?",
+                           "running, is that its address, and are these the "
+                           "keys of its job?",
                            i, fl_address_text(c->o.address[i]),
-                           (double)(now_ms - c->server[i].heard_ms) / 1000);
+                           (double)silence_of(c, i, now_ms) / 1000);
     return FLEET_OK;
 }
 
@@ -434,6 +479,7 @@ fleet_status fl_feed_client_create(fl_feed_client **client,
     c->o = *o;
     c->host = *host;
     c->begun_ms = now_ms;
+    c->awake = fl_awake_from(now_ms, fl_awake_step(o->peer_ms));
     if (FL_NEW(&c->server, (size_t)o->n_server * sizeof *c->server) !=
         FLEET_OK) {
         fl_free(c);
@@ -441,7 +487,7 @@ fleet_status fl_feed_client_create(fl_feed_client **client,
     }
     for (int i = 0; i < o->n_server; i++) {
         c->server[i].asked_ms = -1;
-        c->server[i].heard_ms = now_ms;
+        c->server[i].owes_ms = -1;
     }
     *client = c;
     return FLEET_OK;

@@ -19,7 +19,7 @@ typedef struct fl_feed_options {
     const char *job;
     int subscriber;       /* its number */
     uint32_t incarnation; /* of this process, random, not 0 */
-    int64_t peer_ms;      /* a server that is silent for that long is missed */
+    int64_t peer_ms;      /* a server is missed that owes an answer for that */
     int64_t interval_ms;  /* between two questions when there was no more */
     bool tcp_only;
     const char *locality; /* fl_locality_text() */

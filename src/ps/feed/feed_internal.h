@@ -2,6 +2,7 @@
  * and answers), feed_batch.c (what is in an answer) and feed_offset.c. */
 #pragma once
 
+#include "base/clock.h"
 #include "ps/bucket_map.h"
 #include "ps/feed/feed_client.h"
 
@@ -10,8 +11,8 @@ typedef struct fl_feed_server {
     bool known;
     uint64_t request; /* of its hello */
     int64_t asked_ms; /* last; -1: not yet */
-    int64_t heard_ms;
-    uint64_t job; /* with its run */
+    int64_t owes_ms;  /* an answer, since then, of the awake clock; -1: none */
+    uint64_t job;     /* with its run */
     uint32_t peer, generation;
     int n_lane, first; /* 0: never known; among all lanes */
 } fl_feed_server;
@@ -22,8 +23,8 @@ typedef struct fl_feed_lane {
     uint64_t request;
     bool asks;
     int64_t sent_ms, due_ms;
-    fl_packet *packet; /* an answer that was not handed out; NULL: none */
-    bool over;
+    fl_packet *packet;    /* an answer that was not handed out; NULL: none */
+    bool over, confirmed; /* it was its last answer; that is said to it */
 } fl_feed_lane;
 
 /* What there is, from a server's text. */
@@ -36,6 +37,7 @@ struct fl_feed_client {
     fl_feed_options o;
     fl_feed_host host;
     int64_t begun_ms;
+    fl_awake awake; /* of the peer deadline */
     uint64_t last_request;
     fl_feed_server *server;
     fl_feed_lane *lane;

@@ -11,7 +11,11 @@
 #include "ps/feed/feed_offset.h"
 #include "ps/locality.h"
 
-enum { IDLE_BYTES = 1 << 20, MOST_SOCKET = 1024 };
+enum {
+    IDLE_BYTES = 1 << 20,
+    MOST_SOCKET = 1024,
+    LINGER_MS = 500 /* for what tells lanes that they may end */
+};
 
 struct fl_feed_io {
     uint64_t generation; /* of the process, see fl_fork_generation() */
@@ -23,6 +27,7 @@ struct fl_feed_io {
     fl_feed_client *client;
     fl_socket *socket[MOST_SOCKET]; /* as the client numbers them */
     int n_socket;
+    bool missed; /* the caller has heard that a server is silent */
 };
 
 static void send_packet(void *arg, int socket, fl_packet *p)
@@ -85,11 +90,24 @@ static bool find_batch(fl_feed_io *io, fleet_feed_batch *batch)
     return false;
 }
 
+/* A silent server is told of at once, and then at the end of each call, so that
+ * a caller which goes on does not spin. *waits: go on with this call. */
+static fleet_status look_for_silence(fl_feed_io *io, bool left, bool *waits)
+{
+    fleet_status status = fl_feed_client_status(io->client, fl_now_ms());
+    bool missed = io->missed;
+
+    io->missed = status == FLEET_ETIMEDOUT;
+    *waits = left && (status == FLEET_OK || (io->missed && missed));
+    return *waits ? FLEET_OK : status;
+}
+
 fleet_status fl_feed_io_next(fl_feed_io *io, int64_t timeout_ms,
                              fleet_feed_batch *batch, bool *came)
 {
     fl_wait wait = fl_wait_for(timeout_ms);
     int64_t ms;
+    bool waits;
 
     *came = false;
     if (io->generation != fl_fork_generation())
@@ -102,8 +120,8 @@ fleet_status fl_feed_io_next(fl_feed_io *io, int64_t timeout_ms,
             return FLEET_OK;
         if (fl_feed_client_is_over(io->client))
             return fl_fail(FLEET_EEND, "the feed is over: the job has ended");
-        FL_TRY(fl_feed_client_status(io->client, fl_now_ms()));
-        if (fl_wait_left(&wait) == 0)
+        FL_TRY(look_for_silence(io, fl_wait_left(&wait) != 0, &waits));
+        if (!waits)
             return FLEET_OK;
         if (ms > fl_wait_nap(&wait))
             ms = fl_wait_nap(&wait);
@@ -162,10 +180,14 @@ fleet_status fl_feed_io_create(fl_feed_io **io, const fl_feed_options *o,
 
 void fl_feed_io_destroy(fl_feed_io *io)
 {
+    int linger_ms = 0;
+
     if (!io)
         return;
+    if (io->client && fl_feed_client_is_over(io->client))
+        linger_ms = LINGER_MS;
     for (int i = 0; i < io->n_socket; i++)
-        fl_socket_close(io->socket[i], 0);
+        fl_socket_close(io->socket[i], linger_ms);
     fl_feed_client_destroy(io->client);
     fl_packet_pool_destroy(io->pool);
     fl_free(io->address);

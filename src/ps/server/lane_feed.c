@@ -50,12 +50,14 @@ static bool is_for_this_process(const fl_ps_lane *l)
            head->generation == l->o.identity->generation;
 }
 
+/* Of a job that is not this one, a HELLO alone is answered: in words. */
 bool fl_feed_admits(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    if (!fl_msg_same_id(head->job, l->job) ||
-        !(head->stream & FL_FEED_STREAM) || head->n_section != 1) {
+    if (!(head->stream & FL_FEED_STREAM) || head->n_section != 1 ||
+        (!fl_msg_same_id(head->job, l->job) &&
+         l->msg.section[0].op != FL_SECTION_HELLO)) {
         fl_counter_add(&l->counters.strays, 1);
         return false;
     }
@@ -151,6 +153,7 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from)
         return;
     }
     begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK);
+    w.head.step = (uint64_t)l->o.server;
     w.head.flags |= FL_MSG_CRC_ALL;
     for (int i = 0; i < l->o.n_lane; i++)
         fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
@@ -182,8 +185,7 @@ static void take_hello(fl_ps_lane *l, const fl_peer *from)
 
 static fleet_status check_dense(const fl_ps_lane *l)
 {
-    const fl_feed_position none = {0};
-    size_t bytes = fl_aggregate_feed_dense(&l->aggregate, &none);
+    size_t bytes = fl_aggregate_feed_most_dense(&l->aggregate);
 
     if (bytes <= FL_SLICE_DENSE)
         return FLEET_OK;
@@ -193,22 +195,13 @@ static fleet_status check_dense(const fl_ps_lane *l)
                    bytes, (int)FL_SLICE_DENSE);
 }
 
-static void forget_feed(fl_ps_lane *l)
-{
-    if (!l->feed)
-        return;
-    l->aggregate.feed = NULL;
-    fl_feed_log_done(&l->feed->log);
-    fl_free(l->feed);
-    l->feed = NULL;
-}
-
 /* Rows that were written by hand before have the version of the next update. */
 static fleet_status begin_feed(fl_ps_lane *l)
 {
     fl_feed *f;
     fleet_status status;
 
+    FL_TRY(check_dense(l)); /* before the list, which is large, is made */
     FL_TRY(FL_NEW(&f, sizeof *f));
     status = fl_feed_log_begin(&f->log, l->o.layout, l->o.most_changes);
     if (status != FLEET_OK) {
@@ -225,15 +218,17 @@ static fleet_status begin_feed(fl_ps_lane *l)
     f->left_ms = -1;
     l->feed = f;
     l->aggregate.feed = &f->log;
-    status = check_dense(l);
-    if (status != FLEET_OK)
-        forget_feed(l);
-    return status;
+    return FLEET_OK;
 }
 
 void fl_feed_done(fl_ps_lane *l)
 {
-    forget_feed(l);
+    if (!l->feed)
+        return;
+    l->aggregate.feed = NULL;
+    fl_feed_log_done(&l->feed->log);
+    fl_free(l->feed);
+    l->feed = NULL;
 }
 
 /* The subscriber's place, or a free one, which it gets; NULL: there is none. A
@@ -403,9 +398,21 @@ static void put_answer(fl_ps_lane *l, fl_subscriber *s, uint64_t flags,
                  (int64_t)((f->rows.bytes + blocks) / BYTES_PER_WORK);
 }
 
+/* A question of what has been told already, and not the same one again, says
+ * that the answer before it has come. */
+static void note_end(fl_subscriber *s, const fl_feed_position *asked)
+{
+    if (s->told != 0 && s->told != s->request.request &&
+        memcmp(asked, &s->position, sizeof *asked) == 0)
+        s->over = true;
+    else
+        s->told = s->request.request;
+}
+
 static void answer_question(fl_ps_lane *l, int slot)
 {
     fl_subscriber *s = &l->feed->subscriber[slot];
+    const fl_feed_position asked = s->position;
     uint64_t flags = continue_from(l, s) ? FL_FLAG_BEGINS : 0;
     fl_msg_writer w;
     fl_packet *p;
@@ -420,9 +427,10 @@ static void answer_question(fl_ps_lane *l, int slot)
     else if (all_have_left(l))
         flags |= FL_FLAG_OVER;
     s->asks = false;
-    s->over = flags & FL_FLAG_OVER;
     begin_answer(l, &w, &s->request, FL_ANSWER_OK);
     put_answer(l, s, flags, &w);
+    if (flags & FL_FLAG_OVER)
+        note_end(s, &asked);
     if (fl_msg_end(&w, w.head.flags & FL_MSG_CRC_ALL, &p) != FLEET_OK)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
     else

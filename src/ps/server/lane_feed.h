@@ -26,7 +26,8 @@ typedef struct fl_subscriber {
     fl_msg_head request;
     fl_feed_position position;
     int64_t dense_ms; /* when it was sent blocks last */
-    bool over;        /* it was told that this was the last */
+    uint64_t told;    /* the question whose answer said that it was the last */
+    bool over;        /* and it has asked again, so it has that answer */
 } fl_subscriber;
 
 typedef struct fl_feed {

@@ -50,8 +50,8 @@ static const void *take(rest *r, uint64_t size)
 static const char *name_of(uint16_t kind)
 {
     static const char *const name[] = {
-        "?",       "run",   "place", "update", "leave", "pass", "reduced",
-        "command", "state", "dense", "table",  "rows",  "whole"};
+        "?",       "run",   "place", "update", "leave", "pass",  "reduced",
+        "command", "state", "dense", "table",  "rows",  "whole", "life"};
 
     return kind < sizeof name / sizeof *name ? name[kind] : name[0];
 }

@@ -181,7 +181,8 @@ void scene_open_as(scene *s, const fleet_options *options,
                            .hidden = hidden,
                            .n_hidden = 2,
                            .wide_ids = 1,
-                           .storage = how->storage};
+                           .storage = how->storage,
+                           .life = how->life};
 
     memset(s, 0, sizeof *s);
     CHECK_OK(fleet_init(&s->f, options));

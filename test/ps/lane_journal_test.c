@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "runtime/life/evict.h"
 #include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
 
@@ -125,9 +126,45 @@ static uint64_t store_hash(const fl_store *s)
     return sum;
 }
 
+/* What lives of keys know besides tables. */
+typedef struct known_lives {
+    fl_life of[4]; /* by table; without a life: zeros */
+} known_lives;
+
+static known_lives lives_of(const lane_kit *k)
+{
+    known_lives lives = {0};
+
+    for (size_t i = 0; i < k->store->tables.n; i++) {
+        const fl_life *one = ((fl_rows *)k->store->tables.entry[i].value)->life;
+
+        if (one)
+            lives.of[i] = *one;
+    }
+    return lives;
+}
+
+static void check_lives(const known_lives *a, const lane_kit *b)
+{
+    const known_lives now = lives_of(b);
+
+    for (size_t i = 0; i < b->store->tables.n; i++) {
+        const fl_life *x = &a->of[i], *y = &now.of[i];
+
+        CHECK_INT(y->emptied_at, x->emptied_at);
+        CHECK_INT(y->loaded_at, x->loaded_at);
+        CHECK_INT(y->n_mark, x->n_mark);
+        CHECK(memcmp(y->mark, x->mark, (size_t)x->n_mark * sizeof *x->mark) ==
+              0);
+    }
+}
+
 static void check_same_but_life(const lane_kit *a, const lane_kit *b)
 {
     const fl_ps_lane *x = a->lane, *y = b->lane;
+    const known_lives lives = lives_of(a);
+
+    check_lives(&lives, b);
 
     CHECK(store_hash(a->store) == store_hash(b->store));
     CHECK_INT(y->version, x->version);
@@ -160,6 +197,21 @@ static void check_same(const lane_kit *a, const lane_kit *b)
     CHECK_INT(b->lane->aggregate.life, a->lane->aggregate.life);
 }
 
+/* A load as lives see it; a write is a shrink, 3 s an update. */
+static void obey_lives(lane_kit *k)
+{
+    int64_t updates = k->store->updates;
+
+    for (size_t i = 0; i < k->store->tables.n; i++) {
+        fl_rows *r = k->store->tables.entry[i].value;
+
+        if (r->life && k->command == FL_COMMAND_LOAD)
+            r->life->loaded_at = (uint64_t)updates;
+        else if (r->life)
+            CHECK_OK(fl_life_shrink(r, (uint64_t)updates, 3 * updates));
+    }
+}
+
 /* A load or a write, as these tests have it: a row is what the text says. */
 static void obey(lane_kit *k)
 {
@@ -172,6 +224,7 @@ static void obey(lane_kit *k)
     for (int64_t i = 0; i < rows->dim; i++)
         row[i] = (float)(strlen(k->command_text) + (size_t)i);
     fl_live_hash_in(rows, &key, &row, 1);
+    obey_lives(k);
 }
 
 static void end_command(lane_kit *k, fleet_status status)
@@ -245,8 +298,11 @@ static void put_floats(random_job *j, fl_msg_writer *w, int64_t n)
         g[i] = (float)draw(j, 2001) / 1000 - 1;
 }
 
-static void put_rows(random_job *j, fl_msg_writer *w, int table, uint64_t base)
+/* Tables of counts have numbers, too, and get no gradients. */
+static void put_rows(random_job *j, fl_msg_writer *w, const char *name,
+                     uint64_t base)
 {
+    int table = fl_partition_table(&j->k->layout, name);
     uint32_t n = (uint32_t)draw(j, 6);
     fl_section *s = fl_msg_section(w, FL_SECTION_ROWS, (uint32_t)table);
     uint64_t *key;
@@ -289,8 +345,8 @@ static void push(random_job *j, int i, uint64_t step)
         lane_begin(j->k, &w, &head);
         if (p == 0)
             put_block(j, &w);
-        put_rows(j, &w, 0, (uint64_t)p * 100);
-        put_rows(j, &w, 1, (uint64_t)p * 100);
+        put_rows(j, &w, "first", (uint64_t)p * 100);
+        put_rows(j, &w, "second", (uint64_t)p * 100);
         if (p + 1 == pieces)
             lane_close_step(&w, 1 + (uint32_t)draw(j, 3), &settings);
         lane_tell(j->k, &w, i);
@@ -409,6 +465,7 @@ TEST(a_lane_in_sync_is_made_again_to_the_bit)
     live_and_replay(SIM_SGD, 2, true, 1000);
     live_and_replay(SIM_ADAGRAD, 1, true, 1000);
     live_and_replay(SIM_BLOCKS, 3, true, 1000);
+    live_and_replay(SIM_LIVES, 3, true, 1000);
 }
 
 TEST(a_lane_in_async_is_made_again_to_the_bit)
@@ -417,6 +474,7 @@ TEST(a_lane_in_async_is_made_again_to_the_bit)
     live_and_replay(SIM_SGD, 1, false, 1000);
     live_and_replay(SIM_ADAGRAD, 3, false, 1000);
     live_and_replay(SIM_NO_DENSE, 2, false, 1000);
+    live_and_replay(SIM_LIVES, 2, false, 1000);
 }
 
 /* --- a snapshot, and what was done behind it ------------------------------ */
@@ -440,12 +498,14 @@ static void live_and_restore(sim_kind kind, int n, bool sync)
                     .seed = (uint64_t)kind * 10 + (uint64_t)n + sync + 7,
                     .sync = sync,
                     .n = n};
+    known_lives lives;
     size_t first;
 
     open_journal();
     lane_open(&live, kind, n, sync);
     train(&j, 400);
     CHECK(fl_lane_may_freeze(live.lane));
+    lives = lives_of(&live);
     CHECK_OK(fl_lane_freeze(live.lane, &to));
     CHECK(!fl_lane_may_freeze(live.lane));
     first = journal.n;
@@ -460,6 +520,7 @@ static void live_and_restore(sim_kind kind, int n, bool sync)
     fl_lane_begin_replay(again.lane, again.now_ms);
     for (size_t i = 0; i < cut.n; i++)
         CHECK_OK(replay_record(&again, &cut.at[i], i));
+    check_lives(&lives, &again);
     for (size_t i = first; i < journal.n; i++)
         CHECK_OK(replay_one(&again, i));
     fl_lane_end_replay(again.lane, FLEET_OK, NULL, again.now_ms);
@@ -478,6 +539,8 @@ TEST(a_lane_is_made_again_from_a_snapshot_and_what_came_behind_it)
     live_and_restore(SIM_BLOCKS, 3, true);
     live_and_restore(SIM_ADAGRAD, 1, true);
     live_and_restore(SIM_NO_DENSE, 2, false);
+    live_and_restore(SIM_LIVES, 3, true);
+    live_and_restore(SIM_LIVES, 2, false);
 }
 
 /* Of each kind of record, one that is of another lane. */
@@ -520,13 +583,14 @@ TEST(a_snapshot_that_does_not_fit_is_refused)
     } bad[] = {{FL_LANE_RECORD_STATE, 28, "streams of a snapshot"},
                {FL_LANE_RECORD_DENSE, 4, "weights of a snapshot"},
                {FL_LANE_RECORD_TABLE, 0, "tables of a snapshot"},
+               {FL_LANE_RECORD_LIFE, 4, "lives of a snapshot"},
                {FL_LANE_RECORD_ROWS, 8, "rows of a snapshot"},
                {FL_LANE_RECORD_WHOLE, 8, "rows were found"}};
     memory_journal cut = {0};
     const fl_journal_sink to = {&cut, memory_put, memory_commit};
     lane_kit live, again;
 
-    lane_open(&live, SIM_ADAM, 2, true);
+    lane_open(&live, SIM_LIVES, 2, true);
     lane_push(&live, 0, 1, 7, 1);
     lane_push(&live, 1, 1, 8, 1);
     CHECK_OK(fl_lane_freeze(live.lane, &to));
@@ -536,7 +600,7 @@ TEST(a_snapshot_that_does_not_fit_is_refused)
         fleet_status status = FLEET_OK;
         bool changed = false;
 
-        lane_open(&again, SIM_ADAM, 2, true);
+        lane_open(&again, SIM_LIVES, 2, true);
         fl_lane_begin_replay(again.lane, 0);
         for (size_t i = 0; i < cut.n && status == FLEET_OK; i++) {
             memory_record *m = &cut.at[i];

@@ -163,7 +163,7 @@ TEST_LIMIT(servers_that_are_killed_come_back_and_sync_has_the_same_bits, 120)
 }
 
 /* In files that are so small that lanes write a snapshot every few updates, and
- * what is older is gone. */
+ * what is older is gone; with keys that wait to become rows. */
 TEST_LIMIT(servers_that_are_killed_come_back_from_snapshots, 120)
 {
     ps_job j = job_of(false);
@@ -171,6 +171,9 @@ TEST_LIMIT(servers_that_are_killed_come_back_from_snapshots, 120)
     char path[300];
 
     j.how.log_configs.file_bytes = 4096;
+    j.how.life.entry =
+        (fleet_entry){.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3};
+    j.how.life.most_rows = 2048;
     j.work = work_and_tell;
     hash = undisturbed(&j);
     ps_start_all(&j);

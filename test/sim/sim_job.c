@@ -69,12 +69,34 @@ static void add_param(fleet_program *p, const char *name, int64_t rows,
 }
 
 static void add_table(fleet_program *p, fleet_var *ids, const char *name,
-                      int64_t dim, fleet_initializer first)
+                      int64_t dim, fleet_initializer first,
+                      fleet_table_options life)
 {
-    CHECK(fleet_sparse_embedding(p, ids, dim,
-                                 &(fleet_sparse_embedding_options){
-                                     .table = name, .initializer = first}) !=
-          NULL);
+    CHECK(fleet_sparse_embedding(
+              p, ids, dim,
+              &(fleet_sparse_embedding_options){
+                  .table = name, .initializer = first, .life = life}) != NULL);
+}
+
+/* Where keys live: some wait for long, and full buckets let rows go. */
+static void add_tables(fleet_program *p, fleet_var *ids, sim_kind kind,
+                       fleet_initializer first)
+{
+    fleet_table_options life[SIM_N_TABLE] = {{0}};
+
+    if (kind == SIM_LIVES) {
+        life[0].entry = (fleet_entry){.kind = FLEET_BLOOM_FILTER_ENTRY,
+                                      .count = 2,
+                                      .most_keys = 20,
+                                      .false_positive_rate = 0.2};
+        life[0].ttl_seconds = 200;
+        life[1] = (fleet_table_options){
+            .entry = {.kind = FLEET_COUNT_FILTER_ENTRY, .count = 2},
+            .ttl_updates = 5,
+            .most_rows = 3072};
+    }
+    add_table(p, ids, "second", 5, first, life[0]);
+    add_table(p, ids, "first", 3, first, life[1]);
 }
 
 /* Names that are not in the order in which they are made. */
@@ -93,8 +115,7 @@ static void build(fleet_program *p, sim_kind kind)
     }
     if (kind == SIM_BLOCKS)
         add_param(p, "large", FL_BLOCK + 100, 1, first);
-    add_table(p, ids, "second", 5, first);
-    add_table(p, ids, "first", 3, first);
+    add_tables(p, ids, kind, first);
     CHECK_OK(fleet_program_status(p));
 }
 
@@ -224,6 +245,13 @@ void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *k)
     make_script(seed, o->n_worker, k);
 }
 
+void sim_give_lives(sim_options *o, sim_script *k)
+{
+    k->kind = SIM_LIVES;
+    o->model = sim_model_of(SIM_LIVES);
+    o->cache_bytes *= 2; /* of twice as many tables */
+}
+
 /* --- what is trained with ------------------------------------------------- */
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
@@ -241,6 +269,14 @@ static bool has_key(const sim_keys *k, uint64_t key)
     return false;
 }
 
+/* Of keys that live eight buckets have five each, in those of all lanes. */
+static uint64_t key_of(const sim_script *k, uint64_t id, int table)
+{
+    if (k->kind != SIM_LIVES)
+        return id * 0x9E3779B97F4A7C15 + (uint64_t)table;
+    return fl_unmix(id % 8 << 61 | id << 1 | (uint64_t)table);
+}
+
 /* Few enough that workers share some; in the order of parts, as table_api.h
  * wants it. */
 static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
@@ -252,7 +288,7 @@ static void make_keys(const sim_script *k, uint64_t at, int table, sim_keys *to)
     for (int i = 0; i < n; i++) {
         uint64_t id =
             sim_hash(k->seed, KEYS, at, (uint64_t)table, (uint64_t)i + 1) % 40;
-        uint64_t key = id * 0x9E3779B97F4A7C15 + (uint64_t)table;
+        uint64_t key = key_of(k, id, table);
         int j = to->n;
 
         if (has_key(to, key))
@@ -503,7 +539,9 @@ static fleet_status ask(hands *h, int table)
 {
     uint64_t sum, rows;
 
-    FL_TRY(fl_worker_hash(&h->w->core, table, &sum, &rows));
+    FL_TRY(fl_worker_hash(&h->w->core,
+                          fl_partition_table(&h->w->core.layout, tables[table]),
+                          &sum, &rows));
     if (h->x->sync)
         sim_note(h->w, "hash %d: %llx of %llu\n", table,
                  (unsigned long long)sum, (unsigned long long)rows);

@@ -19,6 +19,8 @@ typedef enum sim_kind {
     SIM_BLOCKS,   /* a parameter of two blocks; Adam, clip */
     SIM_NO_DENSE, /* tables alone */
     SIM_COUNT,    /* sums of small integers, exact in any order */
+    SIM_LIVES,    /* keys become rows by filters, and rows go; no seed makes it:
+                     sim_give_lives() */
     SIM_N_KIND
 } sim_kind;
 
@@ -63,6 +65,9 @@ void sim_twin_path(const sim_script *k, int pass, char path[300]);
 
 /* A job by its seed: options and script. */
 void sim_make(uint64_t seed, bool sync, sim_options *o, sim_script *script);
+
+/* The same job in sync, but for the model. */
+void sim_give_lives(sim_options *o, sim_script *script);
 
 /* A worker's body; w->own is the script. */
 fleet_status sim_work(sim_worker *w);

@@ -46,6 +46,16 @@ static const char *sync_run(uint64_t seed)
     return run_job(seed, &o, &k);
 }
 
+static const char *lives_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, true, &o, &k);
+    sim_give_lives(&o, &k);
+    return run_job(seed, &o, &k);
+}
+
 static const char *async_run(uint64_t seed)
 {
     sim_options o;
@@ -58,6 +68,15 @@ static const char *async_run(uint64_t seed)
 TEST_LIMIT(servers_that_die_come_back_and_sync_has_the_same_bits, 7200)
 {
     uint64_t n = SIM_SEEDS(sync_run, 150);
+
+    CHECK(n_died >= (int)n);
+    CHECK(n_cut >= (int)n);
+}
+
+/* What waits to become a row, and what goes, is that of one process. */
+TEST_LIMIT(servers_that_die_come_back_and_keys_live_as_in_one_process, 7200)
+{
+    uint64_t n = SIM_SEEDS(lives_run, 60);
 
     CHECK(n_died >= (int)n);
     CHECK(n_cut >= (int)n);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/life/life.h"
 #include "runtime/store/table.h"
 
 static const char *const tables[SIM_N_TABLE] = {"first", "second"};
@@ -267,6 +268,23 @@ static void update_param(sim_reference *r, const fl_update *all, int i)
     r->sum[i] = NULL;
 }
 
+/* The rows of the sums' keys; NULL: it has none. */
+static void find_rows(const sim_reference *r, fl_rows *rows, sim_row_sums *s,
+                      float **row)
+{
+    fl_life_update u = {.rows = rows,
+                        .key = s->key,
+                        .n = s->n,
+                        .version = (uint64_t)r->store->updates + 1};
+
+    if (!rows->life) {
+        CHECK_OK(rows->methods->make(rows, s->key, s->n, row));
+        return;
+    }
+    CHECK_OK(rows->methods->find(rows, s->key, s->n, row));
+    CHECK_OK(fl_life_admit(&u, row));
+}
+
 static void update_rows(sim_reference *r, const fl_update *all, int table)
 {
     const fleet_param_attr none = {0};
@@ -276,12 +294,15 @@ static void update_rows(sim_reference *r, const fl_update *all, int table)
     fl_update u = for_attr(&own, &rows->attr);
     sim_row_sums *s = &r->rows[table];
 
+    float *row[SIM_MOST_SUM];
+
+    find_rows(r, rows, s, row);
     for (int i = 0; i < s->n; i++) {
         const float *g = s->sum[i];
-        float *row;
 
-        CHECK_OK(rows->methods->make(rows, &s->key[i], 1, &row));
-        fl_rows_change(rows, r->store->optimizer, &u, &s->key[i], &row, &g, 1);
+        if (row[i])
+            fl_rows_change(rows, r->store->optimizer, &u, &s->key[i], &row[i],
+                           &g, 1);
     }
     s->n = 0;
 }

@@ -10,6 +10,7 @@
 #include "net/message.h"
 #include "ps/journal/journal_record.h"
 #include "runtime/optim/update_settings.h"
+#include "runtime/store/table_api.h"
 
 typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_RUN = 1, /* fl_run_record: the lane is of that run */
@@ -26,7 +27,9 @@ typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_DENSE, /* fl_dense_record, floats */
     FL_LANE_RECORD_TABLE, /* fl_table_record; then its rows: */
     FL_LANE_RECORD_ROWS,  /* fl_rows_record_head, rows */
-    FL_LANE_RECORD_WHOLE  /* fl_whole_record: that was all */
+    FL_LANE_RECORD_WHOLE, /* fl_whole_record: that was all */
+    FL_LANE_RECORD_LIFE   /* behind the state, of each table with a life:
+                             fl_table_life_record, fl_life_marks */
 } fl_lane_record_kind;
 
 typedef struct fl_run_record {
@@ -114,6 +117,13 @@ typedef struct fl_table_record {
     int64_t vector_at;
 } fl_table_record;
 
+/* What a table's life knows besides its rows and what it counts, which are in
+ * tables of their own. */
+typedef struct fl_table_life_record {
+    uint32_t table, n_mark; /* the table's place in the store */
+    uint64_t emptied_at, loaded_at;
+} fl_table_life_record;
+
 /* Rows as they lie in the table: each its key, its head, and `floats` floats,
  * and zeros up to a multiple of 8 bytes. */
 typedef struct fl_rows_record_head {
@@ -125,7 +135,9 @@ typedef struct fl_whole_record {
     uint64_t floats, rows;
 } fl_whole_record;
 
-_Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152,
+_Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152 &&
+                   sizeof(fl_table_life_record) == 24 &&
+                   sizeof(fl_life_mark) == 16,
                "records are written as they lie in memory");
 
 _Static_assert(sizeof(fl_place_record) == 112 &&

@@ -168,9 +168,7 @@ void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
 
 /* --- a lane's snapshot, behind which a replay may begin ------------------- */
 
-/* A quiet moment: no command has the store, or is beside it. Never of a lane
- * whose rows come and go by rules of their own (tables with a life): their
- * memory is in no snapshot. */
+/* A quiet moment: no command has the store, or is beside it. */
 bool fl_lane_may_freeze(const fl_ps_lane *l);
 
 /* What the lane is now is written: to `to` at once what is not in its store;

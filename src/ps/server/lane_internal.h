@@ -139,7 +139,8 @@ struct fl_ps_lane {
     int64_t doomed_ms; /* when it was known that it fails */
     bool saving;       /* a save is written beside training */
     bool frozen;       /* its own snapshot is */
-    uint64_t restored_floats, restored_rows; /* of a snapshot, so far */
+    uint64_t restored_floats, restored_rows,
+        restored_lives; /* of a snapshot, so far */
     fl_lane_command command;
     uint64_t *cut; /* its `done` */
     uint64_t command_progress;

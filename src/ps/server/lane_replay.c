@@ -409,6 +409,7 @@ static fleet_status replay_record(fl_ps_lane *l, const fl_journal_record *r)
     case FL_LANE_RECORD_TABLE:
     case FL_LANE_RECORD_ROWS:
     case FL_LANE_RECORD_WHOLE:
+    case FL_LANE_RECORD_LIFE:
         return fl_lane_restore(l, r);
     }
     return fl_fail(FLEET_ECORRUPT, "it is of kind %u", r->kind);

@@ -74,24 +74,39 @@ static fleet_status write_state(const fl_ps_lane *l, const fl_journal_sink *to)
     return status;
 }
 
-static bool has_life(const fl_store *s)
+/* Now, and not with the rows: a load or a shrink behind the snapshot changes
+ * it. */
+static fleet_status write_lives(const fl_store *s, const fl_journal_sink *to)
 {
-    for (size_t i = 0; i < s->tables.n; i++)
-        if (((const fl_rows *)s->tables.entry[i].value)->life)
-            return true;
-    return false;
+    for (size_t i = 0; i < s->tables.n; i++) {
+        const fl_life *life = ((const fl_rows *)s->tables.entry[i].value)->life;
+        fl_table_life_record r = {.table = (uint32_t)i};
+
+        if (!life)
+            continue;
+        r.n_mark = (uint32_t)life->n_mark;
+        r.emptied_at = life->emptied_at;
+        r.loaded_at = life->loaded_at;
+        FL_TRY(to->put(
+            to->arg, FL_LANE_RECORD_LIFE,
+            (fl_journal_part[]){{&r, sizeof r},
+                                {life->mark, r.n_mark * sizeof *life->mark}},
+            2));
+    }
+    return FLEET_OK;
 }
 
 bool fl_lane_may_freeze(const fl_ps_lane *l)
 {
     return l->state == FL_LANE_RUNS && l->error.code == FLEET_OK && !l->busy &&
            !l->saving && !l->frozen && !l->replaying &&
-           !l->o.layout->store->half_loaded && !has_life(l->o.layout->store);
+           !l->o.layout->store->half_loaded;
 }
 
 fleet_status fl_lane_freeze(fl_ps_lane *l, const fl_journal_sink *to)
 {
     FL_TRY(write_state(l, to));
+    FL_TRY(write_lives(l->o.layout->store, to));
     FL_TRY(fl_snapshot_begin(l->o.layout->store, l->version, NULL, 0));
     l->frozen = true;
     return FLEET_OK;
@@ -311,7 +326,29 @@ static fleet_status restore_state(fl_ps_lane *l, const fl_journal_record *r)
     l->run = s->run;
     if (s->run)
         fl_server_enter_run(l->o.identity, s->run);
-    l->restored_floats = l->restored_rows = 0;
+    l->restored_floats = l->restored_rows = l->restored_lives = 0;
+    return FLEET_OK;
+}
+
+static fleet_status restore_life(fl_ps_lane *l, const fl_journal_record *r)
+{
+    const fl_table_life_record *from = (const void *)r->data;
+    const fl_map *tables = &l->o.layout->store->tables;
+    fl_life *life;
+
+    if (r->size < sizeof *from || from->table >= tables->n ||
+        from->n_mark > FL_LIFE_MARKS ||
+        r->size != sizeof *from + from->n_mark * sizeof *life->mark)
+        return does_not_fit("lives");
+    life = ((fl_rows *)tables->entry[from->table].value)->life;
+    if (!life)
+        return does_not_fit("lives");
+    life->emptied_at = from->emptied_at;
+    life->loaded_at = from->loaded_at;
+    life->n_mark = (int)from->n_mark;
+    memcpy(life->mark, r->data + sizeof *from,
+           from->n_mark * sizeof *life->mark);
+    l->restored_lives++;
     return FLEET_OK;
 }
 
@@ -399,6 +436,15 @@ static fleet_status restore_rows(fl_ps_lane *l, const fl_journal_record *r)
     return FLEET_OK;
 }
 
+static uint64_t count_lives(const fl_store *s)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s->tables.n; i++)
+        n += ((const fl_rows *)s->tables.entry[i].value)->life != NULL;
+    return n;
+}
+
 static fleet_status check_whole(const fl_ps_lane *l, const fl_journal_record *r)
 {
     const fl_whole_record *w = (const void *)r->data;
@@ -409,6 +455,8 @@ static fleet_status check_whole(const fl_ps_lane *l, const fl_journal_record *r)
                        "a snapshot of which %" PRIu64 " floats and %" PRIu64
                        " rows were found",
                        l->restored_floats, l->restored_rows);
+    if (l->restored_lives != count_lives(l->o.layout->store))
+        return does_not_fit("lives");
     return FLEET_OK;
 }
 
@@ -417,6 +465,8 @@ fleet_status fl_lane_restore(fl_ps_lane *l, const fl_journal_record *r)
     switch ((fl_lane_record_kind)r->kind) {
     case FL_LANE_RECORD_STATE:
         return restore_state(l, r);
+    case FL_LANE_RECORD_LIFE:
+        return restore_life(l, r);
     case FL_LANE_RECORD_DENSE:
         return restore_dense(l, r);
     case FL_LANE_RECORD_TABLE:

@@ -36,6 +36,39 @@ FLEET_API fleet_var *fleet_min(fleet_program *program, fleet_var *x,
 FLEET_API fleet_var *fleet_max(fleet_program *program, fleet_var *x,
                                fleet_var *y);
 
+/* Comparisons and logic, broadcast likewise: 1 where it holds, else 0. What is
+ * not 0 is true. Where either number is NaN the result is, so that the check of
+ * the loss names it. No gradient passes. Integers are compared behind
+ * fleet_cast(), a number with fleet_constant(). */
+FLEET_API fleet_var *fleet_equal(fleet_program *program, fleet_var *x,
+                                 fleet_var *y);
+FLEET_API fleet_var *fleet_not_equal(fleet_program *program, fleet_var *x,
+                                     fleet_var *y);
+FLEET_API fleet_var *fleet_less_than(fleet_program *program, fleet_var *x,
+                                     fleet_var *y);
+FLEET_API fleet_var *fleet_less_equal(fleet_program *program, fleet_var *x,
+                                      fleet_var *y);
+FLEET_API fleet_var *fleet_greater_than(fleet_program *program, fleet_var *x,
+                                        fleet_var *y);
+FLEET_API fleet_var *fleet_greater_equal(fleet_program *program, fleet_var *x,
+                                         fleet_var *y);
+FLEET_API fleet_var *fleet_logical_and(fleet_program *program, fleet_var *x,
+                                       fleet_var *y);
+FLEET_API fleet_var *fleet_logical_or(fleet_program *program, fleet_var *x,
+                                      fleet_var *y);
+FLEET_API fleet_var *fleet_logical_xor(fleet_program *program, fleet_var *x,
+                                       fleet_var *y);
+FLEET_API fleet_var *fleet_logical_not(fleet_program *program, fleet_var *x);
+
+/* fleet_constant - a finite number, [1], for operators that broadcast. */
+FLEET_API fleet_var *fleet_constant(fleet_program *program, float value);
+
+/* fleet_where - x where condition is not 0, else y; broadcast likewise. What
+ * is not taken may be NaN or infinite. The gradient goes to what is taken, and
+ * is 0 elsewhere; none of condition, float32 or int64. */
+FLEET_API fleet_var *fleet_where(fleet_program *program, fleet_var *condition,
+                                 fleet_var *x, fleet_var *y);
+
 /* --- element by element: the result has the shape of x ------------------- */
 
 FLEET_API fleet_var *fleet_scale(fleet_program *program, fleet_var *x,

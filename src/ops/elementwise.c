@@ -1,5 +1,6 @@
 /* elementwise.c - operators of two values, broadcast as NumPy does: add, sub,
- * mul, and the formulas of binaries.def.
+ * mul, and the formulas of binaries.def and comparisons.def; and what has
+ * none, a constant.
  *
  * Dimensions are aligned at the end. Where an operand has 1, or nothing, its
  * stride is 0. Both operands and the result are walked by the result's
@@ -10,6 +11,7 @@
  * broadcast: rows by rows if it has a batch, else over the whole batch, in
  * order.
  */
+#include <math.h>
 #include <string.h>
 
 #include <fleet/nn.h>
@@ -390,11 +392,14 @@ static void gradient_for(fl_lowering *l, const fl_node *n, binary_kind kind,
                 FL_R(g), FL_R(kind.op == FL_MUL ? fl_value_of(l, other) : -1));
 }
 
-#define OP(name_, ...)                                                         \
+#define FORWARD(name_, ...)                                                    \
     static fleet_status name_##_forward(fl_lowering *l, const fl_node *n)      \
     {                                                                          \
         return forward(l, n, (binary_kind){__VA_ARGS__});                      \
-    }                                                                          \
+    }
+
+#define OP(name_, ...)                                                         \
+    FORWARD(name_, __VA_ARGS__)                                                \
                                                                                \
     static fleet_status name_##_gradient(fl_lowering *l, const fl_node *n)     \
     {                                                                          \
@@ -420,6 +425,68 @@ OP(mul, FL_MUL, 0)
 #include "runtime/simd/binaries.def"
 #undef FL_BINARY
 
+#define FL_COMPARISON(NAME, title, ...)                                        \
+    FORWARD(title, FL_FORMULA, FL_BINARY_##NAME)                               \
+                                                                               \
+    const fl_op fl_op_##title = {.name = #title,                               \
+                                 .n_out = 1,                                   \
+                                 .least_in = 2,                                \
+                                 .most_in = 2,                                 \
+                                 .infer = infer,                               \
+                                 .forward = title##_forward};
+#include "runtime/simd/comparisons.def"
+#undef FL_COMPARISON
+
+/* --- constant: out <- nothing --------------------------------------------- */
+
+static fleet_status constant_infer(fl_node *n)
+{
+    fl_shape one = fl_shape_1(1);
+
+    if (!isfinite((float)fl_node_float(n, "value")))
+        return fl_fail(FLEET_EINVAL, "constant: value %g must be finite",
+                       fl_node_float(n, "value"));
+    fl_set_out(n, 0, &one);
+    return FLEET_OK;
+}
+
+static fleet_status constant_run(const fl_instance *in, const fl_range *r)
+{
+    (void)r;
+    *(float *)fl_ptr(in, OUT) = *(const float *)in->step->config;
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_constant = {
+    .name = "constant", .split = FL_SPLIT_PARTS, .run = constant_run};
+
+static fleet_status constant_forward(fl_lowering *l, const fl_node *n)
+{
+    float value = (float)fl_node_float(n, "value");
+
+    FL_EMIT(l, &kernel_constant, n, fl_config(l, &value, sizeof value),
+            FL_W(fl_value_of(l, n->out[0])));
+    return FLEET_OK;
+}
+
+const fl_op fl_op_constant = {
+    .name = "constant",
+    .n_out = 1,
+    .attrs = "value:f",
+    .infer = constant_infer,
+    .forward = constant_forward,
+};
+
+fleet_var *fleet_constant(fleet_program *p, float value)
+{
+    fleet_var *none[1] = {NULL};
+
+    if (!p)
+        fl_fail(FLEET_EINVAL, "constant: the program is NULL");
+    return fl_program_add(p, &fl_op_constant, none, 0,
+                          &FL_ATTR_FLOAT("value", value), 1);
+}
+
 /* --- builders ------------------------------------------------------------- */
 
 #define BUILDER(name)                                                          \
@@ -434,6 +501,37 @@ BUILDER(mul)
 BUILDER(div)
 BUILDER(min)
 BUILDER(max)
+BUILDER(equal)
+BUILDER(not_equal)
+BUILDER(less_than)
+BUILDER(less_equal)
+BUILDER(greater_than)
+BUILDER(greater_equal)
+BUILDER(logical_and)
+BUILDER(logical_or)
+BUILDER(logical_xor)
+
+fleet_var *fleet_logical_not(fleet_program *p, fleet_var *x)
+{
+    return fl_builder_ready(p, x) ? fleet_equal(p, x, fleet_constant(p, 0))
+                                  : NULL;
+}
+
+/* One of the two terms is 0, so that what is not finite in the other operand
+ * does not come through. */
+fleet_var *fleet_where(fleet_program *p, fleet_var *condition, fleet_var *x,
+                       fleet_var *y)
+{
+    if (!fl_builder_ready(p, condition) || !fl_builder_ready(p, x) ||
+        !fl_builder_ready(p, y))
+        return NULL;
+    if (condition->dtype == FLEET_INT64 && !condition->ragged)
+        condition = fleet_cast(p, condition);
+    x = fl_build_of_two(p, &fl_op_where_true, condition, x, NULL, 0);
+    y = x ? fl_build_of_two(p, &fl_op_where_false, condition, y, NULL, 0)
+          : NULL;
+    return y ? fleet_add(p, x, y) : NULL;
+}
 
 /* The shape of alpha: what it has for a sample, of which it may have fewer. */
 static bool prelu_shape(const fl_shape *x, fleet_prelu_mode mode, fl_shape *s)

@@ -23,6 +23,11 @@ __device__ static float formula_of(int formula, float x, float y)
         return z;
 #include "runtime/simd/binaries.def"
 #undef FL_BINARY
+#define FL_COMPARISON(NAME, name, z)                                           \
+    case FL_BINARY_##NAME:                                                     \
+        return z;
+#include "runtime/simd/comparisons.def"
+#undef FL_COMPARISON
     }
     return 0.0f;
 }
@@ -205,9 +210,23 @@ static fleet_status backward(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_f32(s, D), n, n_summed, own, summed, from);
 }
 
+/* --- constant: out <- nothing --------------------------------------------- */
+
+__global__ static void set_one(float *out, float value)
+{
+    *out = value;
+}
+
+static fleet_status constant(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(set_one, 1, 1, 0, q, fl_step_f32(s, OUT),
+                     *static_cast<const float *>(s->config));
+}
+
 extern const fl_device_kernel fl_cuda_elementwise[];
 const fl_device_kernel fl_cuda_elementwise[] = {
     FL_KERNEL("elementwise", forward),
     FL_KERNEL("elementwise.grad", backward),
+    FL_KERNEL("constant", constant),
     FL_KERNEL_END,
 };

@@ -13,7 +13,7 @@ typedef enum fl_arithmetic {
     FL_ADD,
     FL_SUB,
     FL_MUL,
-    FL_FORMULA /* one of binaries.def */
+    FL_FORMULA /* one of binaries.def and comparisons.def */
 } fl_arithmetic;
 
 /* How an operand is walked: strides by the result's dimensions but the rows. */

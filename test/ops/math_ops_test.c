@@ -1,6 +1,7 @@
 /* math_ops_test.c - operators of unaries.def and binaries.def against
  * references in double and finite differences, what they refuse, and
- * prelu's parameter. */
+ * prelu's parameter; those of comparisons.def, and where(), which is made of
+ * both. */
 #define SUITE math_ops
 #include "op_cases.h"
 #include "test.h"
@@ -33,6 +34,29 @@ REF_BINARY(div, a / b)
 REF_BINARY(min, a < b ? a : b)
 REF_BINARY(max, a > b ? a : b)
 REF_BINARY(prelu, a > 0 ? a : a * b)
+/* of a - 1 and 1 - b, as COMPARE() builds them */
+#define REF_COMPARE(name, formula)                                             \
+    REF_BINARY(name, (a -= 1, b = 1 - b, (formula) ? 1 : 0))
+REF_COMPARE(equal, a == b)
+REF_COMPARE(not_equal, a != b)
+REF_COMPARE(less_than, a < b)
+REF_COMPARE(less_equal, a <= b)
+REF_COMPARE(greater_than, a > b)
+REF_COMPARE(greater_equal, a >= b)
+REF_COMPARE(logical_and, a != 0 && b != 0)
+REF_COMPARE(logical_or, a != 0 || b != 0)
+REF_COMPARE(logical_xor, (a != 0) != (b != 0))
+REF_UNARY(logical_not, x == 0)
+REF_UNARY(constant, x + 2.5)
+
+static void ref_where(const ref_tensor *const *in, ref_tensor *out)
+{
+    for (int64_t i = 0; i < out->count; i++) {
+        bool first = broadcast(in[0], out, i) != 0;
+
+        out->data[i] = broadcast(in[first ? 1 : 2], out, i);
+    }
+}
 
 BUILD(exp, fleet_exp(p, in[0]))
 BUILD(log, fleet_log(p, in[0]))
@@ -57,6 +81,23 @@ BUILD(prelu_all,
       fleet_prelu(p, in[0], FLEET_PRELU_ALL,
                   &(fleet_param_attr){.name = fleet_var_name(in[1])}))
 
+/* of small integers, so that there are equal ones and zeros */
+#define COMPARE(name)                                                          \
+    BUILD(name, fleet_##name(p, fleet_scale(p, fleet_cast(p, in[0]), 1, -1),   \
+                             fleet_scale(p, fleet_cast(p, in[1]), -1, 1)))
+COMPARE(equal)
+COMPARE(not_equal)
+COMPARE(less_than)
+COMPARE(less_equal)
+COMPARE(greater_than)
+COMPARE(greater_equal)
+COMPARE(logical_and)
+COMPARE(logical_or)
+COMPARE(logical_xor)
+BUILD(logical_not, fleet_logical_not(p, fleet_cast(p, in[0])))
+BUILD(constant, fleet_add(p, in[0], fleet_constant(p, 2.5f)))
+BUILD(where, fleet_where(p, in[0], in[1], in[2]))
+
 #define ONE(name, low, high)                                                   \
     {                                                                          \
 #name, "", IN(1, WITHIN(19, low, high)), build_##name, ref_##name, 0,  \
@@ -66,6 +107,13 @@ BUILD(prelu_all,
 #define DIVISOR(...)                                                           \
     {                                                                          \
         __VA_ARGS__, false, false, 0.5, 2                                      \
+    }
+
+/* no gradient: inputs [B, 7] and [7] of -1, 0 and 1 */
+#define COMPARED(name)                                                         \
+    {                                                                          \
+#name, "", IN(2, IDS(7, 3), IDS(7, 3)), build_##name, ref_##name, 0,   \
+            true                                                               \
     }
 
 const op_case math_cases[] = {
@@ -102,6 +150,22 @@ const op_case math_cases[] = {
      build_prelu_channel, ref_prelu, 0, false},
     {"prelu", "one number", IN(2, DATA3(3, 5), PARAM1(1)), build_prelu_all,
      ref_prelu, 0, false},
+    COMPARED(equal),
+    COMPARED(not_equal),
+    COMPARED(less_than),
+    COMPARED(less_equal),
+    COMPARED(greater_than),
+    COMPARED(greater_equal),
+    COMPARED(logical_and),
+    COMPARED(logical_or),
+    COMPARED(logical_xor),
+    {"equal", "to 0: logical_not", IN(1, IDS(7, 3)), build_logical_not,
+     ref_logical_not, 0, true},
+    {"constant", "", IN(1, DATA2(7)), build_constant, ref_constant, 0, false},
+    {"where_true", "equal shapes", IN(3, IDS(6, 2), DATA2(6), DATA2(6)),
+     build_where, ref_where, 0, false},
+    {"where_false", "all are broadcast", IN(3, IDS(1, 2), PARAM1(18), DATA2(1)),
+     build_where, ref_where, 0, false},
     END_OF_CASES,
 };
 
@@ -147,6 +211,12 @@ BUILD(prelu_mode, fleet_prelu(p, in[0], (fleet_prelu_mode)3, NULL))
 BUILD(prelu_mean,
       fleet_prelu(p, fleet_mean(p, in[0]), FLEET_PRELU_CHANNEL, NULL))
 BUILD(min_null, fleet_min(p, in[0], NULL))
+BUILD(less_than_ids, fleet_less_than(p, in[0], kit_data_ids(p, "i", 4)))
+BUILD(where_shape, fleet_where(p, in[0], in[0], kit_data(p, "y", 3)))
+BUILD(where_ragged, fleet_where(p, fleet_data_ragged(p, "i"), in[0], in[0]))
+BUILD(where_null, fleet_where(p, in[0], in[0], NULL))
+BUILD(not_null, fleet_logical_not(p, NULL))
+BUILD(constant_nan, fleet_constant(p, NAN))
 
 TEST(arguments_that_cannot_be_are_refused_by_name)
 {
@@ -165,9 +235,45 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_prelu_mode, FLEET_EINVAL, "prelu: mode 3 does not exist"},
         {build_prelu_mean, FLEET_ESHAPE, "has shape [1]; expected [-1,C]"},
         {build_min_null, FLEET_EINVAL, "NULL as its input"},
+        {build_less_than_ids, FLEET_EDTYPE,
+         "less_than: \"i\" is int64, not float32"},
+        {build_where_shape, FLEET_ESHAPE,
+         "where_false: \"x\" [-1,4] and \"y\" [-1,3] do not fit"},
+        {build_where_ragged, FLEET_EDTYPE,
+         "where_true: \"i\" is ragged int64, not float32"},
+        {build_where_null, FLEET_EINVAL, "NULL as its input"},
+        {build_not_null, FLEET_EINVAL, "NULL as its input"},
+        {build_constant_nan, FLEET_EINVAL,
+         "constant: value nan must be finite"},
     };
 
     check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
+}
+
+/* Paddle's where() behaves so, a product with a mask would not. */
+TEST(where_lets_nothing_through_of_what_it_does_not_take)
+{
+    enum { N = 19 };
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *c = kit_data(p, "c", N), *x = kit_data(p, "x", N);
+    fleet_var *y = fleet_where(p, c, x, fleet_constant(p, 7));
+    float on[N], in[N], out[N], want[N];
+    const int64_t dims[] = {1, N};
+    fleet_feed feed[] = {{"c", FLEET_FLOAT32, on, dims, 2, NULL},
+                         {"x", FLEET_FLOAT32, in, dims, 2, NULL}};
+    fleet_fetch fetch = {.var = y, .data = out, .size = sizeof out};
+    fleet_executor *e = fleet_executor_create(p, NULL);
+
+    for (int i = 0; i < N; i++) {
+        on[i] = i % 3 == 0 ? 0 : i % 2 ? -1e-44f : 3;
+        in[i] = i % 3 == 0 ? i % 2 ? NAN : -INFINITY : (float)i;
+        want[i] = i % 3 == 0 ? 7 : (float)i;
+    }
+    CHECK_OK(fleet_executor_run(e, feed, 2, &fetch, 1));
+    CHECK_CLOSE(out, want, N, 0);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
 }
 
 TEST(prelu_begins_with_a_quarter_in_the_shape_of_its_mode)

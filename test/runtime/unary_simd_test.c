@@ -128,6 +128,40 @@ TEST(what_is_not_finite_stays_so)
     }
 }
 
+/* Of x and y: x == y, x < y, and both not 0. */
+TEST(comparisons_are_exact_and_keep_nan)
+{
+    static const float x[] = {0,        1,         1e-45f, -3e38f,
+                              INFINITY, -INFINITY, NAN,    2};
+    static const float y[] = {-0.0f, 2, 0, 3e38f, INFINITY, INFINITY, 1, NAN};
+    enum { N = sizeof x / sizeof *x, FINITE = N - 2 };
+    static const struct {
+        int kind;
+        float want[N];
+    } all[] = {{FL_BINARY_EQUAL, {1, 0, 0, 0, 1, 0}},
+               {FL_BINARY_NOT_EQUAL, {0, 1, 1, 1, 0, 1}},
+               {FL_BINARY_LESS_THAN, {0, 1, 0, 1, 0, 1}},
+               {FL_BINARY_LESS_EQUAL, {1, 1, 0, 1, 1, 1}},
+               {FL_BINARY_GREATER_THAN, {0, 0, 1, 0, 0, 0}},
+               {FL_BINARY_GREATER_EQUAL, {1, 0, 1, 0, 1, 0}},
+               {FL_BINARY_LOGICAL_AND, {0, 1, 0, 1, 1, 1}},
+               {FL_BINARY_LOGICAL_OR, {0, 1, 1, 1, 1, 1}},
+               {FL_BINARY_LOGICAL_XOR, {0, 0, 1, 0, 0, 0}}};
+
+    CHECK_INT(sizeof all / sizeof *all, FL_N_FORMULA - FL_N_BINARY);
+    for (const fl_simd *const *t = fl_simd_all(); *t; t++)
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            const fl_binary_simd *b = &(*t)->binary[all[i].kind];
+            float out[N];
+
+            CHECK(b->gradient[0] == NULL && b->gradient[1] == NULL);
+            b->forward(out, &(fl_operand_pair){x, y, false, false, N});
+            CHECK_CLOSE(out, all[i].want, FINITE, 0);
+            for (int j = FINITE; j < N; j++)
+                CHECK(isnan(out[j]));
+        }
+}
+
 TEST(an_element_has_its_bits_wherever_a_split_falls)
 {
     enum { N = 41 };

@@ -1,6 +1,35 @@
-/* formulas.h - what the formulas of unaries.def are made of, on CPUs and GPUs:
- * the file that includes it has the words, and FL_WORD. */
+/* formulas.h - what the formulas of unaries.def, binaries.def and
+ * comparisons.def are made of, on CPUs and GPUs: the file that includes it has
+ * the words, and FL_WORD. */
 #pragma once
+
+/* |x|; of NaN any number. */
+FL_WORD vf v_size(vf x)
+{
+    return v_max(x, v_sub(v_set(0.0f), x));
+}
+
+/* 1 where x > y, else 0; where either is NaN NaN. The difference of two numbers
+ * is 0 only where they are equal; of two infinite ones it is NaN, which is not
+ * positive. */
+FL_WORD vf v_is_above(vf x, vf y)
+{
+    vf above = v_if_positive(v_sub(x, y), v_set(1.0f));
+
+    return v_keep_nan(x, v_keep_nan(y, above));
+}
+
+/* 1 where x is not 0, else 0; NaN where it is. */
+FL_WORD vf v_is_true(vf x)
+{
+    return v_keep_nan(x, v_if_positive(v_size(x), v_set(1.0f)));
+}
+
+/* 0 of 1, 1 of 0. */
+FL_WORD vf v_not(vf x)
+{
+    return v_sub(v_set(1.0f), x);
+}
 
 /* (1 + erf(x / sqrt 2)) / 2, the share of a normal distribution below x, and
  * its density at x (Hendrycks and Gimpel 2016). */

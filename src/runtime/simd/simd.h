@@ -150,7 +150,7 @@ typedef struct fl_activation_simd {
                          float alpha, int64_t n);
 } fl_activation_simd;
 
-/* --- the formulas of unaries.def and binaries.def ------------------------- */
+/* --- the formulas of unaries.def, binaries.def and comparisons.def -------- */
 
 enum fl_unary_kind {
 #define FL_UNARY(NAME, ...) FL_UNARY_##NAME,
@@ -163,7 +163,12 @@ enum fl_binary_kind {
 #define FL_BINARY(NAME, ...) FL_BINARY_##NAME,
 #include "runtime/simd/binaries.def"
 #undef FL_BINARY
-    FL_N_BINARY
+    FL_N_BINARY, /* with a gradient; those behind it have none */
+    FL_BEFORE_COMPARISONS = FL_N_BINARY - 1,
+#define FL_COMPARISON(NAME, ...) FL_BINARY_##NAME,
+#include "runtime/simd/comparisons.def"
+#undef FL_COMPARISON
+    FL_N_FORMULA
 };
 
 /* The gradient's x is the operator's input or its result, as the list says. */
@@ -190,7 +195,7 @@ typedef enum fl_terms_mode {
 typedef struct fl_binary_simd {
     void (*forward)(float *out, const fl_operand_pair *o);
     void (*gradient[2])(float *d, fl_terms_mode mode, const float *g,
-                        const fl_operand_pair *o); /* of x, of y */
+                        const fl_operand_pair *o); /* of x, of y; or NULL */
 } fl_binary_simd;
 
 typedef enum fl_isa { FL_ISA_PLAIN, FL_ISA_AVX2, FL_ISA_AVX512 } fl_isa;
@@ -203,7 +208,7 @@ typedef struct fl_simd {
 #undef FL_SIMD_FIELD
     fl_activation_simd activation[FL_N_ACTIVATION]; /* by fleet_activation */
     fl_unary_simd unary[FL_N_UNARY];
-    fl_binary_simd binary[FL_N_BINARY];
+    fl_binary_simd binary[FL_N_FORMULA];
 } fl_simd;
 
 /* The best table for this processor; never NULL. */

@@ -1,5 +1,5 @@
-/* unary_simd.c - the kernels of unaries.def and binaries.def: loops around
- * their formulas. */
+/* unary_simd.c - the kernels of unaries.def, binaries.def and comparisons.def:
+ * loops around their formulas. */
 #include "runtime/simd/simd.h"
 #include "runtime/simd/vec_math.h"
 
@@ -79,22 +79,10 @@ static inline vf load(const float *x, bool one, int64_t i, int k)
             *d += v_sum(sum);                                                  \
     }
 
-#define FL_BINARY(NAME, name, formula, derivative_x, derivative_y)             \
+#define FORWARD_LOOP(name, formula)                                            \
     static inline vf name##_z(vf x, vf y)                                      \
     {                                                                          \
         return formula;                                                        \
-    }                                                                          \
-                                                                               \
-    static inline vf name##_of_x(vf x, vf y, vf g)                             \
-    {                                                                          \
-        (void)x;                                                               \
-        return derivative_x;                                                   \
-    }                                                                          \
-                                                                               \
-    static inline vf name##_of_y(vf x, vf y, vf g)                             \
-    {                                                                          \
-        (void)y;                                                               \
-        return derivative_y;                                                   \
     }                                                                          \
                                                                                \
     static void name##_both(float *out, const fl_operand_pair *o)              \
@@ -104,12 +92,31 @@ static inline vf load(const float *x, bool one, int64_t i, int k)
                 name##_z(load(o->x, o->x_is_one, i, (int)k),                   \
                          load(o->y, o->y_is_one, i, (int)k)),                  \
                 (int)k);                                                       \
+    }
+
+#define FL_BINARY(NAME, name, formula, derivative_x, derivative_y)             \
+    FORWARD_LOOP(name, formula)                                                \
+                                                                               \
+    static inline vf name##_of_x(vf x, vf y, vf g)                             \
+    {                                                                          \
+        (void)x, (void)y, (void)g;                                             \
+        return derivative_x;                                                   \
+    }                                                                          \
+                                                                               \
+    static inline vf name##_of_y(vf x, vf y, vf g)                             \
+    {                                                                          \
+        (void)y;                                                               \
+        return derivative_y;                                                   \
     }                                                                          \
                                                                                \
     GRADIENT_LOOP(name##_gradient_x, name##_of_x)                              \
     GRADIENT_LOOP(name##_gradient_y, name##_of_y)
 #include "runtime/simd/binaries.def"
 #undef FL_BINARY
+
+#define FL_COMPARISON(NAME, name, formula) FORWARD_LOOP(name, formula)
+#include "runtime/simd/comparisons.def"
+#undef FL_COMPARISON
 
 void FL_SIMD(fl_simd_unaries)(fl_simd *t)
 {
@@ -123,4 +130,8 @@ void FL_SIMD(fl_simd_unaries)(fl_simd *t)
         (fl_binary_simd){name##_both, {name##_gradient_x, name##_gradient_y}};
 #include "runtime/simd/binaries.def"
 #undef FL_BINARY
+#define FL_COMPARISON(NAME, name, ...)                                         \
+    t->binary[FL_BINARY_##NAME] = (fl_binary_simd){.forward = name##_both};
+#include "runtime/simd/comparisons.def"
+#undef FL_COMPARISON
 }

@@ -23,8 +23,9 @@ typedef struct follower {
     fl_address address[2];
     fl_packet *sent; /* by it, one at a time */
     int socket;
-    int dead;   /* nothing reaches that server */
-    bool loses; /* the next answer of the lane */
+    int dead;    /* nothing reaches that server */
+    int n_asked; /* that did */
+    bool loses;  /* the next answer of the lane */
     bool has[MOST_ROW];
     float row[MOST_ROW][DIM];
     struct {
@@ -43,6 +44,7 @@ static void keep_question(void *arg, int socket, fl_packet *p)
     if (f->dead == ALL || f->dead == socket)
         return;
     CHECK(!f->sent);
+    f->n_asked++;
     f->sent = fl_packet_keep(p);
     f->socket = socket;
 }
@@ -701,6 +703,23 @@ TEST(tells_why_the_job_fails)
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,
                 "worker 3 is gone");
+    close_followed(&k, f);
+}
+
+TEST(asks_a_server_that_loads_five_times_a_second)
+{
+    lane_kit k;
+    follower *f;
+
+    open_lane(&k, true);
+    push(&k, 0, 10);
+    k.loads = true;
+    f = follow(&k);
+    go_on(f, 999);
+    CHECK_INT(f->n_asked, 5);
+    k.loads = false;
+    go_on(f, 200);
+    check_equal(f);
     close_followed(&k, f);
 }
 

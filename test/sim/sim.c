@@ -1,5 +1,6 @@
 /* sim.c - see sim.h: random numbers, events, stores, a run. */
 #define SUITE sim_kit
+#include "sim_feed.h"
 #include "sim_internal.h"
 #include "test.h"
 
@@ -181,6 +182,8 @@ void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w),
                                 .kind = SIM_WORKER_COMES,
                                 .worker = i});
     }
+    if (o->subscriber)
+        sim_feed_open(s);
 }
 
 /* The whole job does not run for a while: all that is under way happens
@@ -225,6 +228,8 @@ static void happen(sim *s, sim_event *e)
         return;
     if (is_of_server(e))
         sim_server_event(s, e);
+    else if (e->worker == SIM_SUBSCRIBER)
+        sim_feed_event(s, e);
     else
         sim_worker_event(s, e);
     fl_packet_drop(e->packet);
@@ -262,6 +267,7 @@ void sim_run(sim *s, int64_t limit_ms)
 
 void sim_close(sim *s)
 {
+    sim_feed_close(s);
     for (int i = 0; i < s->n_process; i++)
         sim_worker_close(&s->worker[i]);
     for (int i = 0; i < s->o.n_server; i++)

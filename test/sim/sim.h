@@ -20,7 +20,8 @@
 
 enum {
     SIM_MOST_WORKER = 16,
-    SIM_MOST_PROCESS = SIM_MOST_WORKER + 1, /* of workers, a twin's too */
+    SIM_MOST_PROCESS = SIM_MOST_WORKER + 2, /* of workers, a twin's too */
+    SIM_SUBSCRIBER = SIM_MOST_PROCESS - 1,  /* and the subscriber's */
     SIM_MOST_SERVER = 3,
     SIM_MOST_LANE = 9, /* of all servers */
     SIM_MOST_FAULT = 2
@@ -108,6 +109,12 @@ typedef struct sim_options {
     const char *trail;
     int trail_deaths, trail_every;
     int64_t restart_ms; /* as lanes have it */
+
+    /* a subscriber follows, and dies so often; a lane remembers so many changes
+     * for it, 0: its own number */
+    bool subscriber;
+    int subscriber_deaths;
+    int64_t most_told;
 
     sim_fault fault[SIM_MOST_FAULT];
 
@@ -211,7 +218,8 @@ struct sim {
     int n_worker_died;                /* as they sent */
     char seen[SIM_MOST_WORKER][4000]; /* logs of workers, at their marks */
 
-    struct sim_event *event; /* a heap */
+    struct sim_subscriber *subscriber; /* NULL: there is none */
+    struct sim_event *event;           /* a heap */
     size_t n_event, event_capacity;
     int64_t last[2][SIM_MOST_PROCESS][SIM_MOST_LANE]; /* of links in order */
     uint8_t lost[SIM_MOST_PROCESS][SIM_MOST_SERVER];  /* hellos, in a row */

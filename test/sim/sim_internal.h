@@ -17,7 +17,9 @@ typedef enum sim_event_kind {
     SIM_COMMAND_ENDS,
     SIM_WORKER_COMES,
     SIM_WORKER_TICK,
-    SIM_WORKER_WAKES
+    SIM_WORKER_WAKES,
+    SIM_FEED_COMES, /* a subscriber */
+    SIM_FEED_TICK
 } sim_event_kind;
 
 typedef struct sim_event {

@@ -39,7 +39,9 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                    .lane = l->number};
 
     memcpy(&e.life, &to->id[2], sizeof e.life);
-    if (e.worker >= s->n_process || s->server[l->server].dying)
+    if ((e.worker >= s->n_process &&
+         !(s->subscriber && e.worker == SIM_SUBSCRIBER)) ||
+        s->server[l->server].dying)
         return;
     sim_fault_message(s, e.worker, l->server, p);
     if (!s->server[l->server].dying)
@@ -291,6 +293,7 @@ static void open_lane(sim *s, sim_lane *l)
                                      .most_open = s->o.most_open,
                                      .most_parked = s->o.most_parked,
                                      .most_unread = s->o.most_unread,
+                                     .most_changes = s->o.most_told,
                                      .journal = sim_journal_sink(l),
                                      .pool = s->pool};
     const fl_lane_host host = {l, lane_sends, lane_begins, lane_progress,

@@ -60,7 +60,7 @@ static void say_hello(fl_feed_client *c, int server, int64_t now_ms)
     fl_msg_writer w;
 
     s->request = head.request;
-    s->asked_ms = now_ms;
+    s->hello_ms = now_ms + AGAIN_MS;
     note_question(c, server, now_ms);
     fl_msg_begin(&w, c->o.pool, &head);
     fl_msg_text(&w, FL_SECTION_HELLO, c->o.job);
@@ -212,7 +212,7 @@ static fleet_status enter_server(fl_feed_client *c, int server, int64_t now_ms)
 static void forget_server(fl_feed_client *c, int server)
 {
     c->server[server].known = false;
-    c->server[server].asked_ms = -1;
+    c->server[server].hello_ms = 0; /* now */
 }
 
 static void take_hello(fl_feed_client *c, int server, int64_t now_ms)
@@ -223,7 +223,7 @@ static void take_hello(fl_feed_client *c, int server, int64_t now_ms)
     if (s->known || c->msg.head.request != s->request)
         return;
     if (c->msg.head.status == FL_ANSWER_COMING)
-        s->asked_ms = now_ms - AGAIN_MS + COMING_MS;
+        s->hello_ms = now_ms + COMING_MS;
     else if (c->msg.head.status == FL_ANSWER_OK)
         status = enter_server(c, server, now_ms);
     if (status != FLEET_OK)
@@ -333,7 +333,7 @@ static int64_t due_hello(const fl_feed_client *c, int server)
 
     if (s->known || has_ended(c, server) || (c->n_lane == 0 && s->n_lane > 0))
         return -1;
-    return s->asked_ms < 0 ? c->begun_ms : s->asked_ms + AGAIN_MS;
+    return s->hello_ms;
 }
 
 static void note_due(int64_t due, int64_t now_ms, int *wait)
@@ -478,17 +478,14 @@ fleet_status fl_feed_client_create(fl_feed_client **client,
     FL_TRY(FL_NEW(&c, sizeof *c));
     c->o = *o;
     c->host = *host;
-    c->begun_ms = now_ms;
     c->awake = fl_awake_from(now_ms, fl_awake_step(o->peer_ms));
     if (FL_NEW(&c->server, (size_t)o->n_server * sizeof *c->server) !=
         FLEET_OK) {
         fl_free(c);
         return FLEET_ENOMEM;
     }
-    for (int i = 0; i < o->n_server; i++) {
-        c->server[i].asked_ms = -1;
+    for (int i = 0; i < o->n_server; i++)
         c->server[i].owes_ms = -1;
-    }
     *client = c;
     return FLEET_OK;
 }

@@ -10,7 +10,7 @@
 typedef struct fl_feed_server {
     bool known;
     uint64_t request; /* of its hello */
-    int64_t asked_ms; /* last; -1: not yet */
+    int64_t hello_ms; /* when it is said hello, if it is not known */
     int64_t owes_ms;  /* an answer, since then, of the awake clock; -1: none */
     uint64_t job;     /* with its run */
     uint32_t peer, generation;
@@ -36,7 +36,6 @@ typedef struct fl_feed_item {
 struct fl_feed_client {
     fl_feed_options o;
     fl_feed_host host;
-    int64_t begun_ms;
     fl_awake awake; /* of the peer deadline */
     uint64_t last_request;
     fl_feed_server *server;

@@ -359,6 +359,8 @@ test-long: setup
 	    suite TEST_ARGS='--filter ps_runs/*'
 	@FLEET_KILLS=50 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter fleetrun_recovery/*'
+	@FLEET_KILLS=4 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter ps_feed/a_subscriber_that_is_killed*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
 	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \
@@ -368,7 +370,7 @@ test-long: setup
 	    LD_LIBRARY_PATH=$(OTHER_ZMQ) $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter "@(socket*|ps_*)/*"'; fi
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
-	    suite TEST_ARGS='--filter "@(sim|sim_staleness)/*"'
+	    suite TEST_ARGS='--filter "@(sim|sim_staleness|sim_feed)/*"'
 	@$(MAKE) --no-print-directory valgrind
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300

@@ -2,6 +2,7 @@
  * change is told once, whatever is lost, and what was told is the lane's table.
  */
 #define SUITE lane_feed
+#include "cold_kit.h"
 #include "lane_kit.h"
 #include "test.h"
 
@@ -703,6 +704,23 @@ TEST(tells_why_the_job_fails)
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,
                 "worker 3 is gone");
+    close_followed(&k, f);
+}
+
+TEST(refuses_a_table_whose_rows_are_out_of_memory)
+{
+    lane_kit k;
+    follower *f;
+
+    cold_kit_cap.folder = test_folder();
+    lane_open_rows(&k, SIM_SGD, 1, true, cold_kit_make);
+    f = follow(&k);
+    ask(f); /* hello */
+    ask(f);
+    CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EUNSUPPORTED,
+                "table \"first\" has rows out of memory (a cap)");
+    CHECK(k.lane->feed == NULL);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
     close_followed(&k, f);
 }
 

@@ -26,8 +26,11 @@ enum { IDS = 3000, AT_ONCE = 32, LEAST_STEPS = 60, MOST_STEPS = 20000 };
 typedef struct feed_case {
     bool async;
     fleet_row_storage storage;
-    int64_t most_rows, dim;
-    int kills;
+    fleet_table_options life;
+    bool shrinks;
+    int64_t dim;
+    int64_t changes;  /* of rows, at least */
+    int kills, apart; /* bytes heard between two of them */
     bool keys;
     int server_kills; /* with a log */
 } feed_case;
@@ -46,7 +49,7 @@ static void open_job(ps_node *n, const fleet_options *o)
 {
     const feed_case *c = case_of(n);
     const fleet_sparse_embedding_options table = {
-        .table = "t", .storage = c->storage, .life.most_rows = c->most_rows};
+        .table = "t", .storage = c->storage, .life = c->life};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet_optimizer *adam;
     fleet_var *ids, *y;
@@ -72,11 +75,21 @@ static bool may_end(void)
     return access(enough_path, F_OK) == 0;
 }
 
+/* Each changes a fourth of the two workers' ids at least, as few come twice. */
+static int least_steps(const feed_case *c)
+{
+    int n = (int)(c->changes * 4 / (3 * 2 * AT_ONCE));
+
+    return n > LEAST_STEPS ? n : LEAST_STEPS;
+}
+
 static fleet_status train_until_enough(ps_node *n)
 {
+    const feed_case *c = case_of(n);
+    int least = least_steps(c);
     uint64_t x = (uint64_t)n->index + 1;
 
-    for (int i = 0; i < MOST_STEPS && (i < LEAST_STEPS || !may_end()); i++) {
+    for (int i = 0; i < least + MOST_STEPS && (i < least || !may_end()); i++) {
         int64_t ids[AT_ONCE], dims[] = {AT_ONCE, 1};
         const fleet_feed feed = {"ids", FLEET_INT64, ids, dims, 2, NULL};
 
@@ -85,6 +98,8 @@ static fleet_status train_until_enough(ps_node *n)
             ids[j] = (int64_t)(x >> 33) % IDS;
         }
         FL_TRY(fleet_executor_run(n->s.e, &feed, 1, NULL, 0));
+        if (c->shrinks && i == least / 2)
+            FL_TRY(fleet_shrink(n->s.f, NULL));
     }
     return FLEET_OK;
 }
@@ -260,10 +275,10 @@ static void await_bytes(int64_t bytes)
 }
 
 /* Killed when it has heard something new, and started again. */
-static pid_t kill_often(const ps_job *j, pid_t pid, int times)
+static pid_t kill_often(const ps_job *j, pid_t pid, const feed_case *c)
 {
-    for (int i = 0; i < times; i++) {
-        await_bytes(bytes_heard() + 1000 * (i % 3));
+    for (int i = 0; i < c->kills; i++) {
+        await_bytes(bytes_heard() + c->apart + 1000 * (i % 3));
         CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
         pid = start_subscriber(j);
     }
@@ -360,6 +375,15 @@ static void hear_all(heard *h)
     free(bytes);
 }
 
+static uint64_t newest_of(const heard *h)
+{
+    uint64_t newest = 0;
+
+    for (int i = 0; i < IDS; i++)
+        newest = h->newest[i] > newest ? h->newest[i] : newest;
+    return newest;
+}
+
 /* Against what was saved at the job's end. */
 static void compare_with_save(ps_job *j, const heard *h)
 {
@@ -410,17 +434,18 @@ static void follow_job(int servers, int lanes, const feed_case *c)
         setenv("FLEET_TRANSPORT", "tcp", 1);
     }
     ps_start_all(&j);
-    pid = kill_often(&j, start_subscriber(&j), c->kills);
+    pid = kill_often(&j, start_subscriber(&j), c);
     kill_server(&j, c->server_kills);
     test_file("enough", "");
     ps_check_all_end(&j);
-    CHECK(test_ends_within(pid, 10000 * TEST_SLOWNESS));
+    CHECK(test_ends_within(pid, 60000 * TEST_SLOWNESS));
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     hear_all(&h);
     CHECK(h.begins >= servers * lanes + c->server_kills);
     CHECK(h.begins <= lanes * (servers + c->server_kills));
     CHECK_INT(h.again, 0); /* each change once */
-    CHECK(c->most_rows == 0 ? h.gone == 0 : h.gone > 0);
+    CHECK((h.gone > 0) == (c->life.most_rows > 0 || c->shrinks));
+    CHECK(c->changes <= (int64_t)newest_of(&h) * 3 / 2 * AT_ONCE);
     compare_with_save(&j, &h);
     free(h.row);
     free(h.newest);
@@ -428,9 +453,18 @@ static void follow_job(int servers, int lanes, const feed_case *c)
 
 /* --- claims --------------------------------------------------------------- */
 
-TEST(a_subscriber_that_is_killed_has_what_the_server_has)
+/* So many kills as often as FLEET_KILLS says, and then of a million changes. */
+TEST_LIMIT(a_subscriber_that_is_killed_has_what_the_server_has, 600)
 {
-    follow_job(1, 1, &(feed_case){.dim = 8, .kills = 5});
+    const char *often = getenv("FLEET_KILLS");
+    feed_case c = {.dim = 8, .kills = 5};
+
+    if (often) {
+        c.kills *= atoi(often);
+        c.changes = 1000000;
+        c.apart = 300000;
+    }
+    follow_job(1, 1, &c);
 }
 
 TEST(lanes_of_two_async_servers_tell_rows_that_go)
@@ -439,8 +473,24 @@ TEST(lanes_of_two_async_servers_tell_rows_that_go)
                &(feed_case){.async = true,
                             .dim = 4,
                             .kills = 2,
-                            .most_rows = 1024,
+                            .life.most_rows = 1024,
                             .storage = FLEET_ROW_BFLOAT16});
+}
+
+TEST(rows_of_an_accessor_are_told_as_floats_and_when_a_shrink_lets_them_go)
+{
+    follow_job(1, 2,
+               &(feed_case){.dim = 4,
+                            .kills = 1,
+                            .shrinks = true,
+                            .life.accessor = {.kind = FLEET_CTR_ACCESSOR},
+                            .storage = FLEET_ROW_FLOAT16});
+}
+
+TEST(rows_of_int8_are_told_as_floats)
+{
+    follow_job(1, 1,
+               &(feed_case){.dim = 4, .kills = 1, .storage = FLEET_ROW_INT8});
 }
 
 TEST(a_server_that_comes_back_from_its_log_is_followed)

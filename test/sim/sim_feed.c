@@ -36,7 +36,7 @@ typedef struct sim_subscriber {
     kept_param param[SIM_MOST_PARAM];
     int n_param;
     bool over[SIM_MOST_LANE];
-    int begins, rows, again, deaths;
+    int begins, rows, gone, again, deaths;
     char failure[500];
 } sim_subscriber;
 
@@ -64,6 +64,11 @@ static void take_rows(sim_subscriber *b, const fleet_feed_part *p)
     for (int64_t i = 0; i < p->n; i++) {
         kept_row *row = row_of(b, table, p->key[i]);
 
+        if (p->kind == FLEET_FEED_GONE) {
+            b->gone += row->has;
+            row->has = false;
+            continue;
+        }
         b->again += row->has && p->version[i] <= row->version;
         b->rows++;
         row->has = true;
@@ -107,11 +112,10 @@ static void take_batch(const sim *s, sim_subscriber *b,
     if (batch->begins)
         forget_lane(s, b, batch->lane);
     for (int i = 0; i < batch->n_part; i++) {
-        CHECK(batch->part[i].kind != FLEET_FEED_GONE);
-        if (batch->part[i].kind == FLEET_FEED_ROWS)
-            take_rows(b, &batch->part[i]);
-        else
+        if (batch->part[i].kind == FLEET_FEED_WEIGHTS)
             take_weights(b, &batch->part[i]);
+        else
+            take_rows(b, &batch->part[i]);
     }
     b->over[batch->lane] = batch->over;
 }
@@ -362,6 +366,7 @@ const char *sim_feed_check(const sim *s, sim_feed_counts *n)
 
     n->begins += b->begins;
     n->rows += b->rows;
+    n->gone += b->gone;
     n->deaths += b->deaths;
     if (*b->failure)
         return DIFFERS("the subscriber: %s", b->failure);

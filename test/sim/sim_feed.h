@@ -15,7 +15,7 @@ void sim_feed_close(sim *s);
 /* What has become of it. */
 typedef struct sim_feed_counts {
     int lanes, over; /* of the job; whose last batch it has */
-    int begins, rows, deaths;
+    int begins, rows, gone, deaths;
 } sim_feed_counts;
 
 /* NULL, if of each lane whose last batch it has its tables and parameters are

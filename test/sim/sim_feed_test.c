@@ -60,6 +60,17 @@ static const char *death_run(uint64_t seed)
     return run_job(seed, &o, &k);
 }
 
+/* Keys become rows by filters, and rows go. */
+static const char *life_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, true, &o, &k);
+    sim_give_lives(&o, &k);
+    return run_job(seed, &o, &k);
+}
+
 /* Most lanes wait until it has heard their last batch: one does not if three
  * questions in a row are lost, or it comes when all is over. */
 static void check_counts(uint64_t n)
@@ -75,6 +86,14 @@ TEST_LIMIT(a_subscriber_of_sync_jobs_has_what_lanes_have, 7200)
 TEST_LIMIT(a_subscriber_of_async_jobs_has_what_lanes_have, 7200)
 {
     check_counts(SIM_SEEDS(async_run, 100));
+}
+
+TEST_LIMIT(a_subscriber_hears_which_rows_have_gone, 7200)
+{
+    uint64_t n = SIM_SEEDS(life_run, 100);
+
+    check_counts(n);
+    CHECK(n < 100 || all.gone > 0);
 }
 
 TEST_LIMIT(a_subscriber_of_servers_that_die_has_what_lanes_have, 7200)

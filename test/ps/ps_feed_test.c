@@ -83,10 +83,8 @@ static int least_steps(const feed_case *c)
     return n > LEAST_STEPS ? n : LEAST_STEPS;
 }
 
-static fleet_status train_until_enough(ps_node *n)
+static fleet_status train_until_enough(ps_node *n, int least)
 {
-    const feed_case *c = case_of(n);
-    int least = least_steps(c);
     uint64_t x = (uint64_t)n->index + 1;
 
     for (int i = 0; i < least + MOST_STEPS && (i < least || !may_end()); i++) {
@@ -98,8 +96,6 @@ static fleet_status train_until_enough(ps_node *n)
             ids[j] = (int64_t)(x >> 33) % IDS;
         }
         FL_TRY(fleet_executor_run(n->s.e, &feed, 1, NULL, 0));
-        if (c->shrinks && i == least / 2)
-            FL_TRY(fleet_shrink(n->s.f, NULL));
     }
     return FLEET_OK;
 }
@@ -107,7 +103,11 @@ static fleet_status train_until_enough(ps_node *n)
 static fleet_status work_and_save(ps_node *n)
 {
     FL_TRY(ps_begin(n));
-    FL_TRY(train_until_enough(n));
+    FL_TRY(train_until_enough(n, least_steps(case_of(n))));
+    if (case_of(n)->shrinks) { /* all rows, and some come back */
+        FL_TRY(fleet_shrink(n->s.f, NULL));
+        FL_TRY(train_until_enough(n, 5));
+    }
     FL_TRY(fleet_barrier_worker(n->s.f));
     if (n->index == 0)
         FL_TRY(fleet_save_persistables(n->s.f, save_path));
@@ -436,6 +436,8 @@ static void follow_job(int servers, int lanes, const feed_case *c)
     ps_start_all(&j);
     pid = kill_often(&j, start_subscriber(&j), c);
     kill_server(&j, c->server_kills);
+    if (c->shrinks)
+        await_bytes(bytes_heard()); /* it follows */
     test_file("enough", "");
     ps_check_all_end(&j);
     CHECK(test_ends_within(pid, 60000 * TEST_SLOWNESS));
@@ -483,7 +485,8 @@ TEST(rows_of_an_accessor_are_told_as_floats_and_when_a_shrink_lets_them_go)
                &(feed_case){.dim = 4,
                             .kills = 1,
                             .shrinks = true,
-                            .life.accessor = {.kind = FLEET_CTR_ACCESSOR},
+                            .life.accessor = {.kind = FLEET_CTR_ACCESSOR,
+                                              .delete_threshold = 1e6f},
                             .storage = FLEET_ROW_FLOAT16});
 }
 

@@ -15,6 +15,7 @@
 #include <fleet/optimizer.h>
 #include <fleet/program.h>
 #include <fleet/report.h>
+#include <fleet/schedule.h>
 #include <fleet/strategy.h>
 #include <fleet/table.h>
 #include <fleet/train.h>

@@ -203,6 +203,9 @@ fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
 FLEET_API fleet_status fleet_optimizer_set_row_bounds(
     fleet_optimizer *optimizer, float low, float high);
 
+/* Two schedules of the learning rate; fleet/schedule.h has more, and sets and
+ * reads the rate itself. */
+
 /* The learning rate is values[i] while the number of updates done is below
  * boundaries[i], and values[n] after; boundaries grow. Arrays are copied. */
 FLEET_API fleet_status fleet_optimizer_set_piecewise_decay(

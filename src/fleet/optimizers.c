@@ -1,5 +1,8 @@
-/* optimizers.c - the calls that make optimizers. */
+/* optimizers.c - the calls that make optimizers, and the one that reads a
+ * learning rate. */
 #include "fleet/job/handle.h"
+#include "runtime/optim/schedule.h"
+#include "runtime/plan/remote.h"
 
 /* MAKE(f, KIND, rate, options, number...): the rule, with its numbers from the
  * options, which may be NULL. NUMBER(KIND, name) is one. */
@@ -74,4 +77,26 @@ fleet_optimizer *fleet_ftrl(fleet *f, float learning_rate,
 {
     return MAKE(f, FTRL, learning_rate, options, NUMBER(FTRL, beta),
                 NUMBER(FTRL, l1), NUMBER(FTRL, l2));
+}
+
+/* As fl_executor_set_update() counts. */
+static int64_t updates_of(const fl_store *s)
+{
+    return s->remote && !s->dense_local ? s->remote->updates : s->updates;
+}
+
+fleet_status fleet_optimizer_get_learning_rate(const fleet_optimizer *o,
+                                               float *learning_rate)
+{
+    static const char call[] = "fleet_optimizer_get_learning_rate";
+
+    if (!o || !o->handle || !learning_rate)
+        return fl_fail(FLEET_EINVAL, "%s: no %s", call,
+                       o ? "learning_rate" : "optimizer");
+    if (o->serves)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: the workers say how this server updates", call);
+    *learning_rate = fl_schedule_rate(&o->schedule, o->learning_rate,
+                                      updates_of(o->handle->store));
+    return FLEET_OK;
 }

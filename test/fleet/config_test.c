@@ -187,7 +187,7 @@ TEST_LIMIT(long_lists_are_read_at_once, 10)
     fl_text_add(&t, "}]}");
     CHECK_OK(t.status);
     CHECK_OK(fl_config_read(&c, t.chars, t.length, "f.json"));
-    CHECK_INT(c.optimizer.n_boundary, N);
+    CHECK_INT(c.optimizer.schedule.n, N);
     CHECK_TEXT(c.train[N - 1], "f100000");
     CHECK_INT(c.slot[1].slot.n_column, N);
     fl_config_done(&c);

@@ -26,12 +26,19 @@ static fleet_status set(fleet_optimizer *o, int i)
     case 2:
         return fleet_optimizer_set_piecewise_decay(o, (int64_t[]){1},
                                                    (float[]){1, 0.002f}, 1);
-    default:
+    case 3:
         return fleet_optimizer_set_exponential_decay(o, 0.99f, 1, 0);
+    case 4:
+        return fleet_optimizer_set_learning_rate(o, 0.03125f);
+    default:
+        return fleet_optimizer_set_schedule(
+            o, &(fleet_schedule){.kind = FLEET_SCHEDULE_INVERSE_TIME,
+                                 .rate = 0.25f,
+                                 .warmup_steps = 13});
     }
 }
 
-enum { N_CALL = 4 };
+enum { N_CALL = 6 };
 
 /* job.user: the first and the last call that are made. */
 static fleet_status set_between_passes(ps_node *n)
@@ -158,6 +165,47 @@ TEST(servers_in_async_decay_as_workers_say)
     CHECK(sum[1] < 0.1 * sum[0]);
 }
 
+/* With a rate that no weight notices all that trains stays as it is. */
+static fleet_status stand_still(ps_node *n)
+{
+    uint64_t before = 0, after = 0, moved = 0;
+    float rate = 0;
+
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_optimizer_get_learning_rate(optimizer_of(&n->s), &rate));
+    FL_TRY(fleet_params_hash(n->s.f, &before));
+    FL_TRY(fleet_optimizer_set_learning_rate(optimizer_of(&n->s), 1e-30f));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_params_hash(n->s.f, &after));
+    FL_TRY(fleet_optimizer_set_learning_rate(optimizer_of(&n->s), rate));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_params_hash(n->s.f, &moved));
+    if (before != after || after == moved)
+        return fl_fail(FLEET_ESTATE, "weights %s, then %s",
+                       before == after ? "stayed" : "moved",
+                       after == moved ? "stayed" : "moved");
+    return ps_end(n);
+}
+
+TEST(in_every_async_mode_a_rate_is_that_of_the_next_push)
+{
+    static const scene_training modes[] = {
+        {.optimizer = "sgd", .a_sync = true},
+        {.optimizer = "sgd", .a_sync = true, .merged = 2},
+        {.optimizer = "sgd", .a_sync = true, .geo = 2}};
+
+    for (int i = 0; i < 3; i++) {
+        ps_job j = {.servers = 2,
+                    .work = stand_still,
+                    .how = modes[i],
+                    .file = {scene_file("a.txt", 200, 1)}};
+
+        ps_run(&j);
+        ps_check(&j);
+    }
+}
+
 /* --- who differs ---------------------------------------------------------- */
 
 static fleet_status set_in_worker_1(ps_node *n)
@@ -180,6 +228,8 @@ TEST(workers_in_sync_that_set_differently_end_the_job_with_both_values)
         "l2_decay is 0 in worker 0, 0.5 in worker 1",
         "global_norm_clip is 0.3 in worker 0, 0.05 in worker 1",
         "learning_rate is 0.05 in worker 0, 0.002 in worker 1",
+        "learning_rate is 0.05 in worker 0, 0.0",
+        "learning_rate is 0.05 in worker 0, 0.03125 in worker 1",
         "learning_rate is 0.05 in worker 0, 0.0",
     };
 
@@ -247,6 +297,11 @@ static fleet_status set_on_server(ps_node *n)
     CHECK_FAILS(fleet_optimizer_set_l2_decay(o, 1), FLEET_ESTATE,
                 "fleet_optimizer_set_l2_decay: the workers say how this server "
                 "updates: call it before fleet_init_server()");
+    CHECK_FAILS(fleet_optimizer_set_learning_rate(o, 1), FLEET_ESTATE,
+                "fleet_optimizer_set_learning_rate: the workers say how this "
+                "server updates");
+    CHECK_FAILS(fleet_optimizer_get_learning_rate(o, &(float){0}), FLEET_ESTATE,
+                "the workers say how this server updates");
     status = fleet_run_server(n->s.f);
     CHECK_OK(fleet_optimizer_set_l2_decay(o, 1));
     return status;

@@ -18,6 +18,11 @@ static void decay_everywhere(kit_model *m)
     CHECK_OK(fleet_optimizer_set_l2_decay(m->o, 0.1f));
 }
 
+static void rate_everywhere(kit_model *m)
+{
+    CHECK_OK(fleet_optimizer_set_learning_rate(m->o, 0.01f));
+}
+
 static void decay_in_rank_2(kit_model *m)
 {
     CHECK_OK(fleet_optimizer_set_l2_decay(m->o, rank_of(m) == 2 ? 0.1f : 0));
@@ -50,6 +55,19 @@ static void clip_differently(kit_model *m)
         m->o, 0.5f * (float)(rank_of(m) + 1)));
 }
 
+static void rates_differ(kit_model *m)
+{
+    CHECK_OK(fleet_optimizer_set_learning_rate(m->o, rank_of(m) == 1 ? 0.25f
+                                                                     : 0.125f));
+}
+
+static void warm_up_in_rank_1(kit_model *m)
+{
+    if (rank_of(m) == 1)
+        CHECK_OK(fleet_optimizer_set_schedule(
+            m->o, &(fleet_schedule){.warmup_steps = 9, .warmup_start = 1}));
+}
+
 static const rank_lesson lesson = {
     .how.optimizer = "sgd", .batches = 7, .passes = 2, .last = 20};
 
@@ -57,9 +75,13 @@ TEST(ranks_that_set_their_optimizers_alike_train)
 {
     rank_lesson s = lesson, plain = lesson;
 
+    rank_train(&plain, 3);
     s.prepare = decay_everywhere;
     rank_train(&s, 3);
-    rank_train(&plain, 3);
+    CHECK(memcmp(s.weight[0], plain.weight[0], sizeof s.weight[0]) != 0);
+    s = lesson;
+    s.prepare = rate_everywhere;
+    rank_train(&s, 3);
     CHECK(memcmp(s.weight[0], plain.weight[0], sizeof s.weight[0]) != 0);
 }
 
@@ -87,8 +109,11 @@ TEST(a_setter_that_was_called_in_one_rank_fails_the_next_update_of_all)
                      "rank 0, 0.1 in rank 2: all of them must set their "
                      "optimizer to the same");
     check_difference(fall_in_rank_1, 2,
-                     "optimizer: schedule is none in rank 0, exponential 0.9 "
-                     "per 100 in rank 1");
+                     "optimizer: schedule is none in rank 0, exponential "
+                     "rate 0.9 steps 100 in rank 1");
+    check_difference(rates_differ, 2,
+                     "optimizer: learning_rate is 0.125 in rank 0, 0.25 in "
+                     "rank 1");
     check_difference(clip_differently, 4,
                      "optimizer: global_norm_clip is 0.5 in rank 0, 1 in rank "
                      "1");
@@ -99,6 +124,9 @@ TEST(a_schedule_that_differs_is_found_before_it_matters)
     check_difference(pieces_in_rank_0, 2,
                      "optimizer: schedule is piecewise 0.05 below 1000 then "
                      "0.01 in rank 0, none in rank 1");
+    check_difference(warm_up_in_rank_1, 2,
+                     "optimizer: schedule is none in rank 0, constant "
+                     "warmup_steps 9 warmup_start 1 in rank 1");
     check_difference(pieces_of_another_length, 2,
                      "optimizer: schedule is piecewise 0.05 below 1000 then "
                      "0.01 in rank 0, piecewise 0.05 below 1001 then 0.01 in "

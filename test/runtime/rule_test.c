@@ -601,8 +601,9 @@ TEST(processes_of_a_job_compare_what_each_setter_sets)
     check_settings(set_pieces,
                    "optimizer: schedule is none in rank 0, piecewise 0.3 below "
                    "7 0.05 below 1000000 then 0.001 in rank 1");
-    check_settings(set_fall, "optimizer: schedule is none in rank 0, "
-                             "exponential 0.97 per 50 by stairs in rank 1");
+    check_settings(set_fall,
+                   "optimizer: schedule is none in rank 0, "
+                   "exponential rate 0.97 steps 50 staircase 1 in rank 1");
 }
 
 TEST(a_configuration_takes_each_number_of_a_rule_by_its_name)

@@ -25,6 +25,11 @@ static fleet_status set_clip(fleet_optimizer *o)
     return fleet_optimizer_set_global_norm_clip(o, 0.01f);
 }
 
+static fleet_status set_rate(fleet_optimizer *o)
+{
+    return fleet_optimizer_set_learning_rate(o, 0.75f);
+}
+
 static fleet_status set_pieces(fleet_optimizer *o)
 {
     return fleet_optimizer_set_piecewise_decay(o, (int64_t[]){1},
@@ -36,9 +41,17 @@ static fleet_status set_fall(fleet_optimizer *o)
     return fleet_optimizer_set_exponential_decay(o, 0.5f, 1, 0);
 }
 
+static fleet_status set_warmed(fleet_optimizer *o)
+{
+    return fleet_optimizer_set_schedule(
+        o, &(fleet_schedule){
+               .kind = FLEET_SCHEDULE_COSINE, .steps = 40, .warmup_steps = 7});
+}
+
 typedef fleet_status set_one(fleet_optimizer *o);
 
-static set_one *const setters[] = {set_decay, set_clip, set_pieces, set_fall};
+static set_one *const setters[] = {set_decay,  set_clip, set_rate,
+                                   set_pieces, set_fall, set_warmed};
 enum { N_SETTER = sizeof setters / sizeof *setters };
 
 /* --- within a pass -------------------------------------------------------- */
@@ -59,7 +72,7 @@ static int call_setters(void *user, int64_t batches, int64_t samples)
                     "passes");
         CHECK_OK(setters[i](w->other));
     }
-    CHECK_CONTAINS(fleet_last_error(), "fleet_optimizer_set_exponential_decay");
+    CHECK_CONTAINS(fleet_last_error(), "fleet_optimizer_set_schedule");
     w->calls++;
     return 0;
 }
@@ -228,7 +241,8 @@ TEST(the_hash_is_of_what_counts)
     }
     CHECK_OK(set_decay(b));
     CHECK_OK(set_clip(b));
-    CHECK_OK(set_fall(b));
+    CHECK_OK(set_rate(b));
+    CHECK_OK(set_warmed(b));
     CHECK(fl_optimizer_settings_hash(b) == before);
     CHECK_OK(fleet_optimizer_set_piecewise_decay(b, (int64_t[]){1},
                                                  (float[]){0.5f, 0.2f}, 1));

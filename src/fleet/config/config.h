@@ -29,13 +29,7 @@ typedef struct fl_config_optimizer {
     int type; /* fl_rule_kind */
     double learning_rate, l2_decay, clip_global_norm;
     float number[FL_MAX_NUMBER]; /* the rule's own, by their places */
-    bool staircase;
-    int decay; /* 0: none, 1: piecewise, 2: exponential */
-    int64_t *boundaries;
-    float *values;
-    int n_boundary;
-    double rate;
-    int64_t steps;
+    fleet_schedule schedule;
     bool bounds; /* of rows, low to high */
     double low, high;
     const char *table;               /* that it is of; NULL: of no single one */

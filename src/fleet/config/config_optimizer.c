@@ -7,60 +7,101 @@
 #include "runtime/graph/program.h"
 #include "runtime/optim/optimizer.h"
 
-static fleet_status read_pieces(fl_config *c, const fl_at *at,
-                                fl_config_optimizer *o)
+static fleet_status read_boundaries(fl_config *c, const fl_at *at,
+                                    fleet_schedule *s)
 {
     fl_at boundaries = fl_at_key(at, "boundaries");
-    fl_at values = fl_at_key(at, "values");
     int n = fl_at_count(&boundaries);
+    int64_t *to;
 
     if (!fl_at_is_array(&boundaries) || n < 1)
         return fl_at_expected(&boundaries, "an array of growing steps");
-    if (!fl_at_is_array(&values) || fl_at_count(&values) != n + 1)
-        return fl_at_expected(&values,
-                              "one learning rate more than boundaries");
-    o->boundaries =
-        fl_arena_alloc(&c->arena, (size_t)n * sizeof *o->boundaries);
-    o->values = fl_arena_alloc(&c->arena, (size_t)(n + 1) * sizeof *o->values);
-    if (!o->boundaries || !o->values)
+    to = fl_arena_alloc(&c->arena, (size_t)n * sizeof *to);
+    if (!to)
         return FLEET_ENOMEM;
     for (fl_at b = fl_at_first(&boundaries); b.json;
          fl_at_next(&boundaries, &b))
-        FL_TRY(fl_at_int(&b, 1, FL_MOST_EXACT, &o->boundaries[b.index]));
+        FL_TRY(fl_at_int(&b, 1, FL_MOST_EXACT, &to[b.index]));
+    s->boundaries = to;
+    s->n = n;
+    return FLEET_OK;
+}
+
+static fleet_status read_values(fl_config *c, const fl_at *at,
+                                fleet_schedule *s)
+{
+    fl_at values = fl_at_key(at, "values");
+    float *to;
+
+    if (!fl_at_is_array(&values) || fl_at_count(&values) != s->n + 1)
+        return fl_at_expected(&values,
+                              "one learning rate more than boundaries");
+    to = fl_arena_alloc(&c->arena, (size_t)(s->n + 1) * sizeof *to);
+    if (!to)
+        return FLEET_ENOMEM;
     for (fl_at v = fl_at_first(&values); v.json; fl_at_next(&values, &v)) {
         double x = 0;
 
         FL_TRY(fl_at_double(&v, 1e-30, 1e9, &x));
-        o->values[v.index] = (float)x;
+        to[v.index] = (float)x;
     }
-    o->n_boundary = n;
+    s->values = to;
     return FLEET_OK;
 }
 
-static fleet_status read_decay(fl_config *c, const fl_at *at,
-                               fl_config_optimizer *o)
+/* A number without a default is required. */
+static fleet_status read_scheduled(const fl_at *at, const fl_schedule_number *n,
+                                   fleet_schedule *s)
 {
-    static const char *const pieces[] = {"type", "boundaries", "values", NULL};
-    static const char *const exponential[] = {"type", "rate", "steps",
-                                              "staircase", NULL};
-    static const char *const types[] = {"piecewise", "exponential", NULL};
-    fl_at type = fl_at_key(at, "type"), rate = fl_at_key(at, "rate");
-    fl_at steps = fl_at_key(at, "steps"), stairs = fl_at_key(at, "staircase");
-    int which = 0;
+    fl_at one = fl_at_key(at, n->name);
+    int64_t whole = 0;
+    bool flag = false;
+    double x = 0;
+
+    if (n->otherwise < n->low)
+        FL_TRY(fl_at_required(&one));
+    if (n->type == FL_SCHEDULE_FLAG)
+        FL_TRY(fl_at_bool(&one, &flag));
+    else if (n->type == FL_SCHEDULE_INT)
+        FL_TRY(fl_at_int(&one, (int64_t)n->low, (int64_t)n->high, &whole));
+    else
+        FL_TRY(fl_at_double(&one, n->low, n->high, &x));
+    fl_schedule_put(s, n,
+                    n->type == FL_SCHEDULE_FLAG  ? (double)flag
+                    : n->type == FL_SCHEDULE_INT ? (double)whole
+                                                 : x);
+    return FLEET_OK;
+}
+
+static fleet_status read_decay(fl_config *c, const fl_at *at, fleet_schedule *s)
+{
+    static const char *const types[] = {
+#define FL_SCHEDULE(KIND, name) #name,
+#include "runtime/optim/schedules.def"
+        NULL};
+    enum { MOST_KEYS = 16 };
+    const char *keys[MOST_KEYS] = {"type"};
+    fl_at type = fl_at_key(at, "type");
+    const fl_schedule_number *number;
+    int kind = 0, n = 1;
 
     if (!at->json)
         return FLEET_OK;
     FL_TRY(fl_at_required(&type));
-    FL_TRY(fl_at_choice(&type, types, &which));
-    o->decay = which + 1;
-    FL_TRY(fl_at_keys(at, which ? exponential : pieces));
-    if (which == 0)
-        return read_pieces(c, at, o);
-    FL_TRY(fl_at_required(&rate));
-    FL_TRY(fl_at_required(&steps));
-    FL_TRY(fl_at_double(&rate, 1e-9, 1, &o->rate));
-    FL_TRY(fl_at_int(&steps, 1, FL_MOST_EXACT, &o->steps));
-    return fl_at_bool(&stairs, &o->staircase);
+    FL_TRY(fl_at_choice(&type, types, &kind));
+    s->kind = (fleet_schedule_kind)kind;
+    if (fl_schedule_has_boundaries(s->kind))
+        keys[n++] = "boundaries";
+    if (fl_schedule_has_values(s->kind))
+        keys[n++] = "values";
+    for (int i = 0; (number = fl_schedule_number_of(s->kind, i)) != NULL; i++)
+        keys[n++] = number->name;
+    FL_TRY(fl_at_keys(at, keys));
+    for (int i = 0; (number = fl_schedule_number_of(s->kind, i)) != NULL; i++)
+        FL_TRY(read_scheduled(at, number, s));
+    if (fl_schedule_has_boundaries(s->kind))
+        FL_TRY(read_boundaries(c, at, s));
+    return fl_schedule_has_values(s->kind) ? read_values(c, at, s) : FLEET_OK;
 }
 
 static fleet_status read_double(const fl_at *object, const char *key,
@@ -163,7 +204,7 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
     FL_TRY(
         read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
     FL_TRY(read_bounds(&bounds, o));
-    return read_decay(c, &decay, o);
+    return read_decay(c, &decay, &o->schedule);
 }
 
 fl_config_optimizer fl_config_optimizer_default(void)
@@ -238,12 +279,8 @@ fleet_optimizer *fl_config_make_optimizer(fleet *f,
     if (status == FLEET_OK && o->clip_global_norm > 0)
         status = fleet_optimizer_set_global_norm_clip(
             made, (float)o->clip_global_norm);
-    if (status == FLEET_OK && o->decay == 1)
-        status = fleet_optimizer_set_piecewise_decay(made, o->boundaries,
-                                                     o->values, o->n_boundary);
-    if (status == FLEET_OK && o->decay == 2)
-        status = fleet_optimizer_set_exponential_decay(made, (float)o->rate,
-                                                       o->steps, o->staircase);
+    if (status == FLEET_OK)
+        status = fleet_optimizer_set_schedule(made, &o->schedule);
     return status == FLEET_OK ? made : NULL;
 }
 

@@ -40,6 +40,7 @@ fleet_optimizer *fl_handle_optimizer(fleet *f, fl_rule_kind kind,
         return NULL;
     o = fl_optimizer_create(&f->context, kind, learning_rate, number);
     if (o) {
+        o->handle = f;
         o->next = f->optimizers;
         f->optimizers = o;
     }

@@ -94,34 +94,13 @@ void fl_optimizer_destroy(fleet_optimizer *o)
 {
     if (!o)
         return;
-    fl_free(o->boundary);
-    fl_free(o->value);
+    fl_schedule_done(&o->schedule);
     fl_free(o->correct_a);
     fl_free(o->correct_b);
     for (size_t i = 0; i < o->n_table; i++)
         fl_free(o->tables[i].table);
     fl_free(o->tables);
     fl_free(o);
-}
-
-static float learning_rate(const fleet_optimizer *o, int64_t done)
-{
-    int i = 0;
-    double part;
-
-    switch (o->decay) {
-    case FL_DECAY_PIECEWISE:
-        while (i < o->n_boundary && done >= o->boundary[i])
-            i++;
-        return o->value[i];
-    case FL_DECAY_EXP:
-        part = (double)done / (double)o->decay_steps;
-        if (o->staircase)
-            part = floor(part);
-        return (float)((double)o->learning_rate * pow((double)o->rate, part));
-    default:
-        return o->learning_rate;
-    }
 }
 
 bool fl_optimizer_has_moments(const fleet_optimizer *o)
@@ -141,7 +120,7 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                                                   : o->n_correct - 1;
 
     *u = (fl_update){
-        .lr = learning_rate(o, done),
+        .lr = fl_schedule_rate(&o->schedule, o->learning_rate, done),
         .scale = 1.0f / (float)batches,
         .clip = 1.0f,
         .decay = o->l2_decay,
@@ -188,9 +167,8 @@ fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
 
 /* --- settings ------------------------------------------------------------ */
 
-/* A setter takes effect with the next update, of the same number in all
- * processes of a job: so not within a pass. */
-static fleet_status check_setter(const fleet_optimizer *o, const char *call)
+fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,
+                                       const char *call)
 {
     if (!o)
         return fl_fail(FLEET_EINVAL, "%s: no optimizer", call);
@@ -215,7 +193,7 @@ static fleet_status check_setter(const fleet_optimizer *o, const char *call)
 
 fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
 {
-    FL_TRY(check_setter(o, "fleet_optimizer_set_l2_decay"));
+    FL_TRY(fl_optimizer_check_setter(o, "fleet_optimizer_set_l2_decay"));
     if (!(decay >= 0) || !isfinite(decay))
         return out_of_range("l2_decay", (double)decay);
     o->l2_decay = decay;
@@ -225,7 +203,8 @@ fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
 fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
                                                   float norm)
 {
-    FL_TRY(check_setter(o, "fleet_optimizer_set_global_norm_clip"));
+    FL_TRY(
+        fl_optimizer_check_setter(o, "fleet_optimizer_set_global_norm_clip"));
     if (o->n_user > 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_optimizer_set_global_norm_clip: the norm is that "
@@ -243,7 +222,7 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
 fleet_status fleet_optimizer_set_row_bounds(fleet_optimizer *o, float low,
                                             float high)
 {
-    FL_TRY(check_setter(o, "fleet_optimizer_set_row_bounds"));
+    FL_TRY(fl_optimizer_check_setter(o, "fleet_optimizer_set_row_bounds"));
     if (o->is_fixed)
         return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_row_bounds: call it "
                                      "before fleet_minimize()");
@@ -255,64 +234,5 @@ fleet_status fleet_optimizer_set_row_bounds(fleet_optimizer *o, float low,
     o->bounds = true;
     o->low = low;
     o->high = high;
-    return FLEET_OK;
-}
-
-static fleet_status check_pieces(const int64_t *boundaries, const float *values,
-                                 int n)
-{
-    if (!boundaries || !values || n < 1)
-        return fl_fail(FLEET_EINVAL, "piecewise decay: no boundaries");
-    for (int i = 0; i <= n; i++)
-        if (!(values[i] > 0) || !isfinite(values[i]))
-            return out_of_range("piecewise decay: a learning rate",
-                                (double)values[i]);
-    for (int i = 0; i < n; i++)
-        if (boundaries[i] <= (i ? boundaries[i - 1] : 0))
-            return fl_fail(FLEET_EINVAL,
-                           "piecewise decay: boundary %d does not grow", i);
-    return FLEET_OK;
-}
-
-fleet_status fleet_optimizer_set_piecewise_decay(fleet_optimizer *o,
-                                                 const int64_t *boundaries,
-                                                 const float *values, int n)
-{
-    int64_t *boundary;
-    float *value;
-
-    FL_TRY(check_setter(o, "fleet_optimizer_set_piecewise_decay"));
-    FL_TRY(check_pieces(boundaries, values, n));
-    boundary = fl_alloc_array((size_t)n, sizeof *boundary);
-    value = fl_alloc_array((size_t)n + 1, sizeof *value);
-    if (!boundary || !value) {
-        fl_free(boundary);
-        fl_free(value);
-        return FLEET_ENOMEM;
-    }
-    memcpy(boundary, boundaries, (size_t)n * sizeof *boundary);
-    memcpy(value, values, ((size_t)n + 1) * sizeof *value);
-    fl_free(o->boundary);
-    fl_free(o->value);
-    o->boundary = boundary;
-    o->value = value;
-    o->n_boundary = n;
-    o->decay = FL_DECAY_PIECEWISE;
-    return FLEET_OK;
-}
-
-fleet_status fleet_optimizer_set_exponential_decay(fleet_optimizer *o,
-                                                   float rate, int64_t steps,
-                                                   int staircase)
-{
-    FL_TRY(check_setter(o, "fleet_optimizer_set_exponential_decay"));
-    if (!(rate > 0) || rate > 1)
-        return out_of_range("exponential decay: the rate", (double)rate);
-    if (steps < 1)
-        return out_of_range("exponential decay: steps", (double)steps);
-    o->rate = rate;
-    o->decay_steps = steps;
-    o->staircase = staircase;
-    o->decay = FL_DECAY_EXP;
     return FLEET_OK;
 }

@@ -6,12 +6,7 @@
 
 #include "runtime/device/context.h"
 #include "runtime/optim/rule.h"
-
-typedef enum fl_decay {
-    FL_DECAY_NONE,
-    FL_DECAY_PIECEWISE,
-    FL_DECAY_EXP
-} fl_decay;
+#include "runtime/optim/schedule.h"
 
 /* A table whose rows have an optimizer of their own. */
 typedef struct fl_table_optimizer {
@@ -21,6 +16,7 @@ typedef struct fl_table_optimizer {
 
 struct fleet_optimizer {
     fl_context *context;
+    const struct fleet *handle; /* whose it is; NULL: no handle's */
     fl_rule_kind kind;
     float learning_rate;
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
@@ -39,13 +35,7 @@ struct fleet_optimizer {
     bool is_fixed; /* a program has been minimized: its tables stay, and of a
                       table's optimizer all that is set */
 
-    fl_decay decay;
-    int64_t *boundary; /* piecewise: n of them, n + 1 values */
-    float *value;
-    int n_boundary;
-    float rate;
-    int64_t decay_steps;
-    int staircase;
+    fl_schedule schedule;
 
     float *correct_a, *correct_b; /* Adam's corrections by t, see rule.h */
     uint32_t n_correct;
@@ -62,6 +52,11 @@ fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
                                      float learning_rate,
                                      const float number[FL_MAX_NUMBER]);
 void fl_optimizer_destroy(fleet_optimizer *o);
+
+/* May `call` set something of it now? A setter takes effect with the next
+ * update, of the same number in all processes of a job: so not in a pass. */
+fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,
+                                       const char *call);
 
 /* The scalars of the update after `done` updates, for a mean over `batches`. */
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,

@@ -63,20 +63,11 @@ bool fl_update_settings_differ(const fl_update_settings *a, int worker_a,
 
 uint64_t fl_optimizer_settings_hash(const fleet_optimizer *o)
 {
-    const bool falls = o->decay == FL_DECAY_EXP;
-    const float number[] = {o->l2_decay, o->clip_norm, falls ? o->rate : 0};
-    const int64_t integer[] = {o->decay, falls ? o->decay_steps : 0,
-                               falls && o->staircase};
+    const float number[] = {o->learning_rate, o->l2_decay, o->clip_norm};
     fl_hasher h;
 
     fl_hasher_init(&h, 0);
     fl_hasher_add(&h, number, sizeof number);
-    fl_hasher_add(&h, integer, sizeof integer);
-    if (o->decay == FL_DECAY_PIECEWISE) {
-        size_t n = (size_t)o->n_boundary;
-
-        fl_hasher_add(&h, o->boundary, n * sizeof *o->boundary);
-        fl_hasher_add(&h, o->value, (n + 1) * sizeof *o->value);
-    }
+    fl_schedule_hash(&o->schedule, &h);
     return fl_hasher_end(&h);
 }

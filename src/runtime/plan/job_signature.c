@@ -46,27 +46,6 @@ static void add_attr(fl_text *t, const fleet_param_attr *a)
     add_number(t, " ", a->initializer.b);
 }
 
-static void add_schedule(fl_text *t, const fleet_optimizer *o)
-{
-    switch (o->decay) {
-    case FL_DECAY_PIECEWISE:
-        fl_text_add(t, ", schedule piecewise");
-        for (int i = 0; i < o->n_boundary; i++) {
-            add_number(t, " ", o->value[i]);
-            fl_text_add(t, " below %" PRId64, o->boundary[i]);
-        }
-        add_number(t, " then ", o->value[o->n_boundary]);
-        break;
-    case FL_DECAY_EXP:
-        add_number(t, ", schedule exponential ", o->rate);
-        fl_text_add(t, " per %" PRId64 "%s", o->decay_steps,
-                    o->staircase ? " by stairs" : "");
-        break;
-    default:
-        fl_text_add(t, ", schedule none");
-    }
-}
-
 static void add_one(fl_text *t, const fleet_optimizer *o)
 {
     const fl_rule *rule = fl_rule_of(o->kind);
@@ -84,7 +63,8 @@ static void add_one(fl_text *t, const fleet_optimizer *o)
         add_number(t, ", row_bounds ", o->low);
         add_number(t, " to ", o->high);
     }
-    add_schedule(t, o);
+    fl_text_add(t, ", schedule ");
+    fl_schedule_print(&o->schedule, t);
     fl_text_add(t, "\n");
 }
 

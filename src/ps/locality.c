@@ -85,12 +85,17 @@ fleet_status fl_ipc_folder_again(fl_ipc_folder *f, const char *path)
             path);
     snprintf(f->path, sizeof f->path, "%s", path);
     f->ours = !given || strcmp(given, path) != 0;
+    f->again = true;
     return FLEET_OK;
 }
 
+/* After a whole job was started again the folder that its fleetrun had is its
+ * servers': the last of them removes it. */
 void fl_ipc_folder_close(fl_ipc_folder *f)
 {
-    if (f->ours && *f->path)
+    if (f->again && f->ours)
+        rmdir(f->path);
+    else if (f->ours && *f->path)
         fl_folder_remove(f->path);
     *f = (fl_ipc_folder){0};
 }

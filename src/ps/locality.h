@@ -20,10 +20,12 @@ void fl_who_text(char text[96]);
 typedef struct fl_ipc_folder {
     char path[64]; /* "": none */
     bool ours;
+    bool again; /* another process has made it, maybe for several servers */
 } fl_ipc_folder;
 
 fleet_status fl_ipc_folder_open(fl_ipc_folder *f);
 /* The one that an earlier process has made at that path: it is made again if
  * it is gone. FLEET_EIO: the path is of something else. */
 fleet_status fl_ipc_folder_again(fl_ipc_folder *f, const char *path);
+/* One that was made again goes when it is empty. */
 void fl_ipc_folder_close(fl_ipc_folder *f);

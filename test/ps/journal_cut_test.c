@@ -199,6 +199,12 @@ TEST(a_snapshot_that_may_be_there_is_not_passed_by)
 
 /* --- the folder of a server ----------------------------------------------- */
 
+static void begin_home(fl_journal_folder *h, int lanes)
+{
+    CHECK_OK(fl_journal_folder_clear(h, lanes));
+    CHECK_OK(fl_journal_folder_begin(h, "text"));
+}
+
 static fl_journal_folder open_home(void)
 {
     fl_journal_folder h;
@@ -225,13 +231,13 @@ TEST(lanes_of_an_owner_before_go_without_a_gap)
     fl_journal_folder h = open_home();
     fl_disk disk = fl_disk_system;
 
-    CHECK_OK(fl_journal_folder_begin(&h, "text", 3));
+    begin_home(&h, 3);
     CHECK_OK(fl_journal_folder_end(&h));
     fl_journal_folder_close(&h);
     h = open_home();
     disk.remove = last_goes_first;
     fl_disk_use(&disk);
-    CHECK_OK(fl_journal_folder_begin(&h, "text", 1));
+    begin_home(&h, 1);
     fl_disk_use(NULL);
     CHECK(has(h.folder, "lane-0") && !has(h.folder, "lane-1") &&
           !has(h.folder, "lane-2"));
@@ -245,7 +251,7 @@ TEST(what_an_owner_that_died_as_it_began_has_left_is_written_over)
     size_t size;
 
     CHECK_OK(fl_file_write(h.folder, "identity.new", "te", 2, NULL));
-    CHECK_OK(fl_journal_folder_begin(&h, "text", 1));
+    begin_home(&h, 1);
     CHECK(!has(h.folder, "identity.new"));
     CHECK_OK(fl_file_read(test_path("logs/server-0/identity"), &text, &size));
     CHECK_TEXT(text, "text");

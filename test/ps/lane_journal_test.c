@@ -181,6 +181,7 @@ static void check_same_but_life(const lane_kit *a, const lane_kit *b)
         CHECK_INT(t->done, s->done);
         CHECK_INT(t->reduced, s->reduced);
         CHECK_INT(t->left, s->left);
+        CHECK_INT(t->no_log, s->no_log);
         CHECK_INT(t->nonce, s->nonce);
         CHECK_TEXT(t->who, s->who);
         CHECK_INT(t->command_step, s->command_step);
@@ -505,6 +506,7 @@ static void live_and_restore(sim_kind kind, int n, bool sync)
     lane_open(&live, kind, n, sync);
     train(&j, 400);
     CHECK(fl_lane_may_freeze(live.lane));
+    live.lane->stream[n - 1].no_log = true;
     lives = lives_of(&live);
     CHECK_OK(fl_lane_freeze(live.lane, &to));
     CHECK(!fl_lane_may_freeze(live.lane));
@@ -890,6 +892,30 @@ TEST(workers_hear_that_the_lane_comes_back_and_nothing_of_them_is_taken)
     lane_push(&again, 0, 9, 9, 1);
     lane_hear_status(&again, 0, FL_ANSWER_OK);
     CHECK_INT(again.lane->stream[0].done, 9);
+    lane_close(&live);
+    lane_close(&again);
+    close_journal();
+}
+
+/* The process before knew that it cannot be started again. */
+TEST(a_worker_without_a_log_is_not_waited_for_until_the_restart_deadline)
+{
+    lane_kit live, again;
+
+    open_journal();
+    lane_restart_ms = 9000;
+    lane_open(&live, SIM_SGD, 1, true);
+    say_hello(&live, 0, "a");
+    drain(&live);
+    lane_journal = (fl_journal_sink){0};
+    lane_open(&again, SIM_SGD, 1, true);
+    lane_restart_ms = 0;
+    replay_all(&again);
+    check_same(&live, &again);
+    lane_tick_until(&again, 3200);
+    CHECK_CONTAINS(fl_lane_error(again.lane)->text,
+                   "worker 0 has not come within 3.0 s (connect deadline); it "
+                   "has left no log");
     lane_close(&live);
     lane_close(&again);
     close_journal();

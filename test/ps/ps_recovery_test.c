@@ -7,16 +7,23 @@
 #include "ps_kit.h"
 #include "test.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "ps/journal/journal_writer.h"
 
 enum { FILE_BYTES = 1 << 16, FAR_MS = 60000 * TEST_SLOWNESS };
 
@@ -186,6 +193,43 @@ TEST_LIMIT(servers_that_are_killed_come_back_from_snapshots, 120)
     }
 }
 
+enum { FAILED_CUTS = 3, MOST_CUTS = 100 };
+
+static uint32_t cut_at[MOST_CUTS]; /* the file behind each snapshot */
+static int n_cut;
+
+static int no_room_at_first(const char *path, mode_t mode)
+{
+    const char *name = strrchr(path, '/') + 1;
+
+    if (n_cut < MOST_CUTS &&
+        fl_journal_read_name(name, "snapshot-", ".new", &cut_at[n_cut]) &&
+        ++n_cut <= FAILED_CUTS) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return fl_disk_system.make_folder(path, mode);
+}
+
+/* A file later: the log must not get four files longer for each. */
+TEST_LIMIT(a_snapshot_that_fails_is_soon_tried_again, 120)
+{
+    ps_job j = job_of(false);
+    fl_disk disk = fl_disk_system;
+    uint64_t hash = undisturbed(&j);
+
+    j.servers = j.lanes = 1;
+    disk.make_folder = no_room_at_first;
+    fl_disk_use(&disk);
+    CHECK(ps_hash(&j) == hash);
+    fl_disk_use(NULL);
+    CHECK(n_cut > FAILED_CUTS);
+    CHECK(cut_at[0] > 4);
+    for (int i = 1; i <= FAILED_CUTS; i++)
+        CHECK(cut_at[i] - cut_at[i - 1] <= 2);
+    CHECK_CONTAINS(ps_server(&j, 0)->log, "its log is not cut: the snapshot");
+}
+
 /* --- what it begins with, and whose it is --------------------------------- */
 
 /* Whatever its command says by then: a newer save, say. */
@@ -239,6 +283,98 @@ TEST(a_log_of_another_job_is_refused_by_name)
     j.how.units = 17;
     ps_start(ps_server(&j, 0));
     ps_check_fails(ps_server(&j, 0), "comes back with another program");
+}
+
+/* It stays for workers, which never come, for so long. */
+static void start_alone(ps_job *j, int connect_ms)
+{
+    j->node[0].job = j->node[1].job = j->node[2].job = j;
+    j->connect_ms = connect_ms;
+    ps_start(ps_server(j, 0));
+}
+
+TEST(a_log_whose_first_file_is_missing_is_refused_by_name)
+{
+    ps_job j = killed_job();
+    char lane[300], from[330], to[330];
+
+    snprintf(lane, sizeof lane, "%s/server-0/lane-1", j.how.log_configs.folder);
+    snprintf(from, sizeof from, "%s/journal-00000001", lane);
+    snprintf(to, sizeof to, "%s/journal-00000002", lane);
+    CHECK(rename(from, to) == 0);
+    start_alone(&j, 300);
+    ps_check_fails(ps_server(&j, 0), "server 0, lane 1: the log ");
+    CHECK_CONTAINS(ps_said(ps_server(&j, 0)), "has no file journal-00000001: "
+                                              "the first one is journal-");
+    CHECK(unlink(to) == 0);
+    start_alone(&j, 300);
+    ps_check_fails(ps_server(&j, 0), "has no files: expected journal-00000001");
+}
+
+/* Of its lanes, as its log has them. */
+static void read_ports(const ps_job *j, int port[2])
+{
+    char path[300], text[2000], *at;
+    FILE *f;
+    size_t n;
+
+    snprintf(path, sizeof path, "%s/server-0/identity",
+             j->how.log_configs.folder);
+    f = fopen(path, "r");
+    CHECK(f != NULL);
+    n = fread(text, 1, sizeof text - 1, f);
+    CHECK(fclose(f) == 0);
+    text[n] = 0;
+    at = strstr(text, "\"ports\":");
+    CHECK(at && sscanf(at, "\"ports\":[%d,%d]", &port[0], &port[1]) == 2);
+}
+
+/* A process that listens there. */
+static pid_t take_port(int port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    pid_t pid;
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    CHECK(bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 1) == 0);
+    pid = fork();
+    if (pid == 0)
+        for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
+            pause();
+    close(fd);
+    return pid;
+}
+
+static void await_words(const ps_node *n, const char *words)
+{
+    int64_t end_ms = fl_now_ms() + FAR_MS / 2;
+
+    while (!strstr(ps_said(n), words)) {
+        if (fl_now_ms() > end_ms)
+            test_fail(__FILE__, __LINE__, "not said: %s; but: %s", words,
+                      ps_said(n));
+        usleep(1000);
+    }
+}
+
+TEST(a_port_that_another_process_has_taken_is_waited_for)
+{
+    ps_job j = killed_job();
+    int port[2];
+    pid_t pid;
+
+    read_ports(&j, port);
+    pid = take_port(port[1]);
+    start_alone(&j, FAR_MS);
+    await_words(ps_server(&j, 0), "the port is in use by another process; it "
+                                  "is tried again");
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+    await_words(ps_server(&j, 0), "lane 1 is back, at update 0");
+    ps_kill(ps_server(&j, 0), SIGKILL);
+    ps_wait(ps_server(&j, 0));
 }
 
 TEST(a_log_is_of_one_process_at_a_time)
@@ -300,6 +436,7 @@ TEST_LIMIT(a_server_whose_log_is_damaged_says_so_to_its_workers, 120)
 
     j.servers = 1;
     j.passes = 1000;
+    j.how.log_configs.file_bytes = 1 << 28; /* no snapshot */
     j.connect_ms = PS_SECOND;
     ps_start_all(&j);
     await_bytes(&j, 0, 30000);

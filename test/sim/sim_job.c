@@ -82,7 +82,7 @@ static void add_table(fleet_program *p, fleet_var *ids, const char *name,
 static void add_tables(fleet_program *p, fleet_var *ids, sim_kind kind,
                        fleet_initializer first)
 {
-    fleet_table_options life[SIM_N_TABLE] = {{0}};
+    fleet_table_options life[SIM_N_TABLE] = {{.ttl_updates = 0}};
 
     if (kind == SIM_LIVES) {
         life[0].entry = (fleet_entry){.kind = FLEET_BLOOM_FILTER_ENTRY,

@@ -205,7 +205,6 @@ static void post_replay(sim *s, const sim_lane *l)
 void sim_journal_begin(sim *s, sim_lane *l)
 {
     char folder[300];
-    fleet_status status;
     uint32_t first;
 
     l->replays = false;
@@ -213,13 +212,13 @@ void sim_journal_begin(sim *s, sim_lane *l)
         return;
     if (s->server[l->server].life == 1) {
         begin_writer(l, (fl_journal_end){.lsn = 1, .file = 1});
+        CHECK_OK(fl_journal_roll(l->writer, &first));
         return;
     }
     folder_of(l, folder);
     CHECK_OK(fl_journal_newest(folder, &first));
-    status = fl_journal_reader_open_at(&l->reader, folder, first);
-    if (status != FLEET_ENOENT || first > 0)
-        CHECK_OK(status);
+    CHECK_OK(
+        fl_journal_reader_open_at(&l->reader, folder, first > 0 ? first : 1));
     if (first > 0) {
         char *path = fl_journal_snapshot(folder, first);
 
@@ -249,10 +248,8 @@ static bool any_replays(const sim *s, int server)
 
 static void finish_reading(sim *s, sim_lane *l)
 {
-    fl_journal_end end = {.lsn = 1, .file = 1};
+    fl_journal_end end = fl_journal_reader_end(l->reader);
 
-    if (l->reader)
-        end = fl_journal_reader_end(l->reader);
     fl_journal_reader_close(l->reader);
     l->reader = NULL;
     l->replays = false;

@@ -40,6 +40,7 @@ typedef struct fl_place_record {
     uint32_t stream, incarnation;
     uint64_t nonce; /* hash of the process's */
     char who[96];
+    uint32_t no_log, zero; /* 1: it cannot be started again */
 } fl_place_record;
 
 /* A stream whose step, or number for a sum, this is. */
@@ -98,7 +99,7 @@ typedef struct fl_state_record {
 typedef struct fl_place_state {
     uint64_t done, reduced, stop_step, command_step, nonce;
     uint32_t incarnation, command_status, text_size;
-    uint8_t has_text, left, zero[2];
+    uint8_t has_text, left, no_log, zero;
     char who[96];
 } fl_place_state;
 
@@ -140,7 +141,7 @@ _Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152 &&
                    sizeof(fl_life_mark) == 16,
                "records are written as they lie in memory");
 
-_Static_assert(sizeof(fl_place_record) == 112 &&
+_Static_assert(sizeof(fl_place_record) == 120 &&
                    sizeof(fl_update_record) == 48 &&
                    sizeof(fl_section_record) == 24 &&
                    sizeof(fl_command_record) == 32,

@@ -190,12 +190,16 @@ static fleet_status make_lanes(const fl_journal_folder *h, int lanes)
     return FLEET_OK;
 }
 
-fleet_status fl_journal_folder_begin(fl_journal_folder *h, const char *text,
-                                     int lanes)
+fleet_status fl_journal_folder_clear(const fl_journal_folder *h, int lanes)
 {
     FL_TRY(clear_lanes(h));
     FL_TRY(make_lanes(h, lanes));
-    FL_TRY(fl_folder_flush(h->folder));
+    return fl_folder_flush(h->folder);
+}
+
+fleet_status fl_journal_folder_begin(const fl_journal_folder *h,
+                                     const char *text)
+{
     return write_text(h, text);
 }
 

@@ -26,11 +26,14 @@ typedef struct fl_journal_folder {
 fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
                                     const char *name, const char *what);
 
-/* It is a new owner's: journals of lanes from 0 on that earlier owners have
- * left go, folders for `lanes` of them are made, and then the text, at once or
- * not at all. */
-fleet_status fl_journal_folder_begin(fl_journal_folder *h, const char *text,
-                                     int lanes);
+/* For a new owner: journals of lanes from 0 on that earlier owners have left
+ * go, and folders for `lanes` of them are made. */
+fleet_status fl_journal_folder_clear(const fl_journal_folder *h, int lanes);
+
+/* When the new owner has begun its journals: the text, at once or not at
+ * all. */
+fleet_status fl_journal_folder_begin(const fl_journal_folder *h,
+                                     const char *text);
 
 /* Its owner has ended: the next one begins anew. The journals stay until
  * then. */

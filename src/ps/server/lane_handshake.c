@@ -155,8 +155,8 @@ static fl_msg_status give_place(fl_ps_lane *l, const hello *h, uint64_t nonce,
 
     *incarnation = (int64_t)s->incarnation + 1 < h->life ? (uint32_t)h->life
                                                          : s->incarnation + 1;
-    if (fl_lane_record_place(l, stream, *incarnation, nonce, h->who) !=
-        FLEET_OK) {
+    if (fl_lane_record_place(l, stream, *incarnation, nonce, h->who,
+                             h->life == 0) != FLEET_OK) {
         fl_lane_fail(l);
         return FL_ANSWER_REFUSED;
     }

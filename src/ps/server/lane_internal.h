@@ -357,7 +357,7 @@ bool fl_lane_tick_load(fl_ps_lane *l);
 fleet_status fl_lane_record_run(fl_ps_lane *l, uint32_t run);
 fleet_status fl_lane_record_place(fl_ps_lane *l, uint32_t stream,
                                   uint32_t incarnation, uint64_t nonce,
-                                  const char *who);
+                                  const char *who, bool no_log);
 fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream);
 fleet_status fl_lane_record_pass(fl_ps_lane *l); /* of streams that have
                                                     ended it */

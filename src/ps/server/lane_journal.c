@@ -56,10 +56,12 @@ fleet_status fl_lane_record_run(fl_ps_lane *l, uint32_t run)
 
 fleet_status fl_lane_record_place(fl_ps_lane *l, uint32_t stream,
                                   uint32_t incarnation, uint64_t nonce,
-                                  const char *who)
+                                  const char *who, bool no_log)
 {
-    fl_place_record r = {
-        .stream = stream, .incarnation = incarnation, .nonce = nonce};
+    fl_place_record r = {.stream = stream,
+                         .incarnation = incarnation,
+                         .nonce = nonce,
+                         .no_log = no_log};
 
     if (!l->o.journal.put)
         return FLEET_OK;

@@ -131,15 +131,17 @@ static const char *why_not_again(const fl_ps_lane *l, const fl_stream_state *s)
  * have died with it: they may be about to be started again, too. */
 static void check_coming(fl_ps_lane *l, int i)
 {
-    bool again = l->stream[i].nonce && l->o.restart_ms > l->o.connect_ms;
+    const fl_stream_state *s = &l->stream[i];
+    bool again = s->nonce && !s->no_log && l->o.restart_ms > l->o.connect_ms;
     int64_t most_ms = again ? l->o.restart_ms : l->o.connect_ms;
     char text[600];
 
     if (l->now_ms - l->begun_ms <= most_ms)
         return;
     snprintf(text, sizeof text,
-             "worker %d has not come within %.1f s (%s deadline)%s%s", i,
+             "worker %d has not come within %.1f s (%s deadline)%s%s%s", i,
              (double)most_ms / 1000, again ? "restart" : "connect",
+             s->nonce && s->no_log ? why_not_again(l, s) : "",
              *l->turned_away ? "; the last one that was refused: " : "",
              l->turned_away);
     fl_lane_abort(l, FLEET_ETIMEDOUT, text);

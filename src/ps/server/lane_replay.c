@@ -288,6 +288,7 @@ static fleet_status replay_place(fl_ps_lane *l, replay_bytes *b)
     s = &l->stream[r->stream];
     s->incarnation = r->incarnation;
     s->nonce = r->nonce;
+    s->no_log = r->no_log;
     snprintf(s->who, sizeof s->who, "%.*s", (int)sizeof r->who - 1, r->who);
     return FLEET_OK;
 }

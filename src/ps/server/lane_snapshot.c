@@ -30,7 +30,8 @@ static fl_place_state place_of(const fl_stream_state *s)
         .command_status = (uint32_t)s->command_status,
         .text_size = s->command_text ? (uint32_t)strlen(s->command_text) : 0,
         .has_text = s->command_text != NULL,
-        .left = s->left};
+        .left = s->left,
+        .no_log = s->no_log};
 
     memcpy(p.who, s->who, sizeof p.who);
     return p;
@@ -279,6 +280,7 @@ static fleet_status restore_place(fl_stream_state *s, const fl_place_state *p,
     s->incarnation = p->incarnation;
     s->command_status = (fleet_status)p->command_status;
     s->left = p->left;
+    s->no_log = p->no_log;
     snprintf(s->who, sizeof s->who, "%.*s", (int)sizeof p->who - 1, p->who);
     fl_free(s->command_text);
     s->command_text = p->has_text ? fl_strndup(text, p->text_size) : NULL;

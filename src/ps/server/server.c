@@ -25,6 +25,7 @@ enum {
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500,  /* after a failure: some workers may be gone */
     GATHERED = 256,         /* packets, at most, whose steps wait for a flush */
+    TAKEN_MS = 50,          /* until a port that is taken is tried again */
     LOOK_MS = 1             /* for rows that a table has out of memory */
 };
 
@@ -304,18 +305,42 @@ static fleet_status check_reach(const fl_server *s, const char *address, int fd)
     return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
 }
 
-/* Workers look for one that comes back where it was. */
+static void say_port_is_taken(const fl_lane_runner *r)
+{
+    const fl_server *s = r->server;
+
+    FL_WARN(&s->o.context->log,
+            "server %d comes back, and workers look for its lane %d where it "
+            "was: %s; it is tried again, for %.1f s at most "
+            "(log_configs.restart_deadline_ms)",
+            s->o.index, r->number, fleet_last_error(),
+            (double)s->o.restart_ms / 1000);
+}
+
+/* Workers look for one that comes back where it was, and wait as long: so does
+ * it, if another process has taken its port meanwhile. */
 static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
                                  char bound[FL_ADDRESS_SIZE])
 {
-    fleet_status status = fl_socket_bind(r->socket, address, fd, bound);
+    const fl_server *s = r->server;
+    int64_t end_ms = fl_now_ms() + s->o.restart_ms;
+    fleet_status status;
+    bool said = false;
 
-    return status == FLEET_OK || !r->server->comes_back
+    while ((status = fl_socket_bind(r->socket, address, fd, bound)) ==
+               FLEET_EIO &&
+           s->comes_back && fl_now_ms() < end_ms) {
+        if (!said)
+            say_port_is_taken(r);
+        said = true;
+        usleep(TAKEN_MS * 1000);
+    }
+    return status == FLEET_OK || !s->comes_back
                ? status
                : fl_fail_in(status,
                             "server %d comes back, and workers look for its "
                             "lane %d where it was",
-                            r->server->o.index, r->number);
+                            s->o.index, r->number);
 }
 
 static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
@@ -542,6 +567,8 @@ static void runner_done(fl_lane_runner *r)
     if (r->wakeup.fd >= 0)
         fl_wakeup_destroy(&r->wakeup);
     fl_runner_log_done(r);
+    if (*r->ipc)
+        unlink(r->ipc);
     fl_free(r->address);
     fl_free(r->tcp_address);
 }

@@ -16,16 +16,29 @@ enum {
     CUT_FILES = 4  /* that a log has at least before it is cut */
 };
 
+static size_t file_bytes(const fl_lane_runner *r)
+{
+    size_t bytes = r->server->o.log.file_bytes;
+
+    return bytes ? bytes : FL_JOURNAL_ROLL_BYTES;
+}
+
 /* A snapshot is written for as many bytes of the log as it has itself: so the
  * disk writes at most twice what the log has. */
 static bool is_long(const fl_lane_runner *r)
 {
-    size_t file_bytes = r->server->o.log.file_bytes;
-    int64_t least =
-        CUT_FILES * (int64_t)(file_bytes ? file_bytes : FL_JOURNAL_ROLL_BYTES);
+    int64_t least = CUT_FILES * (int64_t)file_bytes(r);
     int64_t bytes = (int64_t)fl_journal_bytes(r->journal) - r->cut_at;
 
     return bytes >= (r->cut_bytes > least ? r->cut_bytes : least);
+}
+
+/* One that could not be written is tried again a file later: what was in its
+ * way, a full disk or short memory, may be gone. */
+static bool is_due(const fl_lane_runner *r)
+{
+    return (r->wants_cut || is_long(r)) &&
+           (int64_t)fl_journal_bytes(r->journal) >= r->cut_again;
 }
 
 /* --- on a thread of its own ----------------------------------------------- */
@@ -108,6 +121,7 @@ static void drop_snapshot(fl_lane_runner *r)
 static void warn_not_cut(fl_lane_runner *r)
 {
     drop_snapshot(r);
+    r->cut_again = (int64_t)(fl_journal_bytes(r->journal) + file_bytes(r));
     FL_WARN(&r->server->o.context->log,
             "server %d, lane %d: its log is not cut: %s", r->server->o.index,
             r->number, fleet_last_error());
@@ -118,12 +132,11 @@ static void begin_cut(fl_lane_runner *r)
     char *folder;
     fleet_status status;
 
-    r->wants_cut = false;
     if (fl_journal_roll(r->journal, &r->cut_file) != FLEET_OK) {
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
         return;
     }
-    r->cut_at = (int64_t)fl_journal_bytes(r->journal);
+    r->cut_from = (int64_t)fl_journal_bytes(r->journal);
     folder = fl_journal_folder_lane(&r->server->home, r->number);
     status = folder ? freeze_lane(r, folder) : FLEET_ENOMEM;
     fl_free(folder);
@@ -135,8 +148,8 @@ static fleet_status commit_cut(fl_lane_runner *r)
 {
     char *folder = fl_journal_folder_lane(&r->server->home, r->number);
     fleet_status status = fl_error_raise(&r->cut_error);
+    int64_t bytes = (int64_t)fl_journal_bytes(r->snapshot);
 
-    r->cut_bytes = (int64_t)fl_journal_bytes(r->snapshot);
     fl_journal_writer_destroy(r->snapshot);
     r->snapshot = NULL;
     if (status == FLEET_OK)
@@ -145,7 +158,11 @@ static fleet_status commit_cut(fl_lane_runner *r)
                                              fl_server_log_flushes(r->server))
                      : FLEET_ENOMEM;
     fl_free(folder);
-    return status;
+    FL_TRY(status);
+    r->cut_at = r->cut_from;
+    r->cut_bytes = bytes;
+    r->wants_cut = false;
+    return FLEET_OK;
 }
 
 /* That of a server which has ended is none, and is not missed. */
@@ -176,7 +193,6 @@ void fl_runner_cut(fl_lane_runner *r)
         atomic_store(&r->cut_stop, true);
     if (r->cuts && atomic_load(&r->cut_done))
         end_cut(r);
-    else if (!r->cuts && (r->wants_cut || is_long(r)) &&
-             fl_lane_may_freeze(r->lane))
+    else if (!r->cuts && is_due(r) && fl_lane_may_freeze(r->lane))
         begin_cut(r);
 }

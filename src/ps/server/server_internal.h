@@ -60,7 +60,9 @@ typedef struct fl_lane_runner {
     atomic_bool cut_done, cut_stop;
     fl_error cut_error;
     uint32_t cut_file;         /* the first one behind it */
-    int64_t cut_at, cut_bytes; /* of the journal, then; of the snapshot */
+    int64_t cut_from;          /* bytes of the journal before that file */
+    int64_t cut_at, cut_bytes; /* likewise of the last snapshot; its own */
+    int64_t cut_again;         /* not before that, after one that failed */
 } fl_lane_runner;
 
 struct fl_server {

@@ -17,7 +17,7 @@
 #include "runtime/plan/job_signature.h"
 
 enum {
-    FORMAT = 1,
+    FORMAT = 2,
     REPLAY_MS = 5 /* until a lane that is made again looks at its socket */
 };
 
@@ -322,6 +322,16 @@ static fleet_status refuse_caps(const fl_server *s)
     return FLEET_OK;
 }
 
+/* Its first file is made before the identity: so one that is missing was
+ * lost. */
+static fleet_status begin_first(fl_lane_runner *r)
+{
+    uint32_t file;
+
+    FL_TRY(begin_journal(r, (fl_journal_end){.lsn = 1, .file = 1}));
+    return fl_journal_roll(r->journal, &file);
+}
+
 fleet_status fl_server_log_begin(fl_server *s)
 {
     if (s->o.log.level == FL_NO_LOG)
@@ -330,11 +340,10 @@ fleet_status fl_server_log_begin(fl_server *s)
     if (s->comes_back)
         return check_program(s);
     FL_TRY(print_text(s));
-    FL_TRY(fl_journal_folder_begin(&s->home, s->home.text, s->o.n_lane));
+    FL_TRY(fl_journal_folder_clear(&s->home, s->o.n_lane));
     for (int i = 0; i < s->o.n_lane; i++)
-        FL_TRY(begin_journal(&s->runner[i],
-                             (fl_journal_end){.lsn = 1, .file = 1}));
-    return FLEET_OK;
+        FL_TRY(begin_first(&s->runner[i]));
+    return fl_journal_folder_begin(&s->home, s->home.text);
 }
 
 /* One that could not come back has not ended: what is the matter may be
@@ -358,15 +367,18 @@ void fl_runner_log_done(fl_lane_runner *r)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* NULL: there is none. */
+/* From that file on. */
 static fleet_status open_one(const fl_server *s, const char *folder,
                              uint32_t first, fl_journal_reader **reader)
 {
     fleet_status status = fl_journal_reader_open_at(reader, folder, first);
     const char *text = *reader ? fl_journal_reader_text(*reader) : "";
 
-    if (status == FLEET_ENOENT) /* it died before it had anything to write */
-        status = FLEET_OK;
+    if (status == FLEET_ENOENT) /* each has its first file from its start on */
+        status = fl_fail(FLEET_ECORRUPT,
+                         "the log %s has no files: expected journal-%08u and "
+                         "those behind it",
+                         folder, (unsigned)first);
     if (status == FLEET_OK && *text && strcmp(text, s->home.text) != 0)
         status = fl_fail(FLEET_ECORRUPT,
                          "the log %s is of another process than %s says",
@@ -382,7 +394,7 @@ static fleet_status open_both(fl_lane_runner *r, const char *folder)
     fleet_status status;
 
     FL_TRY(fl_journal_newest(folder, &first));
-    FL_TRY(open_one(r->server, folder, first, &r->reader));
+    FL_TRY(open_one(r->server, folder, first > 0 ? first : 1, &r->reader));
     if (first == 0)
         return FLEET_OK;
     r->behind = r->reader;
@@ -390,8 +402,6 @@ static fleet_status open_both(fl_lane_runner *r, const char *folder)
     snapshot = fl_journal_snapshot(folder, first);
     status =
         snapshot ? open_one(r->server, snapshot, 1, &r->reader) : FLEET_ENOMEM;
-    if (status == FLEET_OK && (!r->reader || !r->behind))
-        status = fl_fail(FLEET_ECORRUPT, "the log %s has no files", snapshot);
     fl_free(snapshot);
     return status;
 }
@@ -485,10 +495,8 @@ static fleet_status go_behind(fl_lane_runner *r)
 static fleet_status finish_reading(fl_lane_runner *r)
 {
     const fl_server *s = r->server;
-    fl_journal_end end = {.lsn = 1, .file = 1, .cut = ""};
+    fl_journal_end end = fl_journal_reader_end(r->reader);
 
-    if (r->reader)
-        end = fl_journal_reader_end(r->reader);
     if (*end.cut)
         FL_WARN(&s->o.context->log, "server %d, lane %d: the log %s",
                 s->o.index, r->number, end.cut);

@@ -236,8 +236,11 @@ static double lag_of(int period, double part)
     for (int i = 0; i < MOST_MS; i++)
         n += all->lag[period][i];
     must(n > 0, "the subscriber has heard nothing");
-    while (ms < MOST_MS - 1 && (sum += all->lag[period][ms]) < (double)n * part)
-        ms++;
+    for (; ms < MOST_MS - 1; ms++) {
+        sum += all->lag[period][ms];
+        if ((double)sum >= (double)n * part)
+            break;
+    }
     return ms + 1;
 }
 

@@ -68,13 +68,15 @@ int main(int argc, char **argv)
               &(fleet_feed_options){.server_endpoints = argv[2]})) ||
         pthread_create(&thread, NULL, follow_job, &f) != 0)
         return fprintf(stderr, "follow: %s\n", fleet_last_error()), 1;
-    for (int over = 0; !over; sleep(!over)) {
+    for (int over = 0; !over && score >= 0; sleep(!over)) {
         over = __atomic_load_n(&f.over, __ATOMIC_ACQUIRE);
         score = mean_score(f.predictor, argv[3]);
         fprintf(stderr, "%.6f\n", score);
     }
+    if (score < 0) /* and so no more is followed */
+        return 1;
     pthread_join(thread, NULL);
     fleet_feed_close(f.feed);
     fleet_predictor_destroy(f.predictor);
-    return f.over != 1 || score < 0;
+    return f.over != 1;
 }

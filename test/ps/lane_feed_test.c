@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/aggregate/aggregate_internal.h"
 #include "ps/feed/feed_offset.h"
 #include "ps/server/lane_feed.h"
 
@@ -704,6 +705,26 @@ TEST(tells_why_the_job_fails)
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,
                 "worker 3 is gone");
+    close_followed(&k, f);
+}
+
+TEST(refuses_a_lane_with_too_many_dense_parameters)
+{
+    lane_kit k;
+    follower *f;
+    int64_t n;
+
+    open_lane(&k, true);
+    n = k.lane->aggregate.block[0].n;
+    k.lane->aggregate.block[0].n = FL_SLICE_DENSE / sizeof(float) + 1;
+    f = follow(&k);
+    ask(f); /* hello */
+    ask(f);
+    CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EUNSUPPORTED,
+                "bytes of dense parameters: a feed can bring 33554432 of each");
+    CHECK(k.lane->feed == NULL);
+    CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
+    k.lane->aggregate.block[0].n = n;
     close_followed(&k, f);
 }
 

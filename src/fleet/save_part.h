@@ -4,7 +4,7 @@
 
 #include "fleet/job/handle.h"
 #include "fleet/save/load_into.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 
 /* A lane's part of a command: it writes files part-SERVER-LANE-*. */
 fl_server_command fl_save_part_of_lane;

@@ -4,7 +4,7 @@
 
 #include "fleet/job/handle.h"
 #include "ps/worker/worker_io.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 #include "fleet/save/load_how.h"
 
 /* A worker of such a job gets its f->worker_io, not connected yet. */

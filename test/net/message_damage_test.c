@@ -215,17 +215,17 @@ TEST(what_does_not_exist_is_refused_by_name)
     check_forged(0, 5, "\0", 1, "head has 88 bytes, not 64");
     check_forged(0, 6, "\x80", 1, "no such flags: 0x0080");
     check_forged(0, 58, "\xff", 1, "255 sections, more than 64");
-    check_forged(0, 58, "\x0f", 1, "sections have 512 bytes, not 480");
+    check_forged(0, 58, "\x0f", 1, "sections have 544 bytes, not 480");
     check_forged(0, 59, "\x09", 1, "no such status: 9");
     check_forged(1, 4, "\0", 1, "section 0: no such op: 0");
-    check_forged(1, 36, "\x11", 1, "section 1: no such op: 17");
+    check_forged(1, 36, "\x12", 1, "section 1: no such op: 18");
     check_forged(1, 38, "\4", 1, "section 1: no such codec: 4");
     check_forged(1, 70, "\1", 1, "section 2: no such codec: 1"); /* has none */
     check_forged(1, 39, "\x40", 1, "section 1: no such columns: 0x40");
     check_forged(1, 40, &huge, 4, "section 1: 4294967295 runs without");
     check_forged(1, 44, &huge, 4, "column 2 has 24 bytes, not 34359738360");
     check_forged(1, 8, &huge, 4, "column 1 has 16 bytes, not 34359738360");
-    check_forged(1, 15 * 32 + 7, "\x20", 1, "are spoken of"); /* no versions */
+    check_forged(1, 16 * 32 + 7, "\1", 1, "are spoken of"); /* runs alone */
     net_close_pool();
 }
 

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "fleet/job/handle.h"
 #include "lane_kit.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 #include "ps_kit.h"
 #include "test.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "fleet/job/handle.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 #include "runtime/store/store.h"
 
 #include <netinet/in.h>

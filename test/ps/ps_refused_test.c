@@ -65,7 +65,7 @@ static void open_pair(pair *a, const char *job, bool whole)
 {
     static fl_server_identity identity = {.nonce = 7, .run = 5};
     static const char *const address[] = {"{}"};
-    const fl_lane_host lane_host = {a, to_client, no_command, NULL, NULL};
+    const fl_lane_host lane_host = {a, to_client, no_command, NULL, NULL, NULL};
     const fl_client_host client_host = {a, to_lane};
     fl_lane_options lane = {.layout = &a->layout,
                             .identity = &identity,

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 #include "ps/worker/remote_table.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/store/table.h"

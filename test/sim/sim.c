@@ -141,17 +141,22 @@ static void begin_servers(sim *s)
 {
     int n_lane[FL_MOST_SERVER];
 
+    int n_copy = s->o.replicas ? SIM_MOST_COPY : 1;
+
+    s->all_servers = n_copy * s->o.n_server;
     for (int i = 0; i < s->o.n_server; i++) {
         n_lane[i] = s->o.n_lane;
         snprintf(s->address[i], sizeof s->address[i], "inproc://sim/%d", i);
+    }
+    for (int i = 0; i < s->all_servers; i++)
         sim_post(s, (sim_event){.at_ms = (int64_t)sim_random(
                                     s, (uint64_t)s->o.servers_ms + 1),
                                 .kind = SIM_SERVER_COMES,
                                 .server = i});
-    }
     fl_bucket_map_begin(&s->map, s->o.n_server, n_lane);
     s->n_lane = s->o.n_server * s->o.n_lane;
-    for (int i = 0; i < s->n_lane; i++)
+    s->all_lanes = n_copy * s->n_lane;
+    for (int i = 0; i < s->all_lanes; i++)
         s->lane[i] = (sim_lane){.s = s,
                                 .number = i,
                                 .server = i / s->o.n_lane,
@@ -199,16 +204,21 @@ static void stop(sim *s)
     s->now_ms += s->o.all_stop_ms;
 }
 
-static bool is_of_server(const sim_event *e)
+/* An answer to a lane that follows is for that one's process. */
+static int server_of(const sim *s, const sim_event *e)
 {
-    return e->kind != SIM_TO_WORKER && e->kind <= SIM_COMMAND_ENDS;
+    if (e->kind == SIM_TO_WORKER && e->worker >= SIM_MOST_PROCESS)
+        return s->lane[s->n_lane + e->worker - SIM_MOST_PROCESS].server;
+    return e->kind != SIM_TO_WORKER && e->kind <= SIM_COMMAND_ENDS ? e->server
+                                                                   : SIM_NOBODY;
 }
 
 /* Does the event happen now? A process that pauses is not there for it yet. */
 static bool is_due(sim *s, const sim_event *e)
 {
-    int64_t *until = is_of_server(e) ? &s->server[e->server].paused_until
-                                     : &s->worker[e->worker].paused_until;
+    int server = server_of(s, e);
+    int64_t *until = server >= 0 ? &s->server[server].paused_until
+                                 : &s->worker[e->worker].paused_until;
     sim_event later = *e;
 
     if (*until <= s->now_ms && sim_happens(s, s->o.slow))
@@ -226,7 +236,7 @@ static void happen(sim *s, sim_event *e)
 {
     if (!is_due(s, e))
         return;
-    if (is_of_server(e))
+    if (server_of(s, e) >= 0)
         sim_server_event(s, e);
     else if (e->worker == SIM_SUBSCRIBER)
         sim_feed_event(s, e);
@@ -244,7 +254,7 @@ static bool is_over(const sim *s)
         if (s->worker[i].phase != SIM_ENDED && !sim_is_stuck(s, i) &&
             (s->worker[i].phase != SIM_ABSENT || s->worker[i].life == 0))
             return false;
-    for (int i = 0; i < s->o.n_server; i++)
+    for (int i = 0; i < s->all_servers; i++)
         if (!sim_server_is_over(s, i))
             return false;
     return true;
@@ -270,7 +280,7 @@ void sim_close(sim *s)
     sim_feed_close(s);
     for (int i = 0; i < s->n_process; i++)
         sim_worker_close(&s->worker[i]);
-    for (int i = 0; i < s->o.n_server; i++)
+    for (int i = 0; i < s->all_servers; i++)
         sim_server_dies(s, i);
     for (size_t i = 0; i < s->n_event; i++)
         fl_packet_drop(s->event[i].packet);

@@ -24,7 +24,10 @@ enum {
     SIM_SUBSCRIBER = SIM_MOST_PROCESS - 1,  /* and the subscriber's */
     SIM_MOST_SERVER = 3,
     SIM_MOST_LANE = 9, /* of all servers */
-    SIM_MOST_FAULT = 2
+    SIM_MOST_FAULT = 2,
+    SIM_MOST_COPY = 2,                                 /* of a lane */
+    SIM_MOST_SENDER = SIM_MOST_PROCESS + SIM_MOST_LANE /* of links to lanes:
+                                  workers, and lanes that follow */
 };
 enum { SIM_NOBODY = -1, SIM_INCARNATION = 2, SIM_RUN = 5, SIM_NONCE = 77 };
 
@@ -118,6 +121,10 @@ typedef struct sim_options {
 
     sim_fault fault[SIM_MOST_FAULT];
 
+    /* each lane has a second copy, in a process of its own: server i's in
+     * process n_server + i, lane j in lane n_lane + j of the run */
+    bool replicas;
+
     int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
     int64_t all_stop_at_ms;
 } sim_options;
@@ -203,9 +210,10 @@ struct sim {
     fl_packet_pool *pool;
     sim_worker worker[SIM_MOST_PROCESS];
     int n_process; /* of workers */
-    sim_server server[SIM_MOST_SERVER];
-    sim_lane lane[SIM_MOST_LANE];
-    int n_lane; /* of all servers */
+    sim_server server[SIM_MOST_COPY * SIM_MOST_SERVER];
+    sim_lane lane[SIM_MOST_COPY * SIM_MOST_LANE];
+    int n_lane;                 /* of all servers */
+    int all_lanes, all_servers; /* with their second copies */
     fl_bucket_map map;
     fl_address address[SIM_MOST_SERVER];
     fleet_status (*body)(sim_worker *w);
@@ -221,8 +229,10 @@ struct sim {
     struct sim_subscriber *subscriber; /* NULL: there is none */
     struct sim_event *event;           /* a heap */
     size_t n_event, event_capacity;
-    int64_t last[2][SIM_MOST_PROCESS][SIM_MOST_LANE]; /* of links in order */
-    uint8_t lost[SIM_MOST_PROCESS][SIM_MOST_SERVER];  /* hellos, in a row */
+    int64_t last[2][SIM_MOST_SENDER]
+                [SIM_MOST_COPY * SIM_MOST_LANE]; /* of links in order */
+    uint8_t lost[SIM_MOST_SENDER]
+                [SIM_MOST_COPY * SIM_MOST_SERVER]; /* hellos, in a row */
     ucontext_t main;
     void *main_fake;
     const void *main_bottom;

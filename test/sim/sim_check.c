@@ -141,6 +141,28 @@ static const char *check_state(const sim_reference *r, const sim_lane *l,
     return bad ? bad : check_tables(r, l, count);
 }
 
+/* The copy that workers have left; what the other one has, if it is whole, are
+ * the same bits. */
+static const char *check_copies(const sim *s, const sim_reference *r, int lane,
+                                int *n_block, int64_t count[N_CHECKED])
+{
+    const sim_lane *first = &s->lane[lane], *second = first;
+    int64_t unused[N_CHECKED] = {0};
+    const char *bad;
+    int n = 0;
+
+    if (!s->o.replicas)
+        return check_state(r, first, n_block, count);
+    second = &s->lane[s->n_lane + lane];
+    if (!first->core || fl_lane_replica(first->core) == FL_REPLICA_GONE)
+        return check_state(r, second, n_block, count);
+    bad = check_state(r, first, n_block, count);
+    if (!bad && fl_lane_replica(first->core) == FL_REPLICA_LEADS &&
+        second->core)
+        bad = check_state(r, second, &n, unused);
+    return bad;
+}
+
 static const char *compare(const sim *s, const sim_reference *r)
 {
     int64_t count[N_CHECKED] = {0};
@@ -150,7 +172,7 @@ static const char *compare(const sim *s, const sim_reference *r)
     for (int w = 0; w < s->o.n_worker && !bad; w++)
         bad = check_worker(r, &s->worker[w]);
     for (int i = 0; i < s->n_lane && !bad; i++)
-        bad = check_state(r, &s->lane[i], &n_block, count);
+        bad = check_copies(s, r, i, &n_block, count);
     return bad ? bad : check_counts(r, n_block, count);
 }
 

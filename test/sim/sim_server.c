@@ -39,11 +39,30 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                    .lane = l->number};
 
     memcpy(&e.life, &to->id[2], sizeof e.life);
-    if ((e.worker >= s->n_process &&
+    if ((e.worker >= s->n_process && e.worker < SIM_MOST_PROCESS &&
          !(s->subscriber && e.worker == SIM_SUBSCRIBER)) ||
-        s->server[l->server].dying)
+        e.worker >= SIM_MOST_SENDER || s->server[l->server].dying)
         return;
     sim_fault_message(s, e.worker, l->server, p);
+    if (!s->server[l->server].dying)
+        sim_carry(s, e, p);
+}
+
+/* The lane that it follows: the first copy. */
+static void lane_asks(void *arg, fl_packet *p)
+{
+    const sim_lane *l = arg;
+    sim *s = l->s;
+    int lane = l->number - s->n_lane;
+    sim_event e = {.kind = SIM_TO_LANE,
+                   .worker = SIM_MOST_PROCESS + lane,
+                   .server = l->server - s->o.n_server,
+                   .lane = lane,
+                   .life = s->server[l->server].life};
+
+    if (s->server[l->server].dying)
+        return;
+    sim_fault_message(s, e.worker, e.server, p);
     if (!s->server[l->server].dying)
         sim_carry(s, e, p);
 }
@@ -161,7 +180,7 @@ static void command_ends(sim *s, sim_lane *l)
     else if (l->command.kind == FL_COMMAND_LOAD || *l->command.text == '{')
         disk_ends(s, l);
     else if (sscanf(l->command.text, "full %d", &full) == 1 &&
-             full == l->number)
+             full == l->number % s->n_lane)
         fl_lane_command_done(l->core, FLEET_EIO, "the disk is full", 0, 0,
                              s->now_ms);
     else
@@ -184,7 +203,7 @@ static void to_lane(sim *s, sim_lane *l, const sim_event *e)
 /* The lanes of a server end together: the first that fails tells the others. */
 static void heed_siblings(sim *s, sim_lane *l)
 {
-    for (int i = 0; i < s->n_lane; i++) {
+    for (int i = 0; i < s->all_lanes; i++) {
         const sim_lane *other = &s->lane[i];
         const fl_error *e;
 
@@ -204,11 +223,22 @@ static void look_again(const sim *s, sim_lane *l)
     fl_lane_look_again(l->core, s->now_ms);
 }
 
+/* What the lane that it follows has answered. */
+static void to_follower(sim *s, const sim_lane *l, const sim_event *e)
+{
+    sim_arrives(e->packet);
+    sim_fault_message(s, e->worker, e->server, e->packet);
+    if (!s->server[l->server].dying)
+        fl_lane_follow(l->core, e->packet, s->now_ms);
+}
+
 static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 {
     if (fl_lane_state_of(l->core) != FL_LANE_RUNS)
         return; /* its socket is closed */
-    if (e->kind == SIM_TO_LANE)
+    if (e->kind == SIM_TO_WORKER)
+        to_follower(s, l, e);
+    else if (e->kind == SIM_TO_LANE)
         to_lane(s, l, e);
     else if (e->kind == SIM_COMMAND_ENDS)
         command_ends(s, l);
@@ -243,20 +273,23 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 
 void sim_server_event(sim *s, sim_event *e)
 {
-    const sim_server *server = &s->server[e->server];
+    bool follows = e->kind == SIM_TO_WORKER;
+    int lane = follows ? s->n_lane + e->worker - SIM_MOST_PROCESS : e->lane;
+    const sim_server *server =
+        &s->server[follows ? s->lane[lane].server : e->server];
 
     if (e->kind == SIM_SERVER_COMES)
         sim_server_comes(s, e->server);
     else if (server->alive &&
              (e->kind == SIM_TO_LANE || e->life == server->life))
-        lane_event(s, &s->lane[e->lane], e);
+        lane_event(s, &s->lane[lane], e);
 }
 
 bool sim_server_is_over(const sim *s, int server)
 {
     if (!s->server[server].alive) /* one with a journal comes back */
         return s->server[server].life > 0 && !s->o.journal;
-    for (int i = 0; i < s->n_lane; i++)
+    for (int i = 0; i < s->all_lanes; i++)
         if (s->lane[i].server == server &&
             fl_lane_state_of(s->lane[i].core) == FL_LANE_RUNS)
             return false;
@@ -270,12 +303,17 @@ bool sim_server_is_over(const sim *s, int server)
 static void open_lane(sim *s, sim_lane *l)
 {
     sim_server *server = &s->server[l->server];
+    int index = l->server % s->o.n_server;
+    bool follows = index != l->server;
     const fl_lane_options options = {.layout = &l->layout,
                                      .map = &s->map,
                                      .identity = &server->identity,
-                                     .server = l->server,
+                                     .server = index,
                                      .lane = l->lane,
                                      .n_lane = s->o.n_lane,
+                                     .replica = !s->o.replicas ? FL_NO_REPLICA
+                                                : follows ? FL_REPLICA_FOLLOWS
+                                                          : FL_REPLICA_LEADS,
                                      .n_stream = s->o.n_worker,
                                      .sync = s->o.sync,
                                      .bounds_staleness = s->o.bounds_staleness,
@@ -296,10 +334,10 @@ static void open_lane(sim *s, sim_lane *l)
                                      .most_changes = s->o.most_told,
                                      .journal = sim_journal_sink(l),
                                      .pool = s->pool};
-    const fl_lane_host host = {l, lane_sends, lane_begins, lane_progress,
-                               lane_loads};
+    const fl_lane_host host = {
+        l, lane_sends, lane_begins, lane_progress, lane_loads, lane_asks};
 
-    l->own = fl_bucket_map_own(&s->map, l->server, l->lane);
+    l->own = fl_bucket_map_own(&s->map, index, l->lane);
     l->looks = false;
     l->store = sim_store_of(
         s->o.model, s->o.make_rows ? s->o.make_rows : fl_table_make,
@@ -314,6 +352,8 @@ static void open_lane(sim *s, sim_lane *l)
         l->core->stream[i].incarnation = SIM_INCARNATION - 1;
     begin_load(s, l);
     sim_journal_begin(s, l);
+    if (follows)
+        fl_lane_begin_follow(l->core, s->now_ms);
     sim_post(
         s, (sim_event){.at_ms = s->now_ms + (int64_t)sim_random(
                                                 s, (uint64_t)s->o.peer_ms / 10),
@@ -331,14 +371,15 @@ void sim_server_comes(sim *s, int server)
     *v = (sim_server){.life = life, .alive = true, .came_ms = s->now_ms};
     if (s->o.journal) /* it comes back with everything: it is the same */
         life = 1;
-    v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
+    if (server < s->o.n_server) /* a follower has it of the one that leads */
+        v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
     v->identity.run = server == 0 ? SIM_RUN + life - 1 : 0;
     for (int i = 0; i < s->o.n_lane; i++) {
         snprintf(v->address[i], sizeof v->address[i],
                  "{\"inproc\":\"inproc://sim/%d/%d\"}", server, i);
         v->offered[i] = v->address[i];
     }
-    for (int i = 0; i < s->n_lane; i++)
+    for (int i = 0; i < s->all_lanes; i++)
         if (s->lane[i].server == server)
             open_lane(s, &s->lane[i]);
     sim_say(s, "a server comes", SIM_NOBODY, server * s->o.n_lane, NULL);
@@ -349,7 +390,7 @@ void sim_server_dies(sim *s, int server)
     for (size_t i = 0; i < s->n_event; i++) /* its accounts end with it */
         if (s->event[i].kind == SIM_TO_WORKER && s->event[i].server == server)
             sim_arrives(s->event[i].packet);
-    for (int i = 0; i < s->n_lane; i++) {
+    for (int i = 0; i < s->all_lanes; i++) {
         sim_lane *l = &s->lane[i];
 
         if (l->server != server || !l->core)

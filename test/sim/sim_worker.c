@@ -173,6 +173,9 @@ static void make_client(sim *s, sim_worker *w)
                                        .step_ms = s->o.step_ms + s->o.peer_ms,
                                        .heartbeat_ms = s->o.heartbeat_ms,
                                        .whole_sums = s->o.strange > 0,
+                                       .replicas = s->o.replicas,
+                                       .restart_ms =
+                                           s->o.replicas ? 4 * s->o.peer_ms : 0,
                                        .holds_bye = w->trail != NULL,
                                        .window = s->o.window,
                                        .pool = s->pool};

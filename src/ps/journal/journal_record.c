@@ -54,6 +54,16 @@ static uint16_t u16_at(const char *data, size_t at)
     return x;
 }
 
+uint64_t fl_journal_record_lsn(const char *head)
+{
+    return u64_at(head, AT_LSN);
+}
+
+size_t fl_journal_record_size(const char *head)
+{
+    return (size_t)u64_at(head, AT_SIZE);
+}
+
 void fl_journal_record_write(const fl_journal_record *r,
                              const fl_journal_part *part, size_t n,
                              char head[FL_JOURNAL_RECORD_SIZE])

@@ -80,6 +80,10 @@ void fl_journal_record_write(const fl_journal_record *r,
                              const fl_journal_part *part, size_t n,
                              char head[FL_JOURNAL_RECORD_SIZE]);
 
+/* What the head of a record of one's own says, without a check. */
+uint64_t fl_journal_record_lsn(const char *head);
+size_t fl_journal_record_size(const char *head);
+
 /* Is record `lsn` at `data`, whole, in no more than `left` bytes? Then *r is
  * it, its bytes being the caller's. */
 bool fl_journal_record_read(const char *data, size_t left, uint64_t lsn,

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "ps/server/lane_budget.h"
 #include "ps/server/lane_feed.h"
+#include "ps/server/lane_replica.h"
 
 /* --- life ----------------------------------------------------------------- */
 
@@ -66,6 +67,8 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     if (status == FLEET_OK)
         status =
             fl_ledger_create(&l->ledger, o->n_stream + 1 + FL_MOST_SUBSCRIBER);
+    if (status == FLEET_OK && o->replica != FL_NO_REPLICA)
+        status = fl_replica_begin(l);
     if (status != FLEET_OK) {
         fl_lane_destroy(l);
         return status;
@@ -143,6 +146,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_aggregate_done(&l->aggregate);
     fl_record_parts_done(&l->record);
     fl_free(l->replay_piece);
+    fl_replica_done(l);
     fl_ledger_drop(l->ledger);
     fl_free(l);
 }
@@ -155,6 +159,11 @@ fl_lane_state fl_lane_state_of(const fl_ps_lane *l)
 const fl_error *fl_lane_error(const fl_ps_lane *l)
 {
     return &l->error;
+}
+
+fl_replica_role fl_lane_replica(const fl_ps_lane *l)
+{
+    return l->replica ? l->replica->role : FL_NO_REPLICA;
 }
 
 int64_t fl_lane_version(const fl_ps_lane *l)
@@ -180,7 +189,7 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.job = fl_lane_job(l);
     head.peer = l->o.identity->nonce;
     head.generation = l->o.identity->generation;
-    head.view = l->o.map->view;
+    head.view = l->o.map->view | fl_replica_view(l) << 16;
     fl_msg_begin(w, l->o.pool, &head);
     w->answer = (fl_msg_answer){
         .applied = s->done,
@@ -197,7 +206,8 @@ void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
-    fl_lane_send(l, to, w->head.stream, p);
+    if (!fl_replica_holds(l, to, &w->head, p))
+        fl_lane_send(l, to, w->head.stream, p);
 }
 
 void fl_lane_answer(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
@@ -251,7 +261,7 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
                         .kind = FL_MSG_ABORT,
                         .job = fl_lane_job(l),
                         .generation = l->o.identity->generation,
-                        .view = l->o.map->view,
+                        .view = l->o.map->view | fl_replica_view(l) << 16,
                         .peer = l->o.identity->nonce,
                         .stream = stream,
                         .step = (uint64_t)l->error.code};
@@ -280,6 +290,7 @@ void fl_lane_abort(fl_ps_lane *l, fleet_status code, const char *why)
         if (l->stream[i].known && !l->stream[i].left)
             send_abort(l, &l->stream[i].peer, (uint32_t)i);
     fl_feed_abort(l);
+    fl_replica_abort(l);
 }
 
 void fl_lane_fail(fl_ps_lane *l)

@@ -25,6 +25,9 @@
 
 enum { FL_MOST_STREAM = 4096 };
 
+/* Of a replica's messages, in place of a worker's number. */
+#define FL_REPLICA_STREAM ((uint32_t)1 << 30)
+
 /* Bytes that a lane keeps for a worker at most: lane_budget.h. */
 #define FL_MOST_OPEN   ((size_t)2 << 30)
 #define FL_MOST_PARKED ((size_t)64 << 20)
@@ -58,7 +61,18 @@ typedef struct fl_lane_host {
      * are, in bytes; total 0: it is not known. NULL: the lane is the only one.
      */
     bool (*loading)(void *arg, uint64_t *bytes, uint64_t *total);
+    /* To the lane that this one follows. NULL: it follows none. */
+    void (*ask)(void *arg, fl_packet *p);
 } fl_lane_host;
+
+/* Of two copies of a lane: lane_replica.h. */
+typedef enum fl_replica_role {
+    FL_NO_REPLICA,
+    FL_REPLICA_LEADS,
+    FL_REPLICA_FOLLOWS,
+    FL_REPLICA_ALONE,
+    FL_REPLICA_GONE
+} fl_replica_role;
 
 /* What tells a server's process, and the run of its job, from every other one;
  * its lanes share it. A worker learns both from HELLO's answer, and says them
@@ -66,8 +80,10 @@ typedef struct fl_lane_host {
 typedef struct fl_server_identity {
     uint32_t nonce; /* of the process, never 0 */
     uint32_t generation;
-    _Atomic uint32_t run; /* server 0 draws it; another server has it from the
+    _Atomic uint32_t run;   /* server 0 draws it; another server has it from the
                              first worker of the run, and 0 before */
+    _Atomic int unfollowed; /* lanes whose replica has not come yet: workers
+                               are not let in before */
 } fl_server_identity;
 
 typedef struct fl_lane_options {
@@ -97,6 +113,9 @@ typedef struct fl_lane_options {
                       nothing is hashed */
     fl_journal_sink journal; /* gets what the lane is about to apply; put
                                 NULL: nothing does */
+    fl_replica_role replica; /* which copy it begins as: NO_REPLICA, if it is
+                                the only one, LEADS or FOLLOWS. Not where
+                                staleness is bounded */
     fl_packet_pool *pool;
     fl_log *log;
 } fl_lane_options;
@@ -165,6 +184,17 @@ bool fl_lane_replay_waits(const fl_ps_lane *l);
  * journal, too: only then does each know the server's run. */
 void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
                         int64_t now_ms);
+
+/* --- two copies of a lane ------------------------------------------------- */
+
+/* A lane that was just made follows another one, which is of the same options:
+ * host.ask() gets what is for that one, _follow() what that one answers. The
+ * process's identity is that one's, from its first answer on. */
+void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms);
+void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms);
+
+/* What it is by now: FOLLOWS until a worker makes it lead, which is ALONE. */
+fl_replica_role fl_lane_replica(const fl_ps_lane *l);
 
 /* --- a lane's snapshot, behind which a replay may begin ------------------- */
 

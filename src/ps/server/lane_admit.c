@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "ps/server/lane_feed.h"
+#include "ps/server/lane_replica.h"
 #include "ps/server/lane_staleness.h"
 
 /* A command that is under way goes on: it is the stream's step, whichever
@@ -129,13 +130,14 @@ static bool has_same_map(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    if (head->view == l->o.map->view ||
+    if ((uint16_t)head->view == l->o.map->view ||
         !(fl_lane_kinds[head->kind].flags & FL_KIND_NEEDS_STORE))
         return true;
     fl_counter_add(&l->counters.strays, 1);
     fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_ESTATE,
                    "server %d keeps map %u of the buckets, worker %u map %u",
-                   l->o.server, l->o.map->view, head->stream, head->view);
+                   l->o.server, l->o.map->view, head->stream,
+                   head->view & UINT16_MAX);
     return false;
 }
 
@@ -171,6 +173,8 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
 
     if (head->kind == FL_MSG_FEED)
         return fl_feed_admits(l, from);
+    if (head->kind == FL_MSG_FOLLOW)
+        return fl_replica_admits(l, from);
     if (!has_its_key(l, from))
         return false;
     if (fl_lane_kinds[head->kind].flags & FL_KIND_OF_ANYBODY)
@@ -185,6 +189,6 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
         fl_lane_answer_replaying(l, from);
         return false;
     }
-    return is_for_this_process(l, from) && is_current(l, from) &&
-           has_same_map(l, from);
+    return is_for_this_process(l, from) && !fl_replica_is_past(l, from) &&
+           is_current(l, from) && has_same_map(l, from);
 }

@@ -242,7 +242,8 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     }
     fl_lane_note_alive(l, l->msg.head.stream, from);
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
-    if (fl_lane_is_loading(l, &bytes, &total) || l->replaying) {
+    if (fl_lane_is_loading(l, &bytes, &total) || l->replaying ||
+        atomic_load(&l->o.identity->unfollowed) > 0) {
         w.head.status = FL_ANSWER_COMING;
         w.answer.applied = bytes;
         w.answer.durable = total;

@@ -5,7 +5,8 @@
  * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
  * workers), lane_load.c (what a server begins with), lane_journal.c (what is
  * written down), lane_replay.c (and done again), lane_snapshot.c (what the lane
- * is), lane_feed.c (subscribers), lane_budget.c (memory) and
+ * is), lane_feed.c (subscribers), lane_replica.c and lane_follow.c (two
+ * copies of a lane), lane_budget.c (memory) and
  * lane_counters.c. */
 #pragma once
 
@@ -170,7 +171,8 @@ struct fl_ps_lane {
     fl_piece *replay_piece;
     size_t replay_capacity;
 
-    struct fl_feed *feed; /* NULL: no subscriber has come yet */
+    struct fl_feed *feed;       /* NULL: no subscriber has come yet */
+    struct fl_replica *replica; /* NULL: the lane is the only copy */
 
     fl_lane_state state;
     fl_error error;
@@ -182,6 +184,8 @@ struct fl_ps_lane {
     bool has_warned;       /* of workers of another run */
     fl_msg msg;            /* that is being read */
 };
+
+typedef struct fl_replica fl_replica;
 
 typedef void fl_lane_handler(fl_ps_lane *l, const fl_peer *from, fl_packet *p);
 
@@ -399,6 +403,7 @@ fl_lane_handler fl_lane_clip;                /* lane_update.c */
 fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 fl_lane_handler fl_lane_feed;                /* lane_feed.c: of subscribers */
+fl_lane_handler fl_lane_follow_asked;        /* lane_replica.c: of replicas */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_replica.h"
 
 /* --- records -------------------------------------------------------------- */
 
@@ -112,7 +112,9 @@ fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream)
         return FLEET_OK;
     FL_TRY(begin_streams(l));
     add_stream(l, stream);
-    return write_streams(l, FL_LANE_RECORD_LEAVE);
+    FL_TRY(write_streams(l, FL_LANE_RECORD_LEAVE));
+    fl_replica_note_left(l, stream);
+    return FLEET_OK;
 }
 
 fleet_status fl_lane_record_pass(fl_ps_lane *l)

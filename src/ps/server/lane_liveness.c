@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ps/server/lane_feed.h"
+#include "ps/server/lane_replica.h"
 #include "ps/server/lane_staleness.h"
 
 /* --- progress ------------------------------------------------------------- */
@@ -95,6 +96,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
     if (s->reducing)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));
+    fl_replica_heartbeat(l, from);
     fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
 }
 
@@ -159,7 +161,8 @@ static void check_stream(fl_ps_lane *l, int i)
         return;
     if (!s->known) {
         check_coming(l, i);
-    } else if (l->now_ms - s->heard_ms > l->o.peer_ms && !waits_out(l, i)) {
+    } else if (l->now_ms - s->heard_ms > fl_replica_peer_ms(l) &&
+               !waits_out(l, i)) {
         snprintf(text, sizeof text,
                  "worker %d%s%s%s is gone: server %d has not heard of it for "
                  "%.1f s (%s deadline)%s",
@@ -228,7 +231,7 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
 {
     fl_lane_resume(l, now_ms);
     l->now_ms = fl_awake_at(&l->awake, now_ms);
-    if (l->state != FL_LANE_RUNS || fl_lane_tick_load(l))
+    if (l->state != FL_LANE_RUNS || fl_replica_tick(l) || fl_lane_tick_load(l))
         return;
     for (int i = 0; i < l->o.n_stream && l->state == FL_LANE_RUNS; i++)
         check_stream(l, i);

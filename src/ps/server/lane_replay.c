@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/server/lane_follow.h"
 #include "ps/server/lane_staleness.h"
 
 void fl_lane_begin_replay(fl_ps_lane *l, int64_t now_ms)
@@ -35,6 +36,10 @@ void fl_lane_answer_replaying(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
+    if (fl_replica_follows(l)) {
+        fl_follower_hears(l, from);
+        return;
+    }
     if (head->peer != l->o.identity->nonce)
         return;
     switch (head->kind) {

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "ps/server/lane_feed.h"
+#include "ps/server/lane_replica.h"
 #include "ps/server/lane_staleness.h"
 
 /* --- updates -------------------------------------------------------------- */
@@ -434,7 +435,7 @@ void fl_lane_try_end(fl_ps_lane *l)
             return;
         silent += !s->heard;
     }
-    if (!fl_feed_is_heard(l))
+    if (!fl_feed_is_heard(l) || !fl_replica_may_end(l))
         return;
     if (silent > 0)
         FL_INFO(l->o.log,
@@ -466,7 +467,8 @@ static bool close_pass(fl_ps_lane *l)
         fl_lane_fail(l);
         return false;
     }
-    if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream && fl_feed_is_heard(l))
+    if (l->streams[FL_STREAMS_HEARD].n == l->o.n_stream &&
+        fl_feed_is_heard(l) && fl_replica_may_end(l))
         l->state = FL_LANE_LEFT; /* else a tick says when */
     for (int i = 0; any && i < l->o.n_stream; i++) {
         fl_stream_state *s = &l->stream[i];

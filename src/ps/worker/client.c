@@ -97,7 +97,7 @@ fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind)
                          .stream = c->o.stream,
                          .incarnation = c->incarnation,
                          .peer = c->lane[lane].peer,
-                         .view = c->view,
+                         .view = c->view | c->lane[lane].view << 16,
                          .timeout_ms = (uint32_t)c->o.request_ms};
 }
 
@@ -151,7 +151,7 @@ void fl_client_send_pieces(fl_client *c, int lane, int64_t now_ms)
             l->in_flight += p->bytes;
             r->sent_ms = now_ms;
             r->heartbeat = c->heartbeats;
-            c->host.send(c->host.arg, lane, p);
+            c->host.send(c->host.arg, fl_client_number(c, lane, l->at), p);
         }
 }
 
@@ -246,13 +246,18 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
 
 void fl_client_say(fl_client *c, int lane, fl_msg_head *head)
 {
+    fl_client_say_to(c, lane, c->lane[lane].at, head);
+}
+
+void fl_client_say_to(fl_client *c, int lane, int copy, fl_msg_head *head)
+{
     fl_msg_writer w;
     fl_packet *p;
 
     fl_msg_begin(&w, c->o.pool, head);
     if (fl_msg_end(&w, false, &p) != FLEET_OK)
         return; /* the next heartbeat is in time, too */
-    c->host.send(c->host.arg, lane, p);
+    c->host.send(c->host.arg, fl_client_number(c, lane, copy), p);
     fl_packet_drop(p);
 }
 
@@ -269,7 +274,8 @@ static void send_abort(fl_client *c, int lane)
     fl_msg_text(&w, FL_SECTION_TEXT, c->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* they will miss us */
-    c->host.send(c->host.arg, lane, p);
+    for (int i = 0; i <= c->o.replicas; i++)
+        c->host.send(c->host.arg, fl_client_number(c, lane, i), p);
     fl_packet_drop(p);
 }
 
@@ -482,14 +488,19 @@ static bool is_replaced(fl_client *c, int lane)
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
     fleet_status status = fl_msg_decode(p, &c->msg);
-    fl_client_lane *l = &c->lane[lane];
+    int copy = c->o.replicas ? lane / c->n_lane : 0;
+    fl_client_lane *l;
     fl_request *r;
 
+    lane -= copy * c->n_lane;
+    l = &c->lane[lane];
     now_ms = fl_client_awake(c, now_ms);
     if (status == FLEET_EUNSUPPORTED)
         receive_other_version(c, lane);
     if (status != FLEET_OK || !fl_msg_same_id(c->msg.head.job, c->job) ||
-        c->msg.head.stream != c->o.stream || is_replaced(c, lane))
+        c->msg.head.stream != c->o.stream ||
+        (c->o.replicas && !fl_client_hears(c, lane, copy, now_ms)) ||
+        is_replaced(c, lane))
         return;
     if (fl_client_is_away(c, l, now_ms))
         fl_client_came_back(c, l, now_ms);

@@ -58,6 +58,7 @@ typedef struct fl_client_options {
                            waited for; 0: for peer_ms */
     int64_t heartbeat_ms;
     bool whole_sums; /* CRC of columns too */
+    bool replicas;   /* each lane has two copies */
     bool holds_bye;  /* a lane that the stream has left is told so by
                         fl_client_say_bye() alone */
     size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
@@ -66,6 +67,7 @@ typedef struct fl_client_options {
     fl_log *log; /* NULL: none */
 } fl_client_options;
 
+/* With replicas the second copy of lane i of n has the number n + i. */
 typedef struct fl_client_host {
     void *arg;
     void (*send)(void *arg, int lane, fl_packet *p);

@@ -13,7 +13,14 @@ typedef struct fl_client_lane {
     size_t in_flight, window; /* bytes */
     bool left;                /* the stream has, and knows it */
     bool missed;              /* the log says that it is waited for */
-    fl_request *first;        /* under way, in the order they were sent */
+
+    /* of its copies */
+    int at;        /* which one this worker takes for the leader, 0 or 1 */
+    uint32_t view; /* as lane_replica.h has it */
+    uint32_t other_view;
+    int64_t other_ms, asked_ms; /* when the other one was heard of, and asked;
+                                   0: it was not */
+    fl_request *first;          /* under way, in the order they were sent */
 } fl_client_lane;
 
 struct fl_client {
@@ -53,8 +60,26 @@ bool fl_client_is_away(const fl_client *c, const fl_client_lane *l,
 /* The lane is heard of: requests' deadlines did not run while it was away. */
 void fl_client_came_back(fl_client *c, fl_client_lane *l, int64_t now_ms);
 
-/* One message without sections. */
+/* One message without sections, to the copy that leads, or to the other. */
 void fl_client_say(fl_client *c, int lane, fl_msg_head *head);
+void fl_client_say_to(fl_client *c, int lane, int copy, fl_msg_head *head);
+
+/* As the host has it. */
+static inline int fl_client_number(const fl_client *c, int lane, int copy)
+{
+    return lane + copy * c->n_lane;
+}
+
+/* --- two copies of each lane ---------------------------------------------- */
+
+/* c->msg, from that copy: is it of use, as the lane's word? */
+bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms);
+
+/* The lane is silent, or does not get on: which copy leads? */
+void fl_client_look_for_leader(fl_client *c, int lane, int64_t now_ms);
+
+/* All of it, from its first piece on. */
+void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms);
 
 /* The request is over, and its memory the caller's again. */
 void fl_client_unlink(fl_client *c, fl_request *r);

@@ -1,5 +1,6 @@
 /* client_liveness.c - heartbeats, requests sent again, and deadlines: they tell
- * a lost message from a slow server, and a slow server from a dead one. */
+ * a lost message from a slow server, and a slow server from a dead one, which
+ * may have a replica. */
 #include "ps/worker/client_internal.h"
 
 #include <stdio.h>
@@ -77,8 +78,7 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
     }
 }
 
-/* Send all of it again. */
-static void send_again(fl_client *c, fl_request *r, int64_t now_ms)
+void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[r->lane];
 
@@ -88,6 +88,122 @@ static void send_again(fl_client *c, fl_request *r, int64_t now_ms)
     r->lost = false;
     fl_client_send_pieces(c, r->lane, now_ms);
 }
+
+/* --- two copies of each lane ----------------------------------------------
+ * Which one leads? A worker hears it from either of them, or decides it: once
+ * it has made the other copy lead it never goes back, and once it has promised
+ * the leader to stay, it goes only if another worker has made the other copy
+ * lead. docs/adr/0076. */
+
+/* As ps/server/lane_replica.h has it. */
+enum { PART_BOTH = 0, PART_ALONE = 1, PART_TAKEN = 2 };
+
+static uint32_t part_of(uint32_t view)
+{
+    return view & 3;
+}
+
+static void say_heartbeat(fl_client *c, int lane, int copy)
+{
+    fl_msg_head head = fl_client_head(c, lane, FL_MSG_HEARTBEAT);
+
+    head.request = c->heartbeats | 1ull << 63;
+    head.step = c->progress;
+    fl_client_say_to(c, lane, copy, &head);
+}
+
+/* From now on the other copy is the lane: it has all that was answered, and
+ * gets all else again. */
+static void go_over(fl_client *c, int lane, uint32_t view, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+
+    FL_WARN(c->o.log, "%s: lane %d is led by its replica now (view %u)",
+            l->name, lane, view);
+    l->at ^= 1;
+    l->view = view;
+    fl_client_came_back(c, l, now_ms);
+    l->heard_ms = now_ms;
+    l->heard_heartbeat = 0;
+    say_heartbeat(c, lane, l->at);
+    for (fl_request *r = l->first; r; r = r->next)
+        fl_client_send_again(c, r, now_ms);
+}
+
+/* Of this job's run and process; what is not is told apart elsewhere. A copy
+ * that has no record yet does not know its run. */
+static bool is_of_lane(const fl_client *c, const fl_client_lane *l)
+{
+    const fl_msg_head *head = &c->msg.head;
+
+    return (head->job == c->job || fl_msg_run(head->job) == 0) &&
+           head->peer == l->peer;
+}
+
+static void hear_other(fl_client *c, int lane, uint32_t view, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+
+    if (!is_of_lane(c, l) || c->msg.head.kind != FL_MSG_ANSWER || l->left)
+        return;
+    l->other_ms = now_ms;
+    l->other_view = view;
+    if (view > l->view && part_of(view) == PART_TAKEN)
+        go_over(c, lane, view, now_ms);
+}
+
+bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+    uint32_t view = c->msg.head.view >> 16;
+
+    if (copy != l->at) {
+        hear_other(c, lane, view, now_ms);
+        return false;
+    }
+    if (!is_of_lane(c, l))
+        return true;
+    if (view < l->view)
+        return part_of(l->view) != PART_TAKEN;
+    if (view == l->view)
+        return true;
+    if (part_of(view) == PART_TAKEN) { /* this one has led */
+        if (!l->left)
+            go_over(c, lane, view, now_ms);
+        return false;
+    }
+    l->view = view; /* a promise, which the next heartbeat says */
+    c->heartbeat_at_ms = now_ms;
+    return true;
+}
+
+/* It is late with an answer: it may be cut off from its replica, or not lead
+ * any more. */
+static bool is_late(const fl_client *c, const fl_client_lane *l, int64_t now_ms)
+{
+    return l->first && l->first->begun_ms >= 0 &&
+           now_ms - l->first->begun_ms > c->o.peer_ms;
+}
+
+void fl_client_look_for_leader(fl_client *c, int lane, int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+    int64_t silent_ms = now_ms - l->heard_ms;
+
+    if (!c->watching || l->left ||
+        (silent_ms <= c->o.peer_ms / 2 && !is_late(c, l, now_ms)))
+        return;
+    if (silent_ms > c->o.peer_ms && part_of(l->view) == PART_BOTH &&
+        l->other_ms > 0 && l->other_view == l->view &&
+        now_ms - l->other_ms <= 2 * c->o.heartbeat_ms)
+        go_over(c, lane, l->view + PART_TAKEN, now_ms);
+    else if (now_ms - l->asked_ms >= c->o.heartbeat_ms) {
+        l->asked_ms = now_ms;
+        say_heartbeat(c, lane, l->at ^ 1);
+    }
+}
+
+/* --- deadlines ------------------------------------------------------------ */
 
 static bool is_lost(const fl_client *c, const fl_request *r, int64_t now_ms)
 {
@@ -164,7 +280,9 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
     bool away = fl_client_is_away(c, l, now_ms);
     char text[400];
 
-    if (is_leaving(l) && c->o.request_ms < most_ms)
+    if (c->o.replicas)
+        fl_client_look_for_leader(c, lane, now_ms);
+    else if (is_leaving(l) && c->o.request_ms < most_ms)
         most_ms = c->o.request_ms;
     if (silent_ms > most_ms) {
         snprintf(text, sizeof text,
@@ -180,7 +298,7 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
     for (fl_request *r = l->first; r && c->error.code == FLEET_OK;
          r = r->next) {
         if (is_lost(c, r, now_ms))
-            send_again(c, r, now_ms);
+            fl_client_send_again(c, r, now_ms);
         if (!away)
             check_request(c, r, now_ms);
     }

@@ -2,7 +2,7 @@
  * reads and writes of rows. A thread of its own does it, so that the lane's
  * goes on to look at its socket. */
 #define _GNU_SOURCE
-#include "ps/server/server_internal.h"
+#include "ps/host/server_internal.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -12,7 +12,7 @@
 #include "ps/aggregate/lane_record.h"
 #include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_reader.h"
-#include "ps/server/server_internal.h"
+#include "ps/host/server_internal.h"
 #include "runtime/simd/simd.h"
 #include "runtime/plan/job_signature.h"
 

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/journal/journal_cut.h"
-#include "ps/server/server_internal.h"
+#include "ps/host/server_internal.h"
 
 enum {
     CUT_NICE = 10, /* training comes first, if it may */

@@ -10,7 +10,7 @@
 #include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_writer.h"
 #include "ps/locality.h"
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 #include "ps/server_descriptors.h"
 
 /* A lane with what is around it. */

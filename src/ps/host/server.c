@@ -1,6 +1,6 @@
 /* server.c - the threads of a server: one per lane, which works its socket. */
 #define _GNU_SOURCE
-#include "ps/server/server.h"
+#include "ps/host/server.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 #include "net/limits.h"
 #include "ps/locality.h"
 #include "ps/server/lane_counters.h"
-#include "ps/server/server_internal.h"
+#include "ps/host/server_internal.h"
 #include "runtime/plan/job_signature.h"
 
 enum {
@@ -400,8 +400,12 @@ static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
                                      .journal = fl_runner_journal(r),
                                      .pool = s->pool,
                                      .log = &s->o.context->log};
-    const fl_lane_host host = {r, send_packet, fl_runner_begin_command,
-                               fl_runner_progress, fl_runner_is_loading};
+    const fl_lane_host host = {r,
+                               send_packet,
+                               fl_runner_begin_command,
+                               fl_runner_progress,
+                               fl_runner_is_loading,
+                               NULL};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }

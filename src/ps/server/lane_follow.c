@@ -1,0 +1,321 @@
+/* lane_follow.c - a lane that follows another one: it asks for records and
+ * applies them, and leads when a worker wants it to. */
+#include "ps/server/lane_follow.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { ASKS_OF_PEER = 8 }; /* so often in a peer deadline it is heard of */
+
+/* --- asking --------------------------------------------------------------- */
+
+static void begin_ask(fl_ps_lane *l, fl_msg_writer *w)
+{
+    fl_replica *r = l->replica;
+    const fl_msg_head head = {.version = FL_MSG_VERSION,
+                              .kind = FL_MSG_FOLLOW,
+                              .flags = FL_MSG_CRC_ALL,
+                              .job = fl_lane_job(l),
+                              .peer = l->o.identity->nonce,
+                              .generation = l->o.identity->generation,
+                              .view = l->o.map->view | r->view << 16,
+                              .stream = FL_REPLICA_STREAM,
+                              .step = r->attached ? r->want : 0,
+                              .request = ++r->asked};
+
+    r->asked_ms = l->now_ms;
+    fl_msg_begin(w, l->o.pool, &head);
+}
+
+static void end_ask(fl_ps_lane *l, fl_msg_writer *w)
+{
+    fl_packet *p;
+
+    if (fl_msg_end(w, true, &p) != FLEET_OK)
+        return; /* it asks again soon */
+    l->host.ask(l->host.arg, p);
+    fl_packet_drop(p);
+}
+
+static void ask_leader(fl_ps_lane *l)
+{
+    fl_msg_writer w;
+
+    begin_ask(l, &w);
+    end_ask(l, &w);
+}
+
+/* Two copies that were the same are not: whichever is wrong, the job must not
+ * go on with either. */
+static void fail_both(fl_ps_lane *l)
+{
+    fl_msg_writer w;
+    fl_error error;
+    fleet_status code = fl_last_code();
+
+    fl_fail_in(code, "the replica of server %d, lane %d", l->o.server,
+               l->o.lane);
+    fl_error_take(&error, code);
+    begin_ask(l, &w);
+    w.head.flags |= FL_MSG_STOP;
+    w.head.request = (uint64_t)code;
+    fl_msg_text(&w, FL_SECTION_TEXT, error.text);
+    end_ask(l, &w);
+    fl_lane_abort(l, code, error.text);
+}
+
+/* --- leading -------------------------------------------------------------- */
+
+/* It has every record of which a worker was told. Workers find it one after
+ * the other. */
+static void lead(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    r->fencing = true;
+    fl_replica_stand_alone(l, r->view + FL_VIEW_TAKEN);
+    FL_WARN(l->o.log,
+            "server %d, lane %d: its replica leads now, at update %" PRId64
+            " (view %u)",
+            l->o.server, l->o.lane, l->version, r->view);
+    fl_lane_end_replay(l, FLEET_OK, NULL, l->awake.looked_ms);
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (!l->stream[i].left)
+            l->stream[i].heard_ms += (FL_REPLICA_PATIENCE - 1) * l->o.peer_ms;
+    fl_follower_fence(l);
+}
+
+static void lead_if_wanted(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (r->voted && !fl_lane_replay_waits(l) && r->at == r->batch_size &&
+        l->state == FL_LANE_RUNS)
+        lead(l);
+}
+
+void fl_follower_fence(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (l->now_ms - r->asked_ms >= l->o.peer_ms / ASKS_OF_PEER ||
+        r->asked_ms == 0)
+        ask_leader(l);
+}
+
+void fl_follower_hears(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_replica *r = l->replica;
+
+    if (!r->attached || head->peer != l->o.identity->nonce)
+        return;
+    if (head->kind == FL_MSG_ABORT) {
+        fl_lane_aborted(l, from, NULL);
+        return;
+    }
+    if (head->kind != FL_MSG_HEARTBEAT)
+        return; /* until it leads: it is sent again */
+    if (head->view >> 16 == r->view + FL_VIEW_TAKEN &&
+        head->stream < (uint32_t)l->o.n_stream &&
+        !l->stream[head->stream].left) {
+        fl_server_enter_run(l->o.identity, fl_msg_run(head->job));
+        r->voted = true;
+    }
+    lead_if_wanted(l);
+    fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_OK, FL_NOBODY);
+}
+
+/* --- records -------------------------------------------------------------- */
+
+/* As far as it gets: a load or a write takes its time. */
+static void apply_batch(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    while (r->at < r->batch_size && !fl_lane_replay_waits(l) &&
+           l->state == FL_LANE_RUNS) {
+        uint64_t lsn;
+        fl_journal_record record;
+
+        lsn = r->batch_size - r->at < FL_JOURNAL_RECORD_SIZE
+                  ? UINT64_MAX
+                  : fl_journal_record_lsn(r->batch + r->at);
+        if (lsn > r->want ||
+            !fl_journal_record_read(r->batch + r->at, r->batch_size - r->at,
+                                    lsn, &record)) {
+            r->at = r->batch_size; /* damaged on its way: it asks again */
+            return;
+        }
+        r->at += fl_journal_record_bytes(record.size);
+        if (lsn < r->want)
+            continue;
+        if (fl_lane_replay(l, &record, l->awake.looked_ms) != FLEET_OK) {
+            fail_both(l);
+            return;
+        }
+        r->want++;
+    }
+}
+
+static void go_on(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    apply_batch(l);
+    if (r->at < r->batch_size || l->state != FL_LANE_RUNS)
+        return;
+    lead_if_wanted(l);
+    if (fl_replica_follows(l) && !fl_lane_replay_waits(l))
+        ask_leader(l);
+}
+
+static fleet_status take_batch(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+    const fl_frame *f = &l->msg.column[0][FL_AT_BYTES];
+
+    if (l->msg.head.n_section < 1 ||
+        l->msg.section[0].op != FL_SECTION_RECORDS || r->at < r->batch_size)
+        return FLEET_OK;
+    FL_TRY(fl_grow(&r->batch, &r->batch_capacity, f->size + 1, 1));
+    memcpy(r->batch, f->data, f->size);
+    r->at = 0;
+    r->batch_size = f->size;
+    return FLEET_OK;
+}
+
+/* Workers of its run look for the process that they know. */
+static void take_identity(fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (l->o.identity->nonce == 0) {
+        l->o.identity->nonce = head->peer;
+        l->o.identity->generation = head->generation;
+    }
+    if (fl_msg_run(head->job)) {
+        fl_server_enter_run(l->o.identity, fl_msg_run(head->job));
+        if (l->run == 0)
+            l->run = fl_msg_run(head->job);
+    }
+    l->replica->attached = true;
+}
+
+/* The leader does without it. */
+static void is_dropped(fl_ps_lane *l)
+{
+    FL_WARN(l->o.log,
+            "server %d, lane %d: the lane goes on without this replica, which "
+            "was not heard of in time",
+            l->o.server, l->o.lane);
+    l->state = FL_LANE_LEFT;
+}
+
+static void hear_leader(fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_replica *r = l->replica;
+    char *why;
+
+    take_identity(l);
+    r->heard_ms = l->now_ms;
+    if (head->status == FL_ANSWER_FAILED) {
+        why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+        fl_lane_abort(l,
+                      head->step > 0 && head->step < 256
+                          ? (fleet_status)head->step
+                          : FLEET_EPEER,
+                      why ? why : "the lane that it follows has failed");
+        fl_free(why);
+    } else if (head->status == FL_ANSWER_FENCED) {
+        is_dropped(l);
+    } else if (head->flags & FL_MSG_LEAVE) {
+        l->state = FL_LANE_LEFT;
+    } else if (take_batch(l) == FLEET_OK) {
+        go_on(l);
+    } else {
+        fail_both(l);
+    }
+}
+
+void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_replica *r = l->replica;
+
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    if (fl_msg_decode(p, &l->msg) != FLEET_OK || head->kind != FL_MSG_ANSWER ||
+        !fl_msg_same_id(head->job, l->job) || l->state != FL_LANE_RUNS ||
+        head->stream != FL_REPLICA_STREAM)
+        return;
+    if (l->o.identity->nonce && head->peer != l->o.identity->nonce)
+        return;
+    if (r->role == FL_REPLICA_FOLLOWS)
+        hear_leader(l);
+    else if (head->view >> 16 == r->view)
+        r->fencing = false;
+}
+
+void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms)
+{
+    fl_lane_begin_replay(l, now_ms);
+    ask_leader(l);
+}
+
+/* --- deadlines ------------------------------------------------------------ */
+
+static bool all_have_left(const fl_ps_lane *l)
+{
+    return l->streams[FL_STREAMS_LEFT].n == l->o.n_stream;
+}
+
+/* The leader may have gone on without it, or the job may have ended: that is no
+ * failure of what else its process does. */
+static void is_unwanted(fl_ps_lane *l, int64_t silent_ms)
+{
+    FL_WARN(l->o.log,
+            "server %d, lane %d: its replica ends: for %.1f s it has heard "
+            "neither of the lane that it follows nor of a worker",
+            l->o.server, l->o.lane, (double)silent_ms / 1000);
+    l->state = FL_LANE_LEFT;
+}
+
+/* Workers have the peer deadline, and their pauses, to find it. */
+static void await_leader(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+    int64_t silent_ms = l->now_ms - r->heard_ms;
+    bool attached = r->attached;
+    char text[200];
+
+    if (attached && all_have_left(l) && silent_ms > l->o.peer_ms) {
+        l->state = FL_LANE_LEFT;
+        return;
+    }
+    if (attached && silent_ms > 2 * FL_REPLICA_PATIENCE * l->o.peer_ms)
+        is_unwanted(l, silent_ms);
+    if (attached || silent_ms <= l->o.connect_ms)
+        return;
+    snprintf(text, sizeof text,
+             "server %d, lane %d, which this replica follows, has not answered "
+             "within %.1f s (connect deadline)",
+             l->o.server, l->o.lane, (double)silent_ms / 1000);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
+void fl_follower_tick(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (r->at < r->batch_size || r->voted)
+        go_on(l);
+    if (!fl_replica_follows(l) || l->state != FL_LANE_RUNS)
+        return;
+    if (l->now_ms - r->asked_ms >= l->o.peer_ms / ASKS_OF_PEER)
+        ask_leader(l);
+    await_leader(l);
+}

@@ -1,0 +1,525 @@
+/* lane_replica.c - a lane that leads another one: records that are kept until
+ * the follower has them, answers that wait for it, and how it goes on without
+ * one. */
+#include "ps/server/lane_replica.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/server/lane_budget.h"
+#include "ps/server/lane_follow.h"
+
+enum { MOST_BATCH = 4 << 20 }; /* bytes of records in a message */
+
+/* --- records -------------------------------------------------------------- */
+
+static fleet_status keep_record(fl_replica *r, uint16_t kind,
+                                const fl_journal_part *part, size_t n)
+{
+    fl_journal_record record = {.lsn = r->last + 1, .kind = kind};
+    char head[FL_JOURNAL_RECORD_SIZE], *to;
+    size_t bytes;
+
+    for (size_t i = 0; i < n; i++)
+        record.size += part[i].size;
+    fl_journal_record_write(&record, part, n, head);
+    bytes = fl_journal_record_bytes(record.size);
+    if (r->from > r->used / 2) { /* what the follower has is given up */
+        memmove(r->log, r->log + r->from, r->used - r->from);
+        r->used -= r->from;
+        r->from = 0;
+    }
+    FL_TRY(fl_grow(&r->log, &r->capacity, r->used + bytes, 1));
+    to = r->log + r->used;
+    memset(to + bytes - FL_JOURNAL_ALIGN, 0, FL_JOURNAL_ALIGN);
+    memcpy(to, head, sizeof head);
+    to += sizeof head;
+    for (size_t i = 0; i < n; i++) {
+        if (part[i].size > 0)
+            memcpy(to, part[i].data, part[i].size);
+        to += part[i].size;
+    }
+    r->used += bytes;
+    r->last++;
+    return FLEET_OK;
+}
+
+static fleet_status put_for_replica(void *arg, uint16_t kind,
+                                    const fl_journal_part *part, size_t n)
+{
+    const fl_ps_lane *l = arg;
+    fl_replica *r = l->replica;
+
+    if (r->next.put)
+        FL_TRY(r->next.put(r->next.arg, kind, part, n));
+    return r->role == FL_REPLICA_LEADS ? keep_record(r, kind, part, n)
+                                       : FLEET_OK;
+}
+
+static size_t bytes_at(const fl_replica *r, size_t at)
+{
+    return fl_journal_record_bytes(fl_journal_record_size(r->log + at));
+}
+
+static void drop_first(fl_replica *r)
+{
+    r->from += bytes_at(r, r->from);
+    r->first++;
+    if (r->from == r->used)
+        r->from = r->used = 0;
+}
+
+/* --- answers to the follower ---------------------------------------------- */
+
+/* As if it were worker 0's. */
+static void begin_answer(fl_ps_lane *l, fl_msg_writer *w, fl_msg_status status)
+{
+    const fl_replica *r = l->replica;
+    fl_msg_head head = r->request;
+
+    head.stream = 0;
+    head.flags = FL_MSG_CRC_ALL;
+    fl_lane_begin_answer(l, w, &head, status, FL_NOBODY);
+    w->head.stream = r->request.stream;
+    w->answer =
+        (fl_msg_answer){.missing_stream = FL_NOBODY, .applied = r->last};
+}
+
+static void end_answer(fl_ps_lane *l, fl_msg_writer *w)
+{
+    fl_packet *p;
+
+    l->replica->asks = false;
+    if (fl_msg_end(w, true, &p) != FLEET_OK)
+        return; /* it asks again */
+    l->host.send(l->host.arg, &l->replica->peer, p);
+    fl_packet_drop(p);
+}
+
+static void answer_shortly(fl_ps_lane *l, fl_msg_status status, uint16_t flags)
+{
+    fl_msg_writer w;
+
+    begin_answer(l, &w, status);
+    w.head.flags |= flags;
+    end_answer(l, &w);
+}
+
+/* Whole records, from the first that it wants on; one at least. */
+static size_t batch_bytes(const fl_replica *r)
+{
+    size_t at = r->from;
+
+    while (at < r->used) {
+        size_t one = bytes_at(r, at);
+
+        if (at > r->from && at + one - r->from > MOST_BATCH)
+            break;
+        at += one;
+    }
+    return at - r->from;
+}
+
+/* They have sums of their own. */
+static void send_records(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+    size_t bytes = batch_bytes(r);
+    fl_msg_writer w;
+    fl_packet *p;
+    void *to = NULL;
+
+    begin_answer(l, &w, FL_ANSWER_OK);
+    w.head.flags = 0;
+    if (fl_msg_section(&w, FL_SECTION_RECORDS, 0))
+        to = fl_msg_column(&w, FL_COLUMN_BYTES, bytes);
+    if (to)
+        memcpy(to, r->log + r->from, bytes);
+    r->asks = false;
+    if (fl_msg_end(&w, false, &p) != FLEET_OK)
+        return; /* it asks again */
+    l->host.send(l->host.arg, &r->peer, p);
+    fl_packet_drop(p);
+}
+
+static fleet_status commit_for_replica(void *arg)
+{
+    fl_ps_lane *l = arg;
+    fl_replica *r = l->replica;
+
+    if (r->next.commit)
+        FL_TRY(r->next.commit(r->next.arg));
+    if (r->role == FL_REPLICA_LEADS && r->asks && r->from < r->used)
+        send_records(l);
+    return FLEET_OK;
+}
+
+/* --- answers that wait ---------------------------------------------------- */
+
+/* What says nothing of the lane's state goes out. */
+static bool must_wait(const fl_msg_head *head)
+{
+    return head->kind == FL_MSG_ANSWER && !(head->request >> 63) &&
+           (head->status == FL_ANSWER_OK || head->status == FL_ANSWER_NORMS ||
+            head->status == FL_ANSWER_FAILED);
+}
+
+bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
+                      fl_packet *p)
+{
+    fl_replica *r = l->replica;
+    fl_held_answer *h;
+
+    if (!r || !must_wait(head) ||
+        (r->role != FL_REPLICA_LEADS && r->role != FL_REPLICA_GONE) ||
+        r->last <= r->acked)
+        return false;
+    if (r->role == FL_REPLICA_GONE) { /* a command has ended, say */
+        fl_packet_drop(p);
+        return true;
+    }
+    h = fl_packet_pool_take(l->o.pool, sizeof *h);
+    if (!h) {
+        fl_packet_drop(p); /* the worker asks again */
+        return true;
+    }
+    *h =
+        (fl_held_answer){.to = *to, .head = *head, .lsn = r->last, .packet = p};
+    *r->last_held = h;
+    r->last_held = &h->next;
+    return true;
+}
+
+/* Answers that have waited for a record up to that one go out, or (send false)
+ * nowhere. */
+static void send_held(fl_ps_lane *l, uint64_t lsn, bool send)
+{
+    fl_replica *r = l->replica;
+
+    while (r->held && r->held->lsn <= lsn) {
+        fl_held_answer *h = r->held;
+
+        r->held = h->next;
+        if (send)
+            fl_lane_send(l, &h->to, h->head.stream, h->packet);
+        else
+            fl_packet_drop(h->packet);
+        fl_packet_pool_give(l->o.pool, h, sizeof *h);
+    }
+    if (!r->held)
+        r->last_held = &r->held;
+}
+
+void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_replica *r = l->replica;
+
+    if (!r || r->role != FL_REPLICA_LEADS)
+        return;
+    if (r->proposes && head->view >> 16 == r->view + FL_VIEW_ALONE)
+        r->promised[head->stream] = true;
+    for (const fl_held_answer *h = r->held; h; h = h->next)
+        if (h->head.stream == head->stream)
+            fl_lane_answer(l, &h->head, from, FL_ANSWER_WAITING, FL_NOBODY);
+}
+
+/* --- views ---------------------------------------------------------------- */
+
+static void forget_follower(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    fl_free(r->log);
+    r->log = NULL;
+    r->from = r->used = r->capacity = 0;
+    r->asks = r->attached = r->proposes = false;
+    l->o.journal = r->next;
+}
+
+void fl_replica_stand_alone(fl_ps_lane *l, uint32_t view)
+{
+    fl_replica *r = l->replica;
+
+    r->role = FL_REPLICA_ALONE;
+    r->view = view;
+    forget_follower(l);
+    send_held(l, UINT64_MAX, true);
+}
+
+/* A worker has made the follower lead. What was not answered is not this
+ * lane's to answer. */
+static void give_way(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    FL_WARN(l->o.log,
+            "server %d, lane %d: its replica leads now (view %u), this copy "
+            "has none to serve any more",
+            l->o.server, l->o.lane, r->view + FL_VIEW_TAKEN);
+    r->role = FL_REPLICA_GONE;
+    r->view += FL_VIEW_TAKEN;
+    r->gone_ms = l->now_ms;
+    send_held(l, UINT64_MAX, false);
+    forget_follower(l);
+}
+
+bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    const fl_replica *r = l->replica;
+
+    if (!r)
+        return false;
+    if (r->role == FL_REPLICA_LEADS &&
+        head->view >> 16 == r->view + FL_VIEW_TAKEN)
+        give_way(l);
+    if (r->role != FL_REPLICA_GONE)
+        return false;
+    fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
+    return true;
+}
+
+void fl_replica_note_left(fl_ps_lane *l, uint32_t stream)
+{
+    if (l->replica)
+        l->replica->left[stream] = l->replica->last;
+}
+
+/* The follower heeds no worker of which it knows that it has left. */
+static bool all_have_promised(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    for (int i = 0; i < l->o.n_stream; i++)
+        if (!r->promised[i] && !l->stream[i].heard &&
+            (r->left[i] == 0 || r->left[i] > r->acked))
+            return false;
+    return true;
+}
+
+static void propose(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    if (!r->proposes)
+        FL_WARN(l->o.log,
+                "server %d, lane %d: nothing was heard of its replica for "
+                "%.1f s: the lane goes on alone as soon as all workers know",
+                l->o.server, l->o.lane,
+                (double)(l->now_ms - r->heard_ms) / 1000);
+    r->proposes = true;
+    if (!all_have_promised(l))
+        return;
+    FL_WARN(l->o.log, "server %d, lane %d: it goes on without a replica",
+            l->o.server, l->o.lane);
+    fl_replica_stand_alone(l, r->view + FL_VIEW_ALONE);
+    fl_lane_advance(l);
+}
+
+/* Of its replica and of all workers nothing is heard: if the job goes on it
+ * does elsewhere, and if not there is no process to tell. */
+static bool is_isolated(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+    int64_t patience_ms = FL_REPLICA_PATIENCE * l->o.peer_ms;
+    bool any = false;
+
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+
+        if (!s->known || s->left)
+            continue;
+        any = true;
+        if (l->now_ms - s->heard_ms <= patience_ms)
+            return false;
+    }
+    return r->proposes && l->now_ms - r->heard_ms > (any ? 1 : 2) * patience_ms;
+}
+
+static void await_follower(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+    char text[200];
+
+    if (is_isolated(l)) {
+        give_way(l);
+        return;
+    }
+
+    if (r->attached && (r->proposes || l->now_ms - r->heard_ms > l->o.peer_ms))
+        propose(l);
+    if (r->attached || l->now_ms - r->begun_ms <= l->o.connect_ms)
+        return;
+    snprintf(text, sizeof text,
+             "the replica of server %d, lane %d has not come within %.1f s "
+             "(connect deadline)",
+             l->o.server, l->o.lane, (double)l->o.connect_ms / 1000);
+    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+}
+
+bool fl_replica_tick(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (!r)
+        return false;
+    if (r->role == FL_REPLICA_LEADS)
+        await_follower(l);
+    else if (r->role == FL_REPLICA_FOLLOWS)
+        fl_follower_tick(l);
+    else if (r->role == FL_REPLICA_GONE &&
+             l->now_ms - r->gone_ms > FL_REPLICA_PATIENCE * l->o.peer_ms)
+        l->state = FL_LANE_LEFT;
+    else if (r->fencing)
+        fl_follower_fence(l);
+    return r->role == FL_REPLICA_FOLLOWS || r->role == FL_REPLICA_GONE;
+}
+
+int64_t fl_replica_peer_ms(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+    bool cut_off;
+
+    if (!r || r->role != FL_REPLICA_LEADS)
+        return l->o.peer_ms;
+    cut_off = r->proposes || l->now_ms - r->heard_ms > l->o.peer_ms / 2;
+    return (cut_off ? 2 * FL_REPLICA_PATIENCE : FL_REPLICA_PATIENCE - 1) *
+           l->o.peer_ms;
+}
+
+/* --- the follower's messages ---------------------------------------------- */
+
+bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    (void)from;
+    if (l->replica && fl_msg_same_id(head->job, l->job) &&
+        head->stream == FL_REPLICA_STREAM &&
+        l->replica->role != FL_REPLICA_FOLLOWS)
+        return true;
+    fl_counter_add(&l->counters.strays, 1);
+    return false;
+}
+
+/* It could not apply a record: memory of one of both is not what it was. */
+static void hear_failure(fl_ps_lane *l)
+{
+    uint64_t code = l->msg.head.request;
+    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+
+    fl_lane_abort(l, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
+                  why ? why : "its replica has failed");
+    fl_free(why);
+}
+
+static void take_acknowledged(fl_ps_lane *l, uint64_t want)
+{
+    fl_replica *r = l->replica;
+
+    if (want == 0 || want - 1 <= r->acked || want - 1 > r->last)
+        return;
+    r->acked = want - 1;
+    while (r->first <= r->acked)
+        drop_first(r);
+    send_held(l, r->acked, true);
+}
+
+void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_replica *r = l->replica;
+
+    (void)p;
+    r->peer = *from;
+    r->request = *head;
+    if (r->role == FL_REPLICA_LEADS && head->flags & FL_MSG_STOP) {
+        hear_failure(l);
+        return;
+    }
+    if (r->role == FL_REPLICA_LEADS &&
+        head->view >> 16 == r->view + FL_VIEW_TAKEN)
+        give_way(l);
+    if (r->role != FL_REPLICA_LEADS) {
+        answer_shortly(l, FL_ANSWER_FENCED, 0);
+        return;
+    }
+    if (head->step == 0) { /* it does not know its process yet */
+        answer_shortly(l, FL_ANSWER_OK, 0);
+        return;
+    }
+    if (!r->attached)
+        atomic_fetch_sub(&l->o.identity->unfollowed, 1);
+    r->attached = r->asks = true;
+    r->heard_ms = l->now_ms;
+    take_acknowledged(l, head->step);
+    if (r->from < r->used)
+        send_records(l);
+}
+
+/* --- the end -------------------------------------------------------------- */
+
+bool fl_replica_may_end(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    if (!r || r->role != FL_REPLICA_LEADS || !r->attached ||
+        l->now_ms - r->heard_ms > l->o.peer_ms)
+        return true;
+    if (!r->asks || r->from < r->used)
+        return false;
+    answer_shortly(l, FL_ANSWER_OK, FL_MSG_LEAVE);
+    return true;
+}
+
+void fl_replica_abort(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+    fl_msg_writer w;
+
+    if (!r || r->role != FL_REPLICA_LEADS || !r->asks)
+        return;
+    begin_answer(l, &w, FL_ANSWER_FAILED);
+    w.head.step = (uint64_t)l->error.code;
+    fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
+    end_answer(l, &w);
+}
+
+/* --- life ----------------------------------------------------------------- */
+
+fleet_status fl_replica_begin(fl_ps_lane *l)
+{
+    fl_replica *r;
+
+    FL_TRY(FL_NEW(&l->replica, sizeof *l->replica));
+    r = l->replica;
+    r->role = l->o.replica;
+    r->next = l->o.journal;
+    r->first = r->want = 1;
+    r->last_held = &r->held;
+    r->heard_ms = r->begun_ms = l->now_ms;
+    l->o.journal = (fl_journal_sink){l, put_for_replica, commit_for_replica};
+    if (r->role == FL_REPLICA_LEADS)
+        atomic_fetch_add(&l->o.identity->unfollowed, 1);
+    FL_TRY(FL_NEW(&r->promised, (size_t)l->o.n_stream * sizeof *r->promised));
+    return FL_NEW(&r->left, (size_t)l->o.n_stream * sizeof *r->left);
+}
+
+void fl_replica_done(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    if (!r)
+        return;
+    send_held(l, UINT64_MAX, false);
+    fl_free(r->log);
+    fl_free(r->promised);
+    fl_free(r->left);
+    fl_free(r->batch);
+    fl_free(r);
+    l->replica = NULL;
+}

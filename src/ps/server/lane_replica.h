@@ -1,0 +1,128 @@
+/* lane_replica.h - two copies of a lane: the one that leads takes workers'
+ * messages, the other one follows, a record at a time, and leads as soon as a
+ * worker misses the first. docs/adr/0076.
+ *
+ *   leads    each record is kept until the follower has it, and an answer that
+ *            came after a record waits until then
+ *   follows  asks for records from a number on, which says that it has all
+ *            before; applies them as a replay does
+ *   alone    leads, without a follower: every worker has promised not to make
+ *            the other copy lead; or a worker has made this one lead
+ *   gone     has led: the other copy leads, and workers are told so
+ *
+ * Which one leads is said by the view, the upper half of a message's: 4 e +
+ * part. Of epoch e both copies know the same at part 0. In part 1 the leader
+ * goes on alone, in part 2 the follower does; a worker makes one of them so,
+ * and never the other: part 1 needs all workers, part 2 needs one. */
+#pragma once
+
+#include "ps/server/lane_internal.h"
+
+enum { FL_VIEW_BOTH = 0, FL_VIEW_ALONE = 1, FL_VIEW_TAKEN = 2 };
+
+static inline uint32_t fl_view_part(uint32_t view)
+{
+    return view & 3;
+}
+
+/* How many peer deadlines: until a copy that no worker wants ends, and until a
+ * worker that has found a new leader must have come to it. */
+enum { FL_REPLICA_PATIENCE = 4 };
+
+typedef struct fl_held_answer {
+    struct fl_held_answer *next;
+    fl_peer to;
+    fl_msg_head head;
+    uint64_t lsn; /* goes out when the follower has this record */
+    fl_packet *packet;
+} fl_held_answer;
+
+struct fl_replica {
+    fl_replica_role role;
+    uint32_t view;
+    fl_journal_sink next; /* the lane's journal; put NULL: none */
+
+    /* of one that leads */
+    char *log; /* records that the follower may not have, as in a file */
+    size_t from, used, capacity;
+    uint64_t first;       /* LSN of the record at `from` */
+    uint64_t last, acked; /* put; that the follower has */
+    bool attached;        /* it has asked once; of one that follows: it knows
+                             its leader's process */
+    bool asks;            /* and has no answer yet */
+    fl_peer peer;
+    fl_msg_head request;
+    int64_t heard_ms; /* of the follower; of one that follows: of the leader */
+    bool proposes;    /* to go on alone */
+    bool *promised;   /* by stream */
+    uint64_t *left;   /* the record with which it has left; 0: it has not */
+    fl_held_answer *held, **last_held;
+    int64_t gone_ms; /* since when another one leads */
+
+    /* of one that follows */
+    uint64_t want;              /* the next record */
+    uint64_t asked;             /* requests */
+    int64_t asked_ms, begun_ms; /* last; when it began */
+    char *batch;                /* records that have come */
+    size_t at, batch_size, batch_capacity;
+    bool voted;   /* a worker wants it to lead, as soon as it can */
+    bool fencing; /* the one that has led is to hear so */
+};
+
+/* A lane was made with options.replica. */
+fleet_status fl_replica_begin(fl_ps_lane *l);
+void fl_replica_done(fl_ps_lane *l);
+
+/* The upper half of what an answer says of the view. */
+static inline uint32_t fl_replica_view(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    return r ? r->view + (r->role == FL_REPLICA_LEADS && r->proposes) : 0;
+}
+
+/* It has no say any more, or none yet. */
+static inline bool fl_replica_follows(const fl_ps_lane *l)
+{
+    return l->replica && l->replica->role == FL_REPLICA_FOLLOWS;
+}
+
+static inline bool fl_replica_is_gone(const fl_ps_lane *l)
+{
+    return l->replica && l->replica->role == FL_REPLICA_GONE;
+}
+
+/* --- one that leads (lane_replica.c) -------------------------------------- */
+
+/* l->msg is a follower's. */
+bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from);
+
+/* An answer that must wait for the follower is taken over, with its reference:
+ * true. */
+bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
+                      fl_packet *p);
+
+/* l->msg, a worker's heartbeat: its promise; and what it waits for. */
+void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from);
+
+/* l->msg, a worker's, says that another copy leads, or is told so: true. */
+bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from);
+
+/* How long a worker may be silent: one that is cut off from this copy alone
+ * goes to the other one, which says so; and a copy that is cut off from that
+ * one, too, has no say in it. */
+int64_t fl_replica_peer_ms(const fl_ps_lane *l);
+
+/* The record that was put last is that the stream has left. */
+void fl_replica_note_left(fl_ps_lane *l, uint32_t stream);
+
+/* All workers have left: may the lane end? The follower is told then. */
+bool fl_replica_may_end(fl_ps_lane *l);
+void fl_replica_abort(fl_ps_lane *l); /* the lane has failed */
+
+/* Deadlines; true: it is no lane of workers now, which has deadlines of its
+ * own. */
+bool fl_replica_tick(fl_ps_lane *l);
+
+/* Goes on without another copy. */
+void fl_replica_stand_alone(fl_ps_lane *l, uint32_t view);

@@ -1,0 +1,117 @@
+/* sim_replica_test.c - simulated jobs whose lanes have a second copy each.
+ * Processes of either copy die or sleep, links between any two are cut: no
+ * worker sees an error, and the job ends with the bits of one that nothing has
+ * befallen, on the copy that leads and on the one that follows. */
+#define SUITE sim_replica
+#include "sim_seeds.h"
+#include "test.h"
+
+static int n_taken, n_alone, n_both; /* lanes, as their jobs ended */
+
+static void count_copies(const sim *s)
+{
+    for (int i = 0; i < s->all_lanes; i++) {
+        fl_replica_role role =
+            s->lane[i].core ? fl_lane_replica(s->lane[i].core) : FL_NO_REPLICA;
+
+        n_taken += i >= s->n_lane && role == FL_REPLICA_ALONE;
+        n_alone += i < s->n_lane && role == FL_REPLICA_ALONE;
+        n_both += i < s->n_lane && role == FL_REPLICA_LEADS;
+    }
+}
+
+/* A fault while workers still join: a server that they do not know yet has no
+ * replica for them. */
+static bool is_early(const sim *s)
+{
+    bool early = false;
+
+    for (int i = 0; i < SIM_MOST_FAULT; i++)
+        early = early || (s->fault[i].begun && !s->fault[i].all_joined);
+    return early;
+}
+
+static const char *run_job(sim_options *o, const sim_script *k)
+{
+    const char *bad;
+    sim s;
+
+    o->bounds_staleness = false; /* clocks are in no record */
+    o->replicas = true;
+    o->connect_ms = 60000;
+    sim_open(&s, o, sim_work, (void *)(uintptr_t)k);
+    sim_run(&s, SIM_LONGEST_MS);
+    bad = is_early(&s) ? NULL : sim_check(&s, k);
+    count_copies(&s);
+    sim_close(&s);
+    return bad;
+}
+
+static const char *quiet_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, seed % 2, &o, &k);
+    return run_job(&o, &k);
+}
+
+/* Of a process, or of a link between any two, a lane that follows among them;
+ * it lasts most_ms at most, or it is the end of a process. */
+static sim_fault fault_of(uint64_t seed, const sim_options *o, int at,
+                          int64_t most_ms)
+{
+    int n_process = 2 * o->n_server, kind = sim_pick(seed, at, 3);
+    int end = sim_pick(seed, at + 1, o->n_worker + 2);
+    sim_fault f = {.worker = SIM_NOBODY,
+                   .server = sim_pick(seed, at + 2, n_process),
+                   .count =
+                       16 * o->n_worker * o->n_lane +
+                       sim_pick(seed, at + 3, 1 << sim_pick(seed, at + 4, 10)),
+                   .ms = sim_pick(seed, at + 5, (int)most_ms),
+                   .directions = 1 + sim_pick(seed, at + 6, 3),
+                   .holds = sim_pick(seed, at + 7, 2)};
+
+    f.kind = kind == 0 ? SIM_DIES : kind == 1 ? SIM_SLEEPS : SIM_CUT;
+    if (f.kind == SIM_DIES)
+        f.ms = -1;
+    if (f.kind != SIM_CUT)
+        return f;
+    f.worker = end < o->n_worker ? end : SIM_NOBODY;
+    if (end > o->n_worker) { /* the two copies of a lane */
+        f.server %= o->n_server;
+        f.worker = SIM_MOST_PROCESS + f.server * o->n_lane +
+                   sim_pick(seed, at + 8, o->n_lane);
+    }
+    return f;
+}
+
+static const char *fault_run(uint64_t seed)
+{
+    sim_options o;
+    sim_script k;
+
+    sim_make(seed, seed % 2, &o, &k);
+    o.fault[0] = fault_of(seed, &o, 50, 6 * o.peer_ms);
+    o.fault[1] = fault_of(seed, &o, 60, o.peer_ms);
+    if (o.fault[1].kind == SIM_DIES && o.fault[0].kind == SIM_DIES)
+        o.fault[1].kind = SIM_NO_FAULT; /* both copies of a lane, say */
+    else if (o.fault[1].kind == SIM_DIES)
+        o.fault[0].ms %= o.peer_ms / 2; /* or it counts as dead, too */
+    else if (o.fault[0].kind == SIM_DIES)
+        o.fault[1].ms %= o.peer_ms / 2;
+    return run_job(&o, &k);
+}
+
+TEST_LIMIT(a_copy_takes_over_and_no_worker_sees_an_error, 7200)
+{
+    int n = (int)SIM_SEEDS(fault_run, 400);
+
+    CHECK(n_taken * 100 >= n && n_alone * 100 >= n);
+}
+
+TEST_LIMIT(two_copies_of_a_lane_have_the_same_bits, 7200)
+{
+    SIM_SEEDS(quiet_run, 150);
+    CHECK(n_both > 0 && 50 * (n_taken + n_alone) <= n_both);
+}

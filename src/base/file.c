@@ -205,11 +205,9 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
 /* The file is to have *size bytes, if that is not ANY_SIZE. */
 #define ANY_SIZE SIZE_MAX
 
-static fleet_status read_open(int fd, const char *path, char **data,
-                              size_t *size)
+static fleet_status measure_open(int fd, const char *path, size_t *size)
 {
     struct stat st;
-    fleet_status status;
 
     if (fstat(fd, &st) != 0)
         return io_failed("read", path);
@@ -220,6 +218,15 @@ static fleet_status read_open(int fd, const char *path, char **data,
                        "%s: damaged: %lld bytes, not %zu as written", path,
                        (long long)st.st_size, *size);
     *size = (size_t)st.st_size;
+    return FLEET_OK;
+}
+
+static fleet_status read_open(int fd, const char *path, char **data,
+                              size_t *size)
+{
+    fleet_status status;
+
+    FL_TRY(measure_open(fd, path, size));
     *data = fl_alloc(*size + 1);
     if (!*data)
         return FLEET_ENOMEM;
@@ -340,6 +347,34 @@ fleet_status fl_file_read(const char *path, char **data, size_t *size)
 {
     *size = ANY_SIZE;
     return read_at(AT_FDCWD, path, path, data, size);
+}
+
+fleet_status fl_file_read_into(const char *path, char **data, size_t *capacity,
+                               size_t *size)
+{
+    int fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+    fleet_status status;
+
+    if (fd < 0)
+        return io_failed("open", path);
+    *size = ANY_SIZE;
+    status = measure_open(fd, path, size);
+    if (status == FLEET_OK)
+        status = fl_grow(data, capacity, *size + 1, 1);
+    if (status == FLEET_OK)
+        status = read_all(fd, path, *data, *size);
+    close(fd);
+    return status;
+}
+
+void fl_file_prefetch(const char *path)
+{
+    int fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    close(fd);
 }
 
 bool fl_file_exists(const char *path)

@@ -13,6 +13,12 @@
 
 /* All of a file, with a 0 after it, for fl_free(). */
 fleet_status fl_file_read(const char *path, char **data, size_t *size);
+/* Into memory that is kept for the next file, for fl_free() at last: the kernel
+ * has to clear new memory, which takes as long as the copy. */
+fleet_status fl_file_read_into(const char *path, char **data, size_t *capacity,
+                               size_t *size);
+/* It will be read soon: the kernel may begin. Promises nothing. */
+void fl_file_prefetch(const char *path);
 bool fl_file_exists(const char *path);
 
 /* A folder that is read: still the same one when another has taken its path. */

@@ -23,6 +23,8 @@ struct fl_journal_reader {
     char *path;     /* of it */
     char *data;     /* of it; NULL: it was not read yet */
     size_t size, at;
+    char *memory; /* where files are read, one after the other */
+    size_t capacity;
     uint64_t lsn;  /* of the next record; 0: not known yet */
     uint64_t past; /* bytes of files before it */
     uint64_t total;
@@ -89,13 +91,28 @@ static fleet_status measure_files(fl_journal_reader *r)
 
 /* --- one file ------------------------------------------------------------- */
 
+/* While this file's records are applied the disk reads the next one. */
+static void expect_next(const fl_journal_reader *r)
+{
+    char *path = r->at_file + 1 < r->n_file
+                     ? fl_journal_path(r->folder, r->file[r->at_file + 1])
+                     : NULL;
+
+    if (path)
+        fl_file_prefetch(path);
+    fl_free(path);
+}
+
 static fleet_status read_file(fl_journal_reader *r)
 {
     r->path = fl_journal_path(r->folder, r->file[r->at_file]);
     if (!r->path)
         return FLEET_ENOMEM;
     r->at = 0;
-    return fl_file_read(r->path, &r->data, &r->size);
+    FL_TRY(fl_file_read_into(r->path, &r->memory, &r->capacity, &r->size));
+    r->data = r->memory;
+    expect_next(r);
+    return FLEET_OK;
 }
 
 static void drop_file(fl_journal_reader *r)
@@ -103,7 +120,6 @@ static void drop_file(fl_journal_reader *r)
     r->past += r->size;
     r->size = r->at = 0;
     fl_free(r->path);
-    fl_free(r->data);
     r->path = r->data = NULL;
 }
 
@@ -265,6 +281,7 @@ void fl_journal_reader_close(fl_journal_reader *r)
     if (!r)
         return;
     drop_file(r);
+    fl_free(r->memory);
     fl_free(r->file);
     fl_free(r->folder);
     fl_free(r->text);

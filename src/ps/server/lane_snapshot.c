@@ -395,6 +395,21 @@ static fleet_status restore_table(fl_ps_lane *l, const fl_journal_record *r)
     return FLEET_OK;
 }
 
+/* New rows, which are about to be written: what they begin with, random
+ * numbers maybe, need not be drawn. */
+static fleet_status make_blank(fl_rows *rows, const uint64_t *key, size_t n,
+                               float **row)
+{
+    const fl_filler filler = rows->filler;
+    fleet_status status;
+
+    rows->filler.kind = FLEET_INIT_CONSTANT;
+    rows->filler.a = 0;
+    status = rows->methods->make(rows, key, (int64_t)n, row);
+    rows->filler = filler;
+    return status;
+}
+
 /* The rows of some keys that the table did not have. */
 static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
                                  size_t bytes)
@@ -404,7 +419,7 @@ static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
 
     for (size_t i = 0; i < n; i++)
         memcpy(&key[i], data + i * bytes, sizeof *key);
-    FL_TRY(rows->methods->make(rows, key, (int64_t)n, row));
+    FL_TRY(make_blank(rows, key, n, row));
     fl_live_hash_out(rows, key, row, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
         const char *at = data + i * bytes + sizeof *key;

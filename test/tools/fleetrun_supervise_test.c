@@ -527,6 +527,19 @@ TEST(journals_have_a_folder_of_the_job)
     CHECK_TEXT(launch_value("serverlog.0", "FLEET_LOG"), "(unset)");
 }
 
+TEST(a_folder_of_journals_that_is_gone_is_named_at_once)
+{
+    unsetenv("FLEET_LOG");
+    unsetenv("FLEET_LOG_FOLDER");
+    CHECK_INT(launch_run("--supervise --server_num 1 --grace 0", LAUNCH_SERVER
+                         " && { rm -r \"$FLEET_LOG_FOLDER\"; kill -9 $$; };"
+                         "exec sleep 1000"),
+              1);
+    CHECK_CONTAINS(launch_err(), " cannot be started again: the folder of "
+                                 "journals, ");
+    CHECK_CONTAINS(launch_err(), ", is gone");
+}
+
 TEST(journals_of_the_user_stay)
 {
     char flags[400];

@@ -1,10 +1,12 @@
 /* watch_restart.c - under --supervise a process that dies is started again:
  * which one, when, and how often. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "watch_internal.h"
 
@@ -160,6 +162,21 @@ static void start_failed(watch *w, run_process *p, fleet_status status)
                                         : 1);
 }
 
+/* The process would begin anew where the others go on, and they would wait for
+ * the one that they know. */
+static bool journals_are_gone(watch *w, run_process *p)
+{
+    if (!*w->job->journals || access(w->job->journals, F_OK) == 0 ||
+        errno != ENOENT)
+        return false;
+    snprintf(w->first, sizeof w->first,
+             "%s cannot be started again: the folder of journals, %.300s, is "
+             "gone",
+             run_process_name(p), w->job->journals);
+    watch_fail(w, p, 1);
+    return true;
+}
+
 static void start_again(watch *w, run_process *p)
 {
     const bool cut =
@@ -167,6 +184,8 @@ static void start_again(watch *w, run_process *p)
     fleet_status status;
 
     p->restarts.due = 0;
+    if (journals_are_gone(w, p))
+        return;
     status = run_job_start(w->job, p);
     if (status != FLEET_OK) {
         start_failed(w, p, status);

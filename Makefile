@@ -184,14 +184,9 @@ $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq
 # It reads what is in logs by the library's own functions, which are hidden in it.
-REPLAY_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-replay.c src/base/error.c \
-              src/base/memory.c src/base/text.c src/base/file.c \
-              src/base/clock.c src/base/folder.c src/base/thread.c src/base/hash.c src/base/log.c \
-              src/net/crc32c.c src/ps/journal/journal_reader.c \
-              src/ps/journal/journal_record.c src/ps/journal/journal_writer.c)
-$(BUILD)/fleet-replay: $(REPLAY_OBJ)
+$(BUILD)/fleet-replay: $(BUILD)/tools/fleet-replay.o $(OBJ)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lxxhash -lm -lpthread
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)

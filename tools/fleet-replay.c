@@ -1,4 +1,4 @@
-/* fleet-replay.c - what is in the log of a lane; docs/recovery.md. */
+/* fleet-replay.c - what is in servers' logs; docs/recovery.md. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -7,11 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ps/aggregate/lane_record.h"
+#include <fleet/fleet.h>
+
+#include "fleet/config/train_config.h"
+#include "ps/aggregate/update_view.h"
 #include "ps/journal/journal_reader.h"
+#include "ps/host/server_replay.h"
 
 static const char usage[] =
     "usage: fleet-replay [--update N | --until-nan | --key TABLE:KEY] LOG\n"
+    "       fleet-replay --config FILE [--to-step N] [--save FOLDER]\n"
+    "                    [--update N] [--until-nan] LOGS\n"
+    "\n"
     "Prints the records of a lane's log, LOG a folder server-N/lane-M, one a "
     "line.\n"
     "  --update N       update N alone, with its sections and their norms\n"
@@ -19,33 +26,25 @@ static const char usage[] =
     "ends\n"
     "                   with 1 if there is one\n"
     "  --key TABLE:KEY  the updates with a gradient of that row; TABLE is its\n"
-    "                   number among all tables by name, from 0\n";
+    "                   number among all tables by name, from 0\n"
+    "\n"
+    "Or makes the parameters again that the configuration FILE of fleet-train "
+    "was\ntraining, LOGS being the folder with server-0, server-1, ...\n"
+    "  --to-step N      as of update N; without it, as of the logs' end\n"
+    "  --save FOLDER    writes a checkpoint of that\n"
+    "  --update N       prints what update N has changed\n"
+    "  --until-nan      prints the first update behind which a weight is not\n"
+    "                   finite; ends with 1 if there is one\n";
 
 typedef enum want { WANT_ALL, WANT_UPDATE, WANT_NAN, WANT_KEY } want;
 
 typedef struct listing {
     want want;
-    uint64_t update, key;
+    uint64_t update, key, to_step;
     uint32_t table;
     bool found;
+    const char *config, *save;
 } listing;
-
-/* What of a record was not read yet. */
-typedef struct rest {
-    const char *at;
-    size_t left;
-} rest;
-
-static const void *take(rest *r, uint64_t size)
-{
-    const void *at = r->at;
-
-    if (size > r->left)
-        return NULL;
-    r->at += size;
-    r->left -= (size_t)size;
-    return at;
-}
 
 static const char *name_of(uint16_t kind)
 {
@@ -58,24 +57,7 @@ static const char *name_of(uint16_t kind)
 
 /* --- updates -------------------------------------------------------------- */
 
-typedef struct section {
-    const fl_section_record *head;
-    const uint64_t *key;
-    const float *value;
-} section;
-
-static bool next_section(rest *r, section *s)
-{
-    s->head = take(r, sizeof *s->head);
-    if (!s->head || s->head->n_float > r->left / sizeof(float))
-        return false;
-    s->key = take(r, s->head->n_key * sizeof *s->key);
-    s->value =
-        take(r, (s->head->n_float + s->head->n_float % 2) * sizeof *s->value);
-    return s->key && s->value;
-}
-
-static bool has_key(const section *s, const listing *l)
+static bool has_key(const fl_section_view *s, const listing *l)
 {
     bool has = false;
 
@@ -86,7 +68,7 @@ static bool has_key(const section *s, const listing *l)
     return has;
 }
 
-static bool is_finite(const section *s)
+static bool is_finite(const fl_section_view *s)
 {
     for (uint64_t i = 0; i < s->head->n_float; i++)
         if (!isfinite(s->value[i]))
@@ -94,7 +76,7 @@ static bool is_finite(const section *s)
     return true;
 }
 
-static double norm_of(const section *s)
+static double norm_of(const fl_section_view *s)
 {
     double sum = 0;
 
@@ -103,7 +85,7 @@ static double norm_of(const section *s)
     return sqrt(sum);
 }
 
-static void print_section(const section *s)
+static void print_section(const fl_section_view *s)
 {
     if (s->head->op == FL_SECTION_ROWS)
         printf("  table %u: %u rows, norm %.9g\n", s->head->table,
@@ -112,60 +94,51 @@ static void print_section(const section *s)
         printf("  dense: %u blocks, norm %.9g\n", s->head->n_key, norm_of(s));
 }
 
-static void print_update(const fl_journal_record *r, const fl_update_record *u,
-                         const fl_stream_record *stream)
+static void print_update(const fl_journal_record *r, const fl_update_view *v)
 {
     printf("%" PRIu64 " update %" PRIu64 ", %zu bytes, %u batches, clip %.9g, "
            "of",
-           r->lsn, u->version + 1, r->size, u->n_batch, (double)u->clip);
-    for (uint32_t i = 0; i < u->n_stream; i++)
-        printf("%s worker %u step %" PRIu64, i > 0 ? "," : "", stream[i].stream,
-               stream[i].step);
+           r->lsn, v->head->version + 1, r->size, v->head->n_batch,
+           (double)v->head->clip);
+    for (uint32_t i = 0; i < v->head->n_stream; i++)
+        printf("%s worker %u step %" PRIu64, i > 0 ? "," : "",
+               v->stream[i].stream, v->stream[i].step);
     printf("\n");
 }
 
-static fleet_status is_short(const fl_journal_record *r)
-{
-    return fl_fail(FLEET_ECORRUPT, "record %" PRIu64 ", %s, is too short",
-                   r->lsn, name_of(r->kind));
-}
-
 /* Is the update one that was asked for? */
-static fleet_status look_at(const fl_journal_record *r, listing *l, rest b,
-                            uint32_t n, bool *wanted)
+static fleet_status look_at(const fl_journal_record *r, const listing *l,
+                            fl_update_view v, bool *wanted)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        section s;
+    fl_section_view s;
+    bool more = true;
 
-        if (!next_section(&b, &s))
-            return is_short(r);
-        *wanted = *wanted || (l->want == WANT_KEY && has_key(&s, l)) ||
-                  (l->want == WANT_NAN && !is_finite(&s));
+    *wanted = l->want == WANT_ALL ||
+              (l->want == WANT_UPDATE && l->update == v.head->version + 1);
+    while (more) {
+        FL_TRY(fl_update_view_next(r, &v, &s, &more));
+        *wanted =
+            *wanted || (more && ((l->want == WANT_KEY && has_key(&s, l)) ||
+                                 (l->want == WANT_NAN && !is_finite(&s))));
     }
     return FLEET_OK;
 }
 
 static fleet_status list_update(const fl_journal_record *r, listing *l)
 {
-    rest b = {r->data, r->size};
-    const fl_update_record *u = take(&b, sizeof *u);
-    const fl_stream_record *stream =
-        u ? take(&b, u->n_stream * sizeof *stream) : NULL;
-    bool wanted;
+    fl_update_view v;
+    fl_section_view s;
+    bool wanted, more = l->want != WANT_ALL;
 
-    if (!stream)
-        return is_short(r);
-    wanted = l->want == WANT_ALL ||
-             (l->want == WANT_UPDATE && l->update == u->version + 1);
-    FL_TRY(look_at(r, l, b, u->n_section, &wanted));
+    FL_TRY(fl_update_view_of(r, &v));
+    FL_TRY(look_at(r, l, v, &wanted));
     if (!wanted || (l->want == WANT_NAN && l->found))
         return FLEET_OK;
     l->found = true;
-    print_update(r, u, stream);
-    for (uint32_t i = 0; l->want != WANT_ALL && i < u->n_section; i++) {
-        section s;
-
-        if (next_section(&b, &s))
+    print_update(r, &v);
+    while (more) {
+        FL_TRY(fl_update_view_next(r, &v, &s, &more));
+        if (more)
             print_section(&s);
     }
     return FLEET_OK;
@@ -202,6 +175,60 @@ static fleet_status list_all(const char *folder, listing *l)
     return status;
 }
 
+/* --- parameters ----------------------------------------------------------- */
+
+/* What is made again, of which logs. */
+typedef struct making {
+    listing *l;
+    const char *logs;
+} making;
+
+static void print_line(void *user, const char *line)
+{
+    (void)user;
+    printf("%s\n", line);
+}
+
+static fleet_status make_again(void *arg, fleet *f)
+{
+    const making *m = arg;
+    const fleet_replay_options o = {
+        .log = m->logs,
+        .to_update = (int64_t)m->l->to_step,
+        .save = m->l->save,
+        .until_nan = m->l->want == WANT_NAN,
+        .show_update = m->l->want == WANT_UPDATE ? (int64_t)m->l->update : 0,
+        .say = print_line};
+    fleet_replay_result r;
+
+    FL_TRY(fleet_replay_log(f, &o, &r));
+    m->l->found = r.nan_update > 0;
+    if (m->l->save)
+        printf("%s: as of update %" PRId64 "\n", m->l->save, r.update);
+    return FLEET_OK;
+}
+
+/* The model as server 0 has made it, which needs no data. */
+static fleet_status make_config(listing *l, const char *logs)
+{
+    making m = {l, logs};
+    char endpoints[FL_MOST_SERVER * 20] = "";
+    fl_log_facts facts;
+    fleet_role role = {.kind = FLEET_SERVER, .server_endpoints = endpoints};
+
+    FL_TRY(fl_log_facts_read(logs, 0, &facts));
+    role.worker_num = facts.n_worker;
+    for (int i = 0; i < facts.n_server; i++) {
+        size_t used = strlen(endpoints);
+
+        snprintf(endpoints + used, sizeof endpoints - used, "%sinproc://%d",
+                 i > 0 ? "," : "", i);
+    }
+    return fl_config_with_model(l->config, &role, make_again, &m);
+}
+
+/* --- options -------------------------------------------------------------- */
+
 /* A number and nothing behind it. */
 static bool read_number(const char *text, char behind, uint64_t *n,
                         const char **end)
@@ -214,25 +241,52 @@ static bool read_number(const char *text, char behind, uint64_t *n,
     return *text >= '0' && *text <= '9' && errno == 0 && *at == behind;
 }
 
-static bool read_option(int option, const char *text, listing *l)
+static bool read_step(const char *text, uint64_t *n)
+{
+    const char *end;
+
+    return read_number(text, 0, n, &end) && *n > 0 && *n <= INT64_MAX;
+}
+
+static bool read_want(int option, const char *text, listing *l)
 {
     const char *end;
     uint64_t table;
 
-    if (option == 'n') {
-        l->want = WANT_NAN;
+    if (l->want != WANT_ALL)
+        return false;
+    l->want = option == 'n' ? WANT_NAN : option == 'u' ? WANT_UPDATE : WANT_KEY;
+    if (option == 'n')
         return true;
-    }
-    if (option == 'u') {
-        l->want = WANT_UPDATE;
-        return read_number(text, 0, &l->update, &end);
-    }
-    l->want = WANT_KEY;
+    if (option == 'u')
+        return read_step(text, &l->update);
     if (option != 'k' || !read_number(text, ':', &table, &end) ||
         table > UINT32_MAX)
         return false;
     l->table = (uint32_t)table;
     return read_number(end + 1, 0, &l->key, &end);
+}
+
+static bool read_option(int option, const char *text, listing *l)
+{
+    switch (option) {
+    case 'c':
+        l->config = text;
+        return true;
+    case 's':
+        l->save = text;
+        return true;
+    case 't':
+        return read_step(text, &l->to_step);
+    default:
+        return read_want(option, text, l);
+    }
+}
+
+/* What is about parameters needs a configuration, and has no keys. */
+static bool fits(const listing *l)
+{
+    return l->config ? l->want != WANT_KEY : !l->save && l->to_step == 0;
 }
 
 int main(int argc, char **argv)
@@ -242,19 +296,25 @@ int main(int argc, char **argv)
         {"update", required_argument, NULL, 'u'},
         {"until-nan", no_argument, NULL, 'n'},
         {"key", required_argument, NULL, 'k'},
+        {"config", required_argument, NULL, 'c'},
+        {"to-step", required_argument, NULL, 't'},
+        {"save", required_argument, NULL, 's'},
         {0}};
     listing l = {.want = WANT_ALL};
+    fleet_status status;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
-        if (l.want != WANT_ALL || !read_option(option, optarg, &l))
+        if (!read_option(option, optarg, &l))
             return fputs(usage, stderr), 2;
     }
-    if (argc - optind != 1)
+    if (argc - optind != 1 || !fits(&l))
         return fputs(usage, stderr), 2;
-    if (list_all(argv[optind], &l) != FLEET_OK || fflush(stdout) != 0) {
+    status =
+        l.config ? make_config(&l, argv[optind]) : list_all(argv[optind], &l);
+    if (status != FLEET_OK || fflush(stdout) != 0) {
         fprintf(stderr, "fleet-replay: %s\n", fleet_last_error());
         return 2;
     }

@@ -14,6 +14,7 @@
 #include <fleet/ops.h>
 #include <fleet/optimizer.h>
 #include <fleet/program.h>
+#include <fleet/replay.h>
 #include <fleet/report.h>
 #include <fleet/schedule.h>
 #include <fleet/strategy.h>

@@ -84,6 +84,20 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
     return status;
 }
 
+fleet_status fl_checkpoint_write_all(fleet *f, fl_save *s, const char *path)
+{
+    fleet_status status = FLEET_ENOMEM;
+
+    s->store = f->store;
+    s->param = values_of(&f->store->params, NULL, NULL, &s->n_param);
+    s->table = values_of(&f->store->tables, NULL, NULL, &s->n_table);
+    if (s->param && s->table)
+        status = fl_save_write(s, path);
+    fl_free(s->param);
+    fl_free(s->table);
+    return status;
+}
+
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
                                 const fleet_model *model, fleet_save_mode mode)
 {

@@ -10,6 +10,9 @@
 fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
                                  const bool *marked, const char *path);
 
+/* All of the store's parameters and tables, as s->elsewhere says. */
+fleet_status fl_checkpoint_write_all(fleet *f, fl_save *s, const char *path);
+
 /* A save of the tables that it lists, of no parameter. */
 fleet_status fl_checkpoint_save_tables(fleet *f, fl_save *s, const char *path);
 

@@ -373,12 +373,12 @@ static fleet_status log_of(const fleet *f, fl_server_log_options *log)
     return FLEET_OK;
 }
 
-/* load: a load_how.c text; NULL: nothing. */
-static fleet_status create_server(fleet *f, const char *load)
+fl_server_options fl_servers_options(fleet *f)
 {
     const fl_role *r = &f->role;
     fl_job_mode mode = fl_handle_mode(f);
-    fl_server_options o = {
+
+    return (fl_server_options){
         .context = &f->context,
         .make_rows = fl_table_make,
         .make_capped = fl_cold_make,
@@ -386,7 +386,7 @@ static fleet_status create_server(fleet *f, const char *load)
         .n_program = (int)f->n_program,
         .optimizer = f->trained->training.optimizer,
         .layerwise = f->trained->training.layerwise,
-        .address = r->server[r->index],
+        .address = fleet_is_server(f) ? r->server[r->index] : "",
         .listen_fd = r->listen_fd,
         .keep_limit = r->keep_descriptor_limit,
         .index = r->index,
@@ -410,12 +410,18 @@ static fleet_status create_server(fleet *f, const char *load)
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .command = fl_save_part_of_lane,
         .command_arg = f,
-        .load = load,
         .restart_ms = writes_log(f) && !no_restart(f)
                           ? f->strategy.log_configs.restart_deadline_ms
                           : 0,
         .no_restart = writes_log(f) ? no_restart(f) : NULL};
+}
 
+/* load: a load_how.c text; NULL: nothing. */
+static fleet_status create_server(fleet *f, const char *load)
+{
+    fl_server_options o = fl_servers_options(f);
+
+    o.load = load;
     FL_TRY(log_of(f, &o.log));
     return fl_server_create(&f->server, &o);
 }

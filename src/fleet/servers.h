@@ -14,5 +14,9 @@ void fl_servers_close(fleet *f);
 /* fleet_init_server() that loads the save as it says. */
 fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how);
 
+/* Of a server by the handle's programs, without a load and a log; in a worker's
+ * handle it has no address. */
+fl_server_options fl_servers_options(fleet *f);
+
 /* All programs' parameters and tables are in the store from now on. */
 fleet_status fl_add_programs(fleet *f);

@@ -147,4 +147,83 @@ TEST(what_is_damaged_or_no_log_is_refused)
     CHECK_INT(run("", test_path("nothing"), said), 2);
     CHECK_INT(run("--key 104", folder, said), 2);
     CHECK_CONTAINS(said, "usage: fleet-replay");
+    CHECK_INT(run("--to-step 1", folder, said), 2);
+    CHECK_CONTAINS(said, "usage: fleet-replay");
+}
+
+/* --- a job ---------------------------------------------------------------- */
+
+/* A click model on lines of its own. */
+static const char *write_config(void)
+{
+    char lines[2000], config[9000], *at = lines;
+    const char *data;
+
+    for (int i = 0; i < 64; i++)
+        at += sprintf(at, "%d,%d,%d\n", i * 7 % 3 == 0, i % 10, i * 5 % 17);
+    data = test_file("lines.csv", lines);
+    snprintf(config, sizeof config,
+             "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 4, "
+             "\"hidden\": [4]}, \"epochs\": 2, \"strategy\": {\"a_sync\": "
+             "false}, \"dataset\": {\"format\": \"csv\", \"train\": "
+             "[\"%s\"], \"batch_size\": 4}, \"slots\": ["
+             "{\"name\": \"y\", \"type\": \"float\", \"dim\": 1, "
+             "\"role\": \"label\", \"columns\": [0]},"
+             "{\"name\": \"x\", \"type\": \"float\", \"dim\": 1, "
+             "\"columns\": [1]},"
+             "{\"name\": \"u\", \"type\": \"uint64\", \"columns\": [2], "
+             "\"transform\": \"hash\"}], \"save\": \"%s\"}",
+             data, test_path("end"));
+    return test_file("config.json", config);
+}
+
+/* What a shell says; how it ends. */
+static int shell(const char *command, char said[4000])
+{
+    FILE *f = popen(command, "r");
+    size_t n;
+    int status;
+
+    CHECK(f != NULL);
+    n = fread(said, 1, 3999, f);
+    said[n] = 0;
+    status = pclose(f);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Processes of fleetrun. The data is gone by then: a log needs none. */
+TEST(a_job_of_fleet_train_is_made_again_from_its_logs)
+{
+    const char *config = write_config(), *again = test_path("again");
+    char command[9000], arguments[4000], said[4000];
+    const char *logs = test_path("logs");
+
+    snprintf(command, sizeof command,
+             "FLEET_LOG=process FLEET_LOG_FOLDER='%s' '%s' --server_num 2 "
+             "--worker_num 2 --log_dir '%s' '%s' '%s' 2>&1",
+             logs, test_beside("fleetrun"), test_path("log"),
+             test_beside("fleet-train"), config);
+    if (shell(command, said) != 0)
+        test_fail(__FILE__, __LINE__, "the job: %s", said);
+    CHECK(remove(test_path("lines.csv")) == 0);
+    snprintf(arguments, sizeof arguments, "--config '%s' --save '%s'", config,
+             again);
+    CHECK_INT(run(arguments, logs, said), 0);
+    CHECK_CONTAINS(said, "again: as of update 16\n");
+    snprintf(command, sizeof command,
+             "cd '%s' && n=0 && for f in part-*; do cmp $f '%s'/$f && "
+             "n=$((n+1)); done && echo $n parts",
+             test_path("end"), again);
+    CHECK_INT(shell(command, said), 0);
+    CHECK_CONTAINS(said, " parts\n");
+    CHECK(strcmp(said, "0 parts\n") != 0);
+    snprintf(arguments, sizeof arguments,
+             "--config '%s' --to-step 5 --update 5", config);
+    CHECK_INT(run(arguments, logs, said), 0);
+    CHECK_CONTAINS(said, "lane 0, update 5: 2 batches, clip 1, of worker 0 "
+                         "step 6, worker 1 step 6\n");
+    snprintf(arguments, sizeof arguments, "--config '%s' --until-nan", config);
+    CHECK_INT(run(arguments, logs, said), 0);
+    CHECK_TEXT(said, "");
 }

@@ -1,5 +1,7 @@
 /* train_config.c - fleet_train_from_config(): what a configuration says,
  * done. */
+#include "fleet/config/train_config.h"
+
 #include <math.h>
 
 #include "base/clock.h"
@@ -443,6 +445,44 @@ static fleet_status train_config(const fl_config *c,
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);
     fl_free(t.newest);
+    return status;
+}
+
+/* What is made of a configuration, for a call that trains nothing. */
+static fleet_status with_model(const fl_config *c, const fleet_role *role,
+                               fl_config_use *use, void *arg)
+{
+    const fleet_options options = {.seed = (uint64_t)c->seed,
+                                   .log_level = FLEET_LOG_WARNING,
+                                   .role = role};
+    const fleet_config_options none = {0};
+    training t = {.c = c, .o = &none};
+    fleet_status status;
+
+    FL_TRY(fleet_init(&t.f, &options));
+    status = make_datasets(&t);
+    if (status == FLEET_OK)
+        status = make_model(&t);
+    if (status == FLEET_OK)
+        status = use(arg, t.f);
+    fleet_destroy(t.f);
+    return status;
+}
+
+fleet_status fl_config_with_model(const char *path, const fleet_role *role,
+                                  fl_config_use *use, void *arg)
+{
+    fleet_status status;
+    fl_config c = {0};
+    size_t size;
+    char *text;
+
+    FL_TRY(fl_file_read(path, &text, &size));
+    status = fl_config_read(&c, text, size, path);
+    if (status == FLEET_OK)
+        status = with_model(&c, role, use, arg);
+    fl_config_done(&c);
+    fl_free(text);
     return status;
 }
 

@@ -3,7 +3,6 @@
 #include "ps/host/server.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,31 +227,6 @@ static void *run_lane(void *arg)
 
 /* --- making it ------------------------------------------------------------ */
 
-static fleet_status make_store(fl_server *s, fl_lane_runner *r)
-{
-    const fl_map *tables;
-
-    FL_TRY(fl_store_create(s->o.context, s->o.make_rows, &r->store));
-    r->store->make_capped = s->o.make_capped;
-    r->own = fl_bucket_map_own(&s->map, s->o.index, r->number);
-    r->store->filter = (fl_block_filter){fl_lane_keeps_block, &r->own};
-    r->store->dense_local = s->o.ranks;
-    r->store->layerwise = s->o.layerwise;
-    r->store->sums = s->o.sums;
-    for (int i = 0; i < s->o.n_program; i++)
-        FL_TRY(fl_store_add(r->store, s->o.program[i]));
-    if (s->o.optimizer)
-        FL_TRY(fl_store_train(r->store, s->o.optimizer));
-    tables = &r->store->tables;
-    for (size_t i = 0; i < tables->n; i++) {
-        fl_rows *rows = tables->entry[i].value;
-
-        /* a load brings no rows into tables that ranks share out */
-        rows->remote = !fl_table_is_remote(&rows->attr);
-    }
-    return fl_partition_make(&r->layout, r->store, s->o.n_server);
-}
-
 /* Lane 0 has the server's address; the other lanes have the same ip and ports
  * of their own. */
 static void lane_address(const fl_server *s, int lane,
@@ -373,7 +347,7 @@ static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
     return fl_wakeup_create(&r->wakeup);
 }
 
-static fleet_status make_lane(fl_server *s, fl_lane_runner *r)
+fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
 {
     const fl_lane_options options = {.layout = &r->layout,
                                      .map = &s->map,
@@ -426,24 +400,9 @@ static void draw_identity(fl_server *s)
              (s->o.index == 0 && s->identity.run == 0));
 }
 
-static void make_map(fl_server *s)
-{
-    int n_lane[FL_MOST_SERVER] = {0};
-
-    n_lane[s->o.index] = s->o.n_lane;
-    fl_bucket_map_begin(&s->map, s->o.n_server, n_lane);
-}
-
 static fleet_status make_all(fl_server *s)
 {
-    make_map(s);
-    FL_TRY(FL_NEW(&s->runner, (size_t)s->o.n_lane * sizeof *s->runner));
-    for (int i = 0; i < s->o.n_lane; i++) {
-        s->runner[i].server = s;
-        s->runner[i].number = i;
-        s->runner[i].wakeup.fd = -1;
-        atomic_store(&s->runner[i].loads, s->o.load != NULL);
-    }
+    FL_TRY(fl_server_make_runners(s));
     if (s->o.load && !(s->load = fl_strdup(s->o.load)))
         return FLEET_ENOMEM;
     for (int i = 1; s->o.lane_port && i < s->o.n_lane; i++)
@@ -464,14 +423,14 @@ static fleet_status make_all(fl_server *s)
         FL_TRY(fl_guard_create(&s->guard, s->o.keys));
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
-        FL_TRY(make_store(s, &s->runner[i]));
+        FL_TRY(fl_server_make_store(s, &s->runner[i]));
     }
     s->program = fl_job_signature_text(s->runner[0].store);
     if (!s->program)
         return FLEET_ENOMEM;
     FL_TRY(fl_server_log_begin(s));
     for (int i = 0; i < s->o.n_lane; i++)
-        FL_TRY(make_lane(s, &s->runner[i]));
+        FL_TRY(fl_server_make_lane(s, &s->runner[i]));
     if (!is_inproc(s))
         FL_TRY(
             fl_descriptors_check(&s->descriptors, s->o.n_worker, s->o.n_lane));
@@ -483,12 +442,7 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     fleet_status status;
     fl_error error;
 
-    FL_TRY(FL_NEW(server, sizeof **server));
-    (*server)->o = *o;
-    (*server)->descriptors =
-        (fl_descriptors){.log = &o->context->log, .server = o->index};
-    (*server)->home.lock = -1;
-    pthread_mutex_init(&(*server)->lock, NULL);
+    FL_TRY(fl_server_begin(server, o));
     status = make_all(*server);
     fl_error_take(&error, status);
     if (status != FLEET_OK) {
@@ -562,7 +516,7 @@ void fl_server_stop(fl_server *const *s, int n, const char *why)
         fl_server_ring(s[i]);
 }
 
-static void runner_done(fl_lane_runner *r)
+void fl_runner_done(fl_lane_runner *r)
 {
     fl_lane_destroy(r->lane);
     fl_socket_close(r->socket, 0);
@@ -582,7 +536,7 @@ void fl_server_destroy(fl_server *s)
     if (!s)
         return;
     for (int i = 0; s->runner && i < s->o.n_lane; i++)
-        runner_done(&s->runner[i]);
+        fl_runner_done(&s->runner[i]);
     fl_guard_destroy(s->guard);
     fl_packet_pool_destroy(s->pool);
     fl_ipc_folder_close(&s->folder);

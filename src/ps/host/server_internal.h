@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "net/wakeup.h"
 #include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_writer.h"
@@ -91,6 +92,17 @@ struct fl_server {
     bool failed_to_load; /* workers are told as they come */
 };
 
+/* --- a server in the making (server_make.c, server.c) --------------------- */
+
+/* Without anything yet; then runners for o.n_lane lanes, in map 0; of one the
+ * store, and when s->program is known the lane. fl_server_destroy() takes any
+ * of these. */
+fleet_status fl_server_begin(fl_server **server, const fl_server_options *o);
+fleet_status fl_server_make_runners(fl_server *s);
+fleet_status fl_server_make_store(fl_server *s, fl_lane_runner *r);
+fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r);
+void fl_runner_done(fl_lane_runner *r); /* what it has goes */
+
 /* --- commands (server_commands.c) ----------------------------------------- */
 
 /* As fl_lane_host has it: of a runner. */
@@ -107,6 +119,8 @@ void fl_runner_end_command(fl_lane_runner *r);
 
 /* Every lane's thread looks at what has changed. */
 void fl_server_ring(fl_server *s);
+
+enum { FL_SERVER_LOG_FORMAT = 2 }; /* of its text */
 
 /* --- its log (server_log.c) ----------------------------------------------- */
 
@@ -125,6 +139,16 @@ bool fl_server_log_flushes(const fl_server *s);
 fleet_status fl_server_log_write(const fl_server *s, const char *folder,
                                  uint32_t file, uint64_t lsn,
                                  fl_journal_writer **writer);
+
+/* s->home.text is of this s->program, or FLEET_EINVAL; what that text says the
+ * server has begun with becomes s->load. */
+fleet_status fl_server_check_program(const fl_server *s);
+fleet_status fl_server_read_load(fl_server *s, const fl_at *root);
+
+/* The readers of the lane's log: of its newest snapshot, if it has one, and of
+ * what is behind. When the first one has no more, _log_behind() goes on. */
+fleet_status fl_runner_open_log(fl_lane_runner *r);
+fleet_status fl_runner_log_behind(fl_lane_runner *r);
 
 fl_journal_sink fl_runner_journal(fl_lane_runner *r);
 void fl_runner_log_done(fl_lane_runner *r);

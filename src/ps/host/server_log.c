@@ -16,10 +16,8 @@
 #include "runtime/simd/simd.h"
 #include "runtime/plan/job_signature.h"
 
-enum {
-    FORMAT = 2,
-    REPLAY_MS = 5 /* until a lane that is made again looks at its socket */
-};
+/* Until a lane that is made again looks at its socket. */
+enum { REPLAY_MS = 5 };
 
 /* --- the text ------------------------------------------------------------- */
 
@@ -33,7 +31,7 @@ static fleet_status put_job(const fl_server *s, fl_json *json)
 {
     const fl_server_options *o = &s->o;
 
-    FL_TRY(fl_json_put(json, "format", fl_json_int(FORMAT)));
+    FL_TRY(fl_json_put(json, "format", fl_json_int(FL_SERVER_LOG_FORMAT)));
     FL_TRY(fl_json_put(json, "job", fl_json_string(o->job)));
     FL_TRY(fl_json_put(json, "server", fl_json_int(o->index)));
     FL_TRY(fl_json_put(json, "servers", fl_json_int(o->n_server)));
@@ -119,7 +117,7 @@ static fleet_status check_job(const fl_server *s, const fl_at *root)
 {
     const fl_server_options *o = &s->o;
 
-    FL_TRY(check_number(s, root, "format", FORMAT));
+    FL_TRY(check_number(s, root, "format", FL_SERVER_LOG_FORMAT));
     FL_TRY(check_text(s, root, "job", o->job));
     FL_TRY(check_number(s, root, "server", o->index));
     FL_TRY(check_number(s, root, "servers", o->n_server));
@@ -174,7 +172,7 @@ static fleet_status read_ports(fl_server *s, const fl_at *root)
 
 /* What it begins with is what the process before had begun with, whatever is
  * the newest save by now. */
-static fleet_status read_load(fl_server *s, const fl_at *root)
+fleet_status fl_server_read_load(fl_server *s, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "load");
     const char *load = NULL;
@@ -199,7 +197,7 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     atomic_store(&s->identity.run, run);
     FL_TRY(read_number(root, "mark", &s->mark));
     FL_TRY(read_ports(s, root));
-    FL_TRY(read_load(s, root));
+    FL_TRY(fl_server_read_load(s, root));
     FL_TRY(fl_at_hex(&program, &s->program_before));
     FL_TRY(fl_at_string(&at, &sockets));
     return *sockets ? fl_ipc_folder_again(&s->folder, sockets) : FLEET_OK;
@@ -295,14 +293,16 @@ fl_journal_sink fl_runner_journal(fl_lane_runner *r)
 }
 
 /* The same program: the lanes would not be the same. */
-static fleet_status check_program(const fl_server *s)
+fleet_status fl_server_check_program(const fl_server *s)
 {
     return s->program_before == program_hash(s)
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
-                         "server %d comes back with another program than the "
-                         "one that has written the log %s",
-                         s->o.index, s->home.folder);
+                         "server %d %s another program than the one that has "
+                         "written the log %s",
+                         s->o.index,
+                         s->comes_back ? "comes back with" : "is read by",
+                         s->home.folder);
 }
 
 /* Rows that are out of memory are not waited for as a log is read. */
@@ -338,7 +338,7 @@ fleet_status fl_server_log_begin(fl_server *s)
         return FLEET_OK;
     FL_TRY(refuse_caps(s));
     if (s->comes_back)
-        return check_program(s);
+        return fl_server_check_program(s);
     FL_TRY(print_text(s));
     FL_TRY(fl_journal_folder_clear(&s->home, s->o.n_lane));
     for (int i = 0; i < s->o.n_lane; i++)
@@ -415,7 +415,7 @@ static uint64_t bytes_of(const fl_journal_reader *reader)
     return total;
 }
 
-static fleet_status open_reader(fl_lane_runner *r)
+fleet_status fl_runner_open_log(fl_lane_runner *r)
 {
     char *folder = fl_journal_folder_lane(&r->server->home, r->number);
     fleet_status status = folder ? open_both(r, folder) : FLEET_ENOMEM;
@@ -436,7 +436,7 @@ static void give_up(fl_lane_runner *r, fleet_status status)
 
 static fleet_status begin_replay(fl_lane_runner *r)
 {
-    FL_TRY(fl_lane_name_server(r->lane, open_reader(r)));
+    FL_TRY(fl_lane_name_server(r->lane, fl_runner_open_log(r)));
     if (r->server->load && !r->behind)
         return fl_lane_replay_load(r->lane, r->server->load);
     atomic_store(&r->loads, false);
@@ -478,7 +478,7 @@ static fleet_status replay_some(fl_lane_runner *r, bool *more)
 }
 
 /* It has its snapshot. */
-static fleet_status go_behind(fl_lane_runner *r)
+fleet_status fl_runner_log_behind(fl_lane_runner *r)
 {
     if (r->last_kind != FL_LANE_RECORD_WHOLE)
         return fl_lane_name_server(
@@ -532,7 +532,7 @@ static fleet_status go_on(fl_lane_runner *r)
     FL_TRY(replay_some(r, &more));
     if (more || fl_lane_replay_waits(r->lane))
         return FLEET_OK;
-    return r->behind ? go_behind(r) : finish_reading(r);
+    return r->behind ? fl_runner_log_behind(r) : finish_reading(r);
 }
 
 void fl_runner_replay(fl_lane_runner *r)

@@ -15,7 +15,7 @@
 #include "ps/journal/journal_cut.h"
 #include "ps/locality.h"
 
-static const char identity_name[] = "identity";
+static const char identity_name[] = "identity", ended_name[] = "ended";
 
 static fleet_status folder_failed(const char *what, const char *path)
 {
@@ -94,9 +94,9 @@ static fleet_status take_lock(fl_journal_folder *h, const char *what)
 
 /* --- the text ------------------------------------------------------------- */
 
-static fleet_status read_text(fl_journal_folder *h)
+static fleet_status read_text(fl_journal_folder *h, const char *name)
 {
-    char *path = fl_path_join(h->folder, identity_name);
+    char *path = fl_path_join(h->folder, name);
     fleet_status status = FLEET_OK;
     size_t size;
 
@@ -117,7 +117,27 @@ fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
     FL_TRY(make_parent(parent));
     FL_TRY(make_named(h->folder, parent));
     FL_TRY(take_lock(h, what));
-    return read_text(h);
+    return read_text(h, identity_name);
+}
+
+fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
+                                    const char *name)
+{
+    *h = (fl_journal_folder){.lock = -1, .folder = fl_path_join(parent, name)};
+    if (!h->folder)
+        return FLEET_ENOMEM;
+    if (!fl_file_exists(h->folder))
+        return fl_fail(FLEET_ENOENT, "the log %s: there is no such folder",
+                       h->folder);
+    FL_TRY(take_lock(h, "whoever reads it"));
+    FL_TRY(read_text(h, identity_name));
+    if (!h->text)
+        FL_TRY(read_text(h, ended_name));
+    return h->text ? FLEET_OK
+                   : fl_fail(FLEET_ENOENT,
+                             "the log %s: there is neither an \"%s\" nor an "
+                             "\"%s\": nobody has written a log there",
+                             h->folder, identity_name, ended_name);
 }
 
 /* A process that died in the midst of it has left the first file. */
@@ -206,7 +226,7 @@ fleet_status fl_journal_folder_begin(const fl_journal_folder *h,
 fleet_status fl_journal_folder_end(const fl_journal_folder *h)
 {
     char *from = fl_path_join(h->folder, identity_name);
-    char *to = fl_path_join(h->folder, "ended");
+    char *to = fl_path_join(h->folder, ended_name);
     fleet_status status = from && to ? fl_file_replace(from, to) : FLEET_ENOMEM;
 
     fl_free(from);

@@ -26,6 +26,12 @@ typedef struct fl_journal_folder {
 fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
                                     const char *name, const char *what);
 
+/* Lock an existing folder, and read the text of its owner, a process that has
+ * ended or has died: to read its journals. FLEET_ENOENT: there is no folder, or
+ * no text. */
+fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
+                                    const char *name);
+
 /* For a new owner: journals of lanes from 0 on that earlier owners have left
  * go, and folders for `lanes` of them are made. */
 fleet_status fl_journal_folder_clear(const fl_journal_folder *h, int lanes);

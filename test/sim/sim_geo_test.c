@@ -2,9 +2,10 @@
  * exchange what has changed. Updates are small integers, so that sums are exact
  * in any order: whatever is lost or repeated, the servers have the mean of what
  * the workers have made, and after a last exchange all copies are the servers',
- * to the bit.
+ * to the bit; as is what a subscriber has heard.
  */
 #define SUITE sim_geo
+#include "sim_feed.h"
 #include "sim_seeds.h"
 #include "test.h"
 
@@ -341,6 +342,8 @@ static const char *check_lanes(const sim *s, const tally *t)
     return rows == made ? NULL : "the servers have other rows";
 }
 
+static sim_feed_counts followed;
+
 static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
 {
     static char text[1200];
@@ -357,6 +360,8 @@ static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
     if (!bad && !sim_is_well(&s))
         bad = "a lane has not ended well";
     bad = bad ? bad : t->wrong ? t->wrong : check_lanes(&s, t);
+    if (!bad && o->subscriber)
+        bad = sim_feed_check(&s, &followed);
     for (int i = 0; i < s.n_lane && counts; i++) {
         fl_lane_counts one = fl_lane_counted(s.lane[i].core);
 
@@ -390,12 +395,15 @@ static const char *some_job(uint64_t seed)
     t.meets = sim_pick(seed, 17, 2);
     if (o.n_worker > 1 && sim_pick(seed, 18, 2))
         t.leaves = sim_pick(seed, 19, o.n_worker);
+    o.subscriber = sim_pick(seed, 20, 2);
+    o.subscriber_deaths = 2;
     return run(&o, &t, NULL);
 }
 
 TEST_LIMIT(whatever_is_lost_all_copies_are_the_mean_of_all_updates, 7200)
 {
-    SIM_SEEDS(some_job, 150);
+    if (SIM_SEEDS(some_job, 150) > 0)
+        CHECK(followed.over > 0 && followed.deaths > 0);
 }
 
 /* Of 100 updates: one push, and one pull of each lane's weights and of each

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "ps/journal/journal_reader.h"
+#include "ps/journal/journal_writer.h"
 #include "runtime/life/evict.h"
 #include "runtime/store/live_hash.h"
 #include "runtime/store/table.h"
@@ -476,6 +479,80 @@ TEST(a_lane_in_async_is_made_again_to_the_bit)
     live_and_replay(SIM_ADAGRAD, 3, false, 1000);
     live_and_replay(SIM_NO_DENSE, 2, false, 1000);
     live_and_replay(SIM_LIVES, 2, false, 1000);
+}
+
+/* --- in files ------------------------------------------------------------- */
+
+static fl_journal_writer *files;
+
+static fleet_status file_put(void *arg, uint16_t kind,
+                             const fl_journal_part *part, size_t n)
+{
+    memory_journal *j = arg;
+
+    j->n++;
+    return fl_journal_put(files, kind, part, n);
+}
+
+static fleet_status file_commit(void *arg)
+{
+    memory_journal *j = arg;
+
+    j->committed = j->n;
+    return fl_journal_commit(files);
+}
+
+static void replay_files(lane_kit *again, const char *folder, size_t records)
+{
+    fl_journal_reader *from;
+    fl_journal_record r;
+    bool more = true;
+
+    fl_lane_begin_replay(again->lane, again->now_ms);
+    CHECK_OK(fl_journal_reader_open(&from, folder));
+    for (size_t i = 0;; i++) {
+        CHECK_OK(fl_journal_next(from, &r, &more));
+        if (!more) {
+            CHECK_INT(i, records);
+            break;
+        }
+        CHECK_OK(
+            replay_record(again,
+                          &(memory_record){.kind = r.kind,
+                                           .data = (char *)(uintptr_t)r.data,
+                                           .size = r.size},
+                          i));
+    }
+    fl_journal_reader_close(from);
+    fl_lane_end_replay(again->lane, FLEET_OK, NULL, again->now_ms);
+}
+
+/* A thousand records, in make test-long 100,000. */
+TEST_LIMIT(a_lane_is_made_again_from_many_files_to_the_bit, 3600)
+{
+    const char *more = getenv("FLEET_SIM_SEEDS"), *folder = test_path("files");
+    size_t records = 1000 * (size_t)(more ? atoi(more) : 1);
+    lane_kit live, again;
+    random_job j = {.k = &live, .seed = 77, .sync = true, .n = 3};
+
+    CHECK(mkdir(folder, 0755) == 0);
+    CHECK_OK(fl_journal_writer_create(
+        &files, &(fl_journal_options){.folder = folder,
+                                      .text = "{}",
+                                      .first_file = 1,
+                                      .first_lsn = 1,
+                                      .roll_bytes = 64 << 10}));
+    lane_journal = (fl_journal_sink){&journal, file_put, file_commit};
+    lane_open(&live, SIM_ADAM, 3, true);
+    train(&j, records);
+    lane_journal = (fl_journal_sink){0};
+    lane_open(&again, SIM_ADAM, 3, true);
+    replay_files(&again, folder, journal.n);
+    check_same(&live, &again);
+    lane_close(&live);
+    lane_close(&again);
+    fl_journal_writer_destroy(files);
+    journal = (memory_journal){0};
 }
 
 /* --- a snapshot, and what was done behind it ------------------------------ */

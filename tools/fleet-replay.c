@@ -38,12 +38,20 @@ static const char usage[] =
 
 typedef enum want { WANT_ALL, WANT_UPDATE, WANT_NAN, WANT_KEY } want;
 
+/* Where a worker is, by the records so far. */
+typedef struct place {
+    uint64_t batches; /* of its pass, or of what the log has of it */
+    uint64_t passes;  /* that are over */
+} place;
+
 typedef struct listing {
     want want;
     uint64_t update, key, to_step;
     uint32_t table;
     bool found;
     const char *config, *save;
+    bool whole; /* the log has its first record */
+    place at[FL_MOST_STREAM];
 } listing;
 
 static const char *name_of(uint16_t kind)
@@ -94,16 +102,54 @@ static void print_section(const fl_section_view *s)
         printf("  dense: %u blocks, norm %.9g\n", s->head->n_key, norm_of(s));
 }
 
-static void print_update(const fl_journal_record *r, const fl_update_view *v)
+/* Which batches of the worker it is of. A log that was cut does not know how
+ * many passes there were before, nor, in its first pass, how many batches. */
+static void print_place(const listing *l, const fl_stream_record *s)
+{
+    const place *at = &l->at[s->stream];
+
+    printf(" (");
+    if (l->whole)
+        printf("pass %" PRIu64 ", ", at->passes + 1);
+    printf("batch %" PRIu64, at->batches + 1);
+    if (s->n_batch > 1)
+        printf(" to %" PRIu64, at->batches + s->n_batch);
+    if (!l->whole)
+        printf(at->passes > 0 ? " of a pass" : " of this log");
+    printf(")");
+}
+
+static void print_update(const fl_journal_record *r, const fl_update_view *v,
+                         const listing *l)
 {
     printf("%" PRIu64 " update %" PRIu64 ", %zu bytes, %u batches, clip %.9g, "
            "of",
            r->lsn, v->head->version + 1, r->size, v->head->n_batch,
            (double)v->head->clip);
-    for (uint32_t i = 0; i < v->head->n_stream; i++)
+    for (uint32_t i = 0; i < v->head->n_stream; i++) {
         printf("%s worker %u step %" PRIu64, i > 0 ? "," : "",
                v->stream[i].stream, v->stream[i].step);
+        if (l->want != WANT_ALL && v->stream[i].stream < FL_MOST_STREAM)
+            print_place(l, &v->stream[i]);
+    }
     printf("\n");
+}
+
+static void note_update(listing *l, const fl_update_view *v)
+{
+    for (uint32_t i = 0; i < v->head->n_stream; i++)
+        if (v->stream[i].stream < FL_MOST_STREAM)
+            l->at[v->stream[i].stream].batches += v->stream[i].n_batch;
+}
+
+static void note_pass(const fl_journal_record *r, listing *l)
+{
+    const fl_stream_record *s = (const void *)r->data;
+
+    for (size_t i = 0; i < r->size / sizeof *s; i++)
+        if (s[i].stream < FL_MOST_STREAM)
+            l->at[s[i].stream] =
+                (place){.passes = l->at[s[i].stream].passes + 1};
 }
 
 /* Is the update one that was asked for? */
@@ -124,18 +170,13 @@ static fleet_status look_at(const fl_journal_record *r, const listing *l,
     return FLEET_OK;
 }
 
-static fleet_status list_update(const fl_journal_record *r, listing *l)
+static fleet_status print_wanted(const fl_journal_record *r, const listing *l,
+                                 fl_update_view v)
 {
-    fl_update_view v;
     fl_section_view s;
-    bool wanted, more = l->want != WANT_ALL;
+    bool more = l->want != WANT_ALL;
 
-    FL_TRY(fl_update_view_of(r, &v));
-    FL_TRY(look_at(r, l, v, &wanted));
-    if (!wanted || (l->want == WANT_NAN && l->found))
-        return FLEET_OK;
-    l->found = true;
-    print_update(r, &v);
+    print_update(r, &v, l);
     while (more) {
         FL_TRY(fl_update_view_next(r, &v, &s, &more));
         if (more)
@@ -144,12 +185,30 @@ static fleet_status list_update(const fl_journal_record *r, listing *l)
     return FLEET_OK;
 }
 
+static fleet_status list_update(const fl_journal_record *r, listing *l)
+{
+    fl_update_view v;
+    bool wanted;
+
+    FL_TRY(fl_update_view_of(r, &v));
+    FL_TRY(look_at(r, l, v, &wanted));
+    if (wanted && (l->want != WANT_NAN || !l->found)) {
+        l->found = true;
+        FL_TRY(print_wanted(r, l, v));
+    }
+    note_update(l, &v);
+    return FLEET_OK;
+}
+
 /* --- all records ---------------------------------------------------------- */
 
 static fleet_status list_record(const fl_journal_record *r, listing *l)
 {
+    l->whole = l->whole || r->lsn == 1;
     if (r->kind == FL_LANE_RECORD_UPDATE)
         return list_update(r, l);
+    if (r->kind == FL_LANE_RECORD_PASS)
+        note_pass(r, l);
     if (l->want == WANT_ALL)
         printf("%" PRIu64 " %s, %zu bytes\n", r->lsn, name_of(r->kind),
                r->size);
@@ -300,7 +359,7 @@ int main(int argc, char **argv)
         {"to-step", required_argument, NULL, 't'},
         {"save", required_argument, NULL, 's'},
         {0}};
-    listing l = {.want = WANT_ALL};
+    static listing l;
     fleet_status status;
     int option;
 

@@ -14,7 +14,7 @@
 #include "ps/aggregate/lane_record.h"
 #include "ps/journal/journal_writer.h"
 
-enum { UPDATES = 9, NAN_FROM = 6 };
+enum { UPDATES = 9, NAN_FROM = 6, PASS_FROM = 7 };
 
 /* Each of one row of table 1, key 100 + its number, and of one block. */
 static void put_update(fl_journal_writer *w, uint64_t number)
@@ -26,8 +26,9 @@ static void put_update(fl_journal_writer *w, uint64_t number)
                                 .n_section = 2,
                                 .n_batch = 2,
                                 .clip = 0.5f};
-    const fl_stream_record stream[2] = {{.stream = 0, .step = number},
-                                        {.stream = 3, .step = number + 7}};
+    const fl_stream_record stream[2] = {
+        {.stream = 0, .step = number, .n_batch = 1},
+        {.stream = 3, .step = number + 7, .n_batch = 2}};
     const fl_section_record rows = {
         .table = 1, .op = FL_SECTION_ROWS, .n_key = 1, .n_float = 2};
     const fl_section_record dense = {
@@ -49,6 +50,8 @@ static const char *write_log(void)
 {
     const char *folder = test_path("lane-0");
     const fl_run_record run = {.run = 5};
+    const fl_stream_record over[2] = {{.stream = 0}, {.stream = 3}};
+    const fl_journal_part ends = {over, sizeof over};
     fl_journal_writer *w;
 
     CHECK(mkdir(folder, 0755) == 0);
@@ -60,8 +63,11 @@ static const char *write_log(void)
                                   .roll_bytes = 4096}));
     CHECK_OK(fl_journal_put(w, FL_LANE_RECORD_RUN,
                             &(fl_journal_part){&run, sizeof run}, 1));
-    for (uint64_t i = 1; i <= UPDATES; i++)
+    for (uint64_t i = 1; i <= UPDATES; i++) {
+        if (i == PASS_FROM)
+            CHECK_OK(fl_journal_put(w, FL_LANE_RECORD_PASS, &ends, 1));
         put_update(w, i);
+    }
     CHECK_OK(fl_journal_commit(w));
     fl_journal_writer_destroy(w);
     return folder;
@@ -93,10 +99,10 @@ TEST(each_record_has_a_line)
 
     CHECK_INT(run("", write_log(), said), 0);
     CHECK_CONTAINS(said, "1 run, 8 bytes\n");
-    CHECK_CONTAINS(said, "\n10 update 9, ");
+    CHECK_CONTAINS(said, "\n11 update 9, ");
     for (const char *at = said; (at = strchr(at, '\n')); at++)
         lines++;
-    CHECK_INT(lines, UPDATES + 1);
+    CHECK_INT(lines, UPDATES + 2);
 }
 
 TEST(an_update_is_shown_with_whose_it_is_and_what_it_brought)
@@ -106,7 +112,8 @@ TEST(an_update_is_shown_with_whose_it_is_and_what_it_brought)
     CHECK_INT(run("--update 2", write_log(), said), 0);
     CHECK_TEXT(said,
                "3 update 2, 160 bytes, 2 batches, clip 0.5, of worker 0 step "
-               "2, worker 3 step 9\n  table 1: 1 rows, norm 5\n  dense: 1 "
+               "2 (pass 1, batch 2), worker 3 step 9 (pass 1, batch 3 to 4)\n  "
+               "table 1: 1 rows, norm 5\n  dense: 1 "
                "blocks, norm 2\n");
 }
 
@@ -120,6 +127,9 @@ TEST(a_row_is_found_by_its_table_and_key)
     CHECK(strstr(said, "update 3") == NULL && strstr(said, "update 5") == NULL);
     CHECK_INT(run("--key 0:104", log, said), 0);
     CHECK_TEXT(said, "");
+    CHECK_INT(run("--key 1:108", log, said), 0);
+    CHECK_CONTAINS(said, "of worker 0 step 8 (pass 2, batch 2), worker 3 step "
+                         "15 (pass 2, batch 3 to 4)\n");
 }
 
 TEST(the_first_update_that_is_not_finite_is_named)

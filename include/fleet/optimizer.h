@@ -14,6 +14,18 @@
  *             (Kingma, Ba 2015) [m, v]
  *   AdamW     m and v as Adam's; w -= lr (Adam's step / lr + decay w), decay
  *             beside the moments (Loshchilov, Hutter 2019) [m, v]
+ *   Adamax    m = b1 m + (1 - b1) g;  u = max(b2 u, |g|)
+ *             w -= lr (m / (1 - b1^t)) / (u + eps)
+ *             (Kingma, Ba 2015, section 7.1) [m, u]
+ *   Adadelta  s = rho s + (1 - rho) g g;  d = g sqrt(a + eps) / sqrt(s + eps)
+ *             a = rho a + (1 - rho) d d;  w -= lr d
+ *             (Zeiler 2012, whose lr is 1) [square, step]
+ *   RMSProp   s = alpha s + (1 - alpha) g g;  w -= lr g / (sqrt(s) + eps)
+ *             (Tieleman, Hinton 2012) [square]; with momentum
+ *             v = mu v + g / (sqrt(s) + eps);  w -= lr v [square, velocity];
+ *             centered, with a = alpha a + (1 - alpha) g and sqrt(s - a a) in
+ *             place of sqrt(s) (Graves 2013) [square, mean]. Of both at once
+ *             there is none: a weight has two states at most
  *   StdAdagrad  w -= lr g sqrt(g0 / (g0 + s));  s += g g: the sum of before
  *             divides (Fleet's StdAdaGradSGDRule) [sum]
  *   FTRL      s = (sqrt(n + g g) - sqrt(n)) / lr
@@ -99,6 +111,19 @@ typedef struct fleet_adamw_options {
     float weight_decay; /* 0: 0.01, as in PyTorch */
 } fleet_adamw_options;
 
+typedef struct fleet_adadelta_options {
+    float rho;     /* 0: 0.9 */
+    float epsilon; /* 0: 1e-6 */
+} fleet_adadelta_options;
+
+typedef struct fleet_rmsprop_options {
+    float alpha;    /* 0: 0.99 */
+    float epsilon;  /* 0: 1e-8 */
+    float momentum; /* mu; 0: none */
+    int centered;   /* nonzero: by the variance; FLEET_EUNSUPPORTED beside
+                       momentum */
+} fleet_rmsprop_options;
+
 typedef struct fleet_std_adagrad_options {
     float initial_g2sum; /* g0; 0: 3 */
 } fleet_std_adagrad_options;
@@ -128,6 +153,15 @@ FLEET_API fleet_optimizer *fleet_adam(fleet *fleet, float learning_rate,
                                       const fleet_adam_options *options);
 FLEET_API fleet_optimizer *fleet_adamw(fleet *fleet, float learning_rate,
                                        const fleet_adamw_options *options);
+FLEET_API fleet_optimizer *fleet_adamax(fleet *fleet, float learning_rate,
+                                        const fleet_adam_options *options);
+FLEET_API fleet_optimizer *fleet_adadelta(
+    fleet *fleet, float learning_rate, const fleet_adadelta_options *options);
+
+/* In a configuration three types: "rmsprop", "rmsprop_momentum" and
+ * "rmsprop_centered". */
+FLEET_API fleet_optimizer *fleet_rmsprop(fleet *fleet, float learning_rate,
+                                         const fleet_rmsprop_options *options);
 FLEET_API fleet_optimizer *fleet_std_adagrad(
     fleet *fleet, float learning_rate,
     const fleet_std_adagrad_options *options);

@@ -48,6 +48,44 @@ fleet_optimizer *fleet_adamw(fleet *f, float learning_rate,
                 NUMBER(ADAMW, row_steps), NUMBER(ADAMW, weight_decay));
 }
 
+fleet_optimizer *fleet_adamax(fleet *f, float learning_rate,
+                              const fleet_adam_options *options)
+{
+    return MAKE(f, ADAMAX, learning_rate, options, NUMBER(ADAMAX, beta1),
+                NUMBER(ADAMAX, beta2), NUMBER(ADAMAX, epsilon),
+                NUMBER(ADAMAX, row_steps));
+}
+
+fleet_optimizer *fleet_adadelta(fleet *f, float learning_rate,
+                                const fleet_adadelta_options *options)
+{
+    return MAKE(f, ADADELTA, learning_rate, options, NUMBER(ADADELTA, rho),
+                NUMBER(ADADELTA, epsilon));
+}
+
+/* One call for three rules, which differ in the states of a weight. */
+fleet_optimizer *fleet_rmsprop(fleet *f, float learning_rate,
+                               const fleet_rmsprop_options *options)
+{
+    if (options && options->momentum != 0 && options->centered) {
+        fl_fail(FLEET_EUNSUPPORTED,
+                "rmsprop: momentum %g beside centered: expected one of them",
+                (double)options->momentum);
+        return NULL;
+    }
+    if (options && options->momentum != 0)
+        return MAKE(f, RMSPROP_MOMENTUM, learning_rate, options,
+                    NUMBER(RMSPROP_MOMENTUM, alpha),
+                    NUMBER(RMSPROP_MOMENTUM, epsilon),
+                    NUMBER(RMSPROP_MOMENTUM, momentum));
+    if (options && options->centered)
+        return MAKE(f, RMSPROP_CENTERED, learning_rate, options,
+                    NUMBER(RMSPROP_CENTERED, alpha),
+                    NUMBER(RMSPROP_CENTERED, epsilon));
+    return MAKE(f, RMSPROP, learning_rate, options, NUMBER(RMSPROP, alpha),
+                NUMBER(RMSPROP, epsilon));
+}
+
 fleet_optimizer *fleet_std_adagrad(fleet *f, float learning_rate,
                                    const fleet_std_adagrad_options *options)
 {

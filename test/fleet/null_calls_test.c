@@ -201,7 +201,9 @@ static void *sample_fleet_2(void)
 }
 
 ZEROS(fleet_adagrad_options)
+ZEROS(fleet_adadelta_options)
 ZEROS(fleet_adamw_options)
+ZEROS(fleet_rmsprop_options)
 ZEROS(fleet_std_adagrad_options)
 ZEROS(fleet_rowwise_adagrad_options)
 ZEROS(fleet_adam_options)

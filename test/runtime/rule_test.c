@@ -33,7 +33,7 @@ static fleet *handle(void)
 /* Every rule of weights once, momentum, adam and adamw both ways. Those of
  * whole rows are row_rules_test.c's. Epsilons are large enough to be seen where
  * they stand. */
-enum { N_RULE = 10 };
+enum { N_RULE = 15 };
 
 static fleet_optimizer *rule(fleet *f, int i)
 {
@@ -45,6 +45,10 @@ static fleet_optimizer *rule(fleet *f, int i)
     static const fleet_adamw_options adamw = {0.8f, 0.95f, 1e-3f, 0, 0.05f};
     static const fleet_adamw_options row_adamw = {0.7f, 0.9f, 1e-3f, 1, 0};
     static const fleet_std_adagrad_options standard = {0.5f};
+    static const fleet_adadelta_options adadelta = {0.8f, 1e-3f};
+    static const fleet_rmsprop_options rms = {.alpha = 0.9f, .epsilon = 1e-2f};
+    static const fleet_rmsprop_options rms_momentum = {0.9f, 1e-2f, 0.7f, 0};
+    static const fleet_rmsprop_options rms_centered = {0.9f, 1e-2f, 0, 1};
 
     switch (i) {
     case 0:
@@ -65,6 +69,16 @@ static fleet_optimizer *rule(fleet *f, int i)
         return fleet_adamw(f, 0.01f, &row_adamw);
     case 8:
         return fleet_std_adagrad(f, 0.1f, &standard);
+    case 9:
+        return fleet_adamax(f, 0.01f, &row_adam);
+    case 10:
+        return fleet_adadelta(f, 0.5f, &adadelta);
+    case 11:
+        return fleet_rmsprop(f, 0.01f, &rms);
+    case 12:
+        return fleet_rmsprop(f, 0.005f, &rms_momentum);
+    case 13:
+        return fleet_rmsprop(f, 0.01f, &rms_centered);
     default:
         return fleet_ftrl(f, 0.1f, &ftrl);
     }
@@ -132,7 +146,7 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
 {
     double g = g0 * 0.5 * 0.75 + (double)0.01f * r->w;
     double lr = (double)o->learning_rate, a = (double)o->number[0];
-    double b = (double)o->number[1], e = (double)o->number[2];
+    double b = (double)o->number[1], e = (double)o->number[2], d;
 
     switch (o->kind) {
     case FL_RULE_SGD:
@@ -159,6 +173,31 @@ static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
         r->w -= lr * ((r->s0 / (1 - pow(a, t))) /
                           (sqrt(r->s1 / (1 - pow(b, t))) + e) +
                       (double)FL_NUMBER_OF(o, ADAMW, weight_decay) * r->w);
+        break;
+    case FL_RULE_ADAMAX:
+        r->s0 = a * r->s0 + (1 - a) * g;
+        r->s1 = fmax(b * r->s1, fabs(g));
+        r->w -= lr * r->s0 / (1 - pow(a, t)) / (r->s1 + e);
+        break;
+    case FL_RULE_ADADELTA: /* a is rho */
+        r->s0 = a * r->s0 + (1 - a) * g * g;
+        d = g * sqrt(r->s1 + e) / sqrt(r->s0 + e);
+        r->s1 = a * r->s1 + (1 - a) * d * d;
+        r->w -= lr * d;
+        break;
+    case FL_RULE_RMSPROP: /* a is alpha, b a momentum */
+        r->s0 = a * r->s0 + (1 - a) * g * g;
+        r->w -= lr * g / (sqrt(r->s0) + e);
+        break;
+    case FL_RULE_RMSPROP_MOMENTUM:
+        r->s0 = a * r->s0 + (1 - a) * g * g;
+        r->s1 = b * r->s1 + g / (sqrt(r->s0) + e);
+        r->w -= lr * r->s1;
+        break;
+    case FL_RULE_RMSPROP_CENTERED:
+        r->s0 = a * r->s0 + (1 - a) * g * g;
+        r->s1 = a * r->s1 + (1 - a) * g;
+        r->w -= lr * g / (sqrt(fmax(0, r->s0 - r->s1 * r->s1)) + e);
         break;
     case FL_RULE_STD_ADAGRAD: /* a is g0 */
         r->w -= lr * g * sqrt(a / (a + r->s0));

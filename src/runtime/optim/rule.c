@@ -33,7 +33,7 @@ const fl_rule *fl_rule_of(fl_rule_kind kind)
 bool fl_rule_has_moments(fl_rule_kind kind)
 {
     return kind == FL_RULE_ADAM || kind == FL_RULE_ADAMW ||
-           kind == FL_RULE_SHARED_ADAM;
+           kind == FL_RULE_ADAMAX || kind == FL_RULE_SHARED_ADAM;
 }
 
 #define SAME_PLACES(KIND)                                                      \
@@ -43,6 +43,7 @@ bool fl_rule_has_moments(fl_rule_kind kind)
                        (int)FL_AT_##KIND##_row_steps == FL_AT_ADAM_row_steps,  \
                    #KIND " has Adam's numbers at Adam's places")
 SAME_PLACES(ADAMW);
+SAME_PLACES(ADAMAX);
 SAME_PLACES(SHARED_ADAM);
 
 const fl_rule_set *fl_rule_set_on(const fl_simd *simd)

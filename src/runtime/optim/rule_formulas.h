@@ -122,6 +122,90 @@ FL_FORMULA void fl_formula_adamw(const fl_spread *u, fl_rule_cell *x, vf g)
     x->w = v_sub(x->w, v_mul(u->lr, v_add(v_div(f.above, f.below), lost)));
 }
 
+/* The largest gradient, fading, in place of their mean square. Epsilon is added
+ * behind the maximum, so that a state of 0 stays 0; PyTorch adds it before. */
+FL_FORMULA void fl_formula_adamax(const fl_spread *u, fl_rule_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf m = v_add(v_mul(FL_NUMBER_OF(u, ADAMAX, beta1), x->s[0]),
+                 v_mul(u->rest[FL_AT_ADAMAX_beta1], d));
+    vf size = v_max(v_sub(v_set(0.0f), d), d);
+    vf most = v_max(v_mul(FL_NUMBER_OF(u, ADAMAX, beta2), x->s[1]), size);
+    vf below = v_add(most, FL_NUMBER_OF(u, ADAMAX, epsilon));
+
+    x->s[0] = m;
+    x->s[1] = most;
+    x->w = v_sub(x->w, v_div(v_mul(u->lr, v_mul(m, u->correct_a)), below));
+}
+
+/* The mean square of gradients, or of steps: what was, fading, and x. */
+FL_FORMULA vf fl_formula_fade(vf keeps, vf rest, vf was, vf x)
+{
+    return v_add(v_mul(keeps, was), v_mul(rest, x));
+}
+
+FL_FORMULA void fl_formula_adadelta(const fl_spread *u, fl_rule_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf rho = FL_NUMBER_OF(u, ADADELTA, rho);
+    vf rest = u->rest[FL_AT_ADADELTA_rho];
+    vf epsilon = FL_NUMBER_OF(u, ADADELTA, epsilon);
+    vf square = fl_formula_fade(rho, rest, x->s[0], v_mul(d, d));
+    vf step = v_mul(
+        v_div(v_sqrt(v_add(x->s[1], epsilon)), v_sqrt(v_add(square, epsilon))),
+        d);
+
+    x->s[0] = square;
+    x->s[1] = fl_formula_fade(rho, rest, x->s[1], v_mul(step, step));
+    x->w = v_sub(x->w, v_mul(u->lr, step));
+}
+
+FL_FORMULA void fl_formula_rmsprop(const fl_spread *u, fl_rule_cell *x, vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf square =
+        fl_formula_fade(FL_NUMBER_OF(u, RMSPROP, alpha),
+                        u->rest[FL_AT_RMSPROP_alpha], x->s[0], v_mul(d, d));
+    vf below = v_add(v_sqrt(square), FL_NUMBER_OF(u, RMSPROP, epsilon));
+
+    x->s[0] = square;
+    x->w = v_sub(x->w, v_div(v_mul(u->lr, d), below));
+}
+
+FL_FORMULA void fl_formula_rmsprop_momentum(const fl_spread *u, fl_rule_cell *x,
+                                            vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf square = fl_formula_fade(FL_NUMBER_OF(u, RMSPROP_MOMENTUM, alpha),
+                                u->rest[FL_AT_RMSPROP_MOMENTUM_alpha], x->s[0],
+                                v_mul(d, d));
+    vf below =
+        v_add(v_sqrt(square), FL_NUMBER_OF(u, RMSPROP_MOMENTUM, epsilon));
+
+    x->s[0] = square;
+    x->s[1] = v_add(v_mul(FL_NUMBER_OF(u, RMSPROP_MOMENTUM, momentum), x->s[1]),
+                    v_div(d, below));
+    x->w = v_sub(x->w, v_mul(u->lr, x->s[1]));
+}
+
+/* A variance that rounding leaves below 0 is 0; a NaN stays one. */
+FL_FORMULA void fl_formula_rmsprop_centered(const fl_spread *u, fl_rule_cell *x,
+                                            vf g)
+{
+    vf d = fl_formula_gradient(u, g, x->w);
+    vf alpha = FL_NUMBER_OF(u, RMSPROP_CENTERED, alpha);
+    vf rest = u->rest[FL_AT_RMSPROP_CENTERED_alpha];
+    vf square = fl_formula_fade(alpha, rest, x->s[0], v_mul(d, d));
+    vf mean = fl_formula_fade(alpha, rest, x->s[1], d);
+    vf variance = v_max(v_set(0.0f), v_sub(square, v_mul(mean, mean)));
+    vf below =
+        v_add(v_sqrt(variance), FL_NUMBER_OF(u, RMSPROP_CENTERED, epsilon));
+
+    x->s[0] = square;
+    x->s[1] = mean;
+    x->w = v_sub(x->w, v_div(v_mul(u->lr, d), below));
+}
+
 /* The sum before this gradient divides: the first step is not cut. */
 FL_FORMULA void fl_formula_std_adagrad(const fl_spread *u, fl_rule_cell *x,
                                        vf g)

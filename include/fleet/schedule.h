@@ -87,7 +87,7 @@ typedef struct fleet_schedule {
     float warmup_start; /* 0 < f <= 1; 0: 1/3 */
 } fleet_schedule;
 
-/* These three are setters as those of optimizer.h are, and return what those
+/* These are setters as those of optimizer.h are, and return what those
  * return: between two updates of the same number in all workers, not within a
  * pass. An optimizer has one schedule: the last one set, the calls of
  * optimizer.h included.
@@ -97,10 +97,45 @@ typedef struct fleet_schedule {
 FLEET_API fleet_status fleet_optimizer_set_schedule(
     fleet_optimizer *optimizer, const fleet_schedule *schedule);
 
+/* A learning rate that falls when a metric has stopped improving (PyTorch's
+ * ReduceLROnPlateau). All-zero fields are defaults. */
+typedef struct fleet_plateau_options {
+    float factor;     /* 0: 0.1; from 1e-6, below 1 */
+    int patience;     /* reports without an improvement that change nothing;
+                         0: 10, below 0: none */
+    double threshold; /* by how much a metric has to be better than the best
+                         one; 0: 1e-4, below 0: by nothing */
+    int absolute;     /* the threshold is a difference; 0: a part of the best */
+    int maximize;     /* the metric is to grow; 0: to fall, as a loss */
+    int cooldown;     /* reports after a reduction that do not count */
+    float least;      /* the learning rate does not fall below it */
+} fleet_plateau_options;
+
+/* fleet_optimizer_set_plateau - a setter, too. NULL: none any more. What was
+ * reported before is forgotten. It works on the lr of the schedule, whatever
+ * that is, but for a piecewise one, whose rates are fixed: FLEET_EINVAL, as for
+ * an optimizer of a table. */
+FLEET_API fleet_status fleet_optimizer_set_plateau(
+    fleet_optimizer *optimizer, const fleet_plateau_options *options);
+
+/* fleet_optimizer_report_metric - a metric, of a validation for instance: if
+ * the last ones were no better, lr becomes max(lr factor, least), unless that
+ * is less than 1e-8 below it. *reduced (NULL: not asked for) says whether it
+ * has. A setter: all workers of a job report the same number, such as the loss
+ * of fleet_train_result, which is that of all. A checkpoint has lr and what was
+ * reported; the optimizer that a load finds with a plateau takes both, so each
+ * rank and worker loads it.
+ *
+ *   FLEET_EINVAL  no optimizer; a metric that is not finite
+ *   FLEET_ESTATE  no plateau is set; as for all setters */
+FLEET_API fleet_status fleet_optimizer_report_metric(fleet_optimizer *optimizer,
+                                                     double metric,
+                                                     int *reduced);
+
 /* fleet_optimizer_set_learning_rate - the lr of the formulas, from the next
- * update on; above 0 and finite. What is set is no part of a checkpoint: who
- * resumes sets it again. FLEET_ESTATE where the schedule is piecewise, whose
- * values are learning rates themselves. */
+ * update on; above 0 and finite. What is set is no part of a checkpoint (unless
+ * there is a plateau): who resumes sets it again. FLEET_ESTATE where the
+ * schedule is piecewise, whose values are learning rates themselves. */
 FLEET_API fleet_status fleet_optimizer_set_learning_rate(
     fleet_optimizer *optimizer, float learning_rate);
 

@@ -8,7 +8,8 @@ prints is test/golden/schedules.txt, which schedule_test.c reads:
 
 A line "case LR JSON" has the learning rate and the schedule as a configuration
 of fleet-train says it; the line after it has the rates, the first update's
-first.
+first. Behind "plateau LR MODE JSON" are a line of metrics and one of the rates
+after each.
 """
 import json
 import math
@@ -114,3 +115,36 @@ CASES = [
 for lr, how, make in CASES:
     print("case", lr, json.dumps(how))
     print(" ".join(f"{x:.9g}" for x in rates(lr, make)))
+
+
+def metrics(mode):
+    """They improve, stop, improve a little, get worse, improve again."""
+    sign = 1 if mode == "min" else -1
+    base = [1 / (1 + t) for t in range(8)] + [0.126] * 9 + [0.1249] * 5 + \
+        [0.124 - t / 1000 for t in range(6)] + [0.5] * 12 + \
+        [0.1 - t / 1e5 for t in range(20)]
+    return [round(1 + sign * x, 6) for x in base]
+
+
+PLATEAUS = [
+    ("min", {"patience": 3}, {}),
+    ("min", {"patience": 0, "factor": 0.5, "cooldown": 2, "least": 0.001},
+     {"min_lr": 0.001}),
+    ("min", {"patience": 2, "factor": 0.3, "threshold": 0.001,
+             "absolute": True}, {"threshold_mode": "abs"}),
+    ("max", {"patience": 4, "factor": 0.5, "threshold": 0.01}, {}),
+    ("max", {"patience": 4, "factor": 0.5, "threshold": 0.01,
+             "absolute": True}, {"threshold_mode": "abs"}),
+]
+
+for mode, how, numbers in PLATEAUS:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    same = {k: v for k, v in how.items() if k not in ("least", "absolute")}
+    scheduler = sched.ReduceLROnPlateau(optimizer, mode, **same, **numbers)
+    seen, got = metrics(mode), []
+    for x in seen:
+        scheduler.step(x)
+        got.append(optimizer.param_groups[0]["lr"])
+    print("plateau", 0.1, mode, json.dumps(how))
+    print(" ".join(f"{x:.9g}" for x in seen))
+    print(" ".join(f"{x:.9g}" for x in got))

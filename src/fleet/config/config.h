@@ -30,6 +30,8 @@ typedef struct fl_config_optimizer {
     double learning_rate, l2_decay, clip_global_norm;
     float number[FL_MAX_NUMBER]; /* the rule's own, by their places */
     fleet_schedule schedule;
+    bool has_plateau;
+    fleet_plateau_options plateau;
     bool bounds; /* of rows, low to high */
     double low, high;
     const char *table;               /* that it is of; NULL: of no single one */

@@ -177,8 +177,41 @@ static fleet_status read_bounds(const fl_at *at, fl_config_optimizer *o)
                             : fl_at_expected(at, "a number and a larger one");
 }
 
+static fleet_status read_plateau(const fl_at *at, fl_config_optimizer *o)
+{
+    static const char *const keys[] = {"factor",   "patience", "threshold",
+                                       "absolute", "cooldown", "least",
+                                       NULL};
+    fl_at patience_at = fl_at_key(at, "patience");
+    fl_at cooldown_at = fl_at_key(at, "cooldown");
+    fl_at absolute_at = fl_at_key(at, "absolute");
+    int64_t patience = 10, cooldown = 0;
+    double factor = 0.1, threshold = 1e-4, least = 0;
+    bool absolute = false;
+
+    if (!at->json)
+        return FLEET_OK;
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_int(&patience_at, 0, INT32_MAX, &patience));
+    FL_TRY(fl_at_int(&cooldown_at, 0, INT32_MAX, &cooldown));
+    FL_TRY(fl_at_bool(&absolute_at, &absolute));
+    FL_TRY(read_double(at, "factor", 1e-6, 0.999999, &factor));
+    FL_TRY(read_double(at, "threshold", 0, 1e9, &threshold));
+    FL_TRY(read_double(at, "least", 0, 1e6, &least));
+    o->has_plateau = true;
+    o->plateau = (fleet_plateau_options){
+        .factor = (float)factor,
+        .patience = patience > 0 ? (int)patience : -1,
+        .threshold = threshold > 0 ? threshold : -1,
+        .absolute = absolute,
+        .cooldown = (int)cooldown,
+        .least = (float)least,
+    };
+    return FLEET_OK;
+}
+
 /* What tables' optimizers have, too, and then what only the first one has. */
-enum { SHARED_KEYS = 5, OWN_KEYS = 2 };
+enum { SHARED_KEYS = 5, OWN_KEYS = 3 };
 
 static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
                              fl_config_optimizer *o)
@@ -189,10 +222,11 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
         NULL};
     const char *keys[NUMBER_KEYS + SHARED_KEYS + OWN_KEYS + 1] = {
         "type",       "learning_rate",    "l2_decay", "decay",
-        "row_bounds", "clip_global_norm", "tables"};
+        "row_bounds", "clip_global_norm", "tables",   "plateau"};
     int n = SHARED_KEYS + (is_table ? 0 : OWN_KEYS);
     fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
     fl_at bounds = fl_at_key(at, "row_bounds");
+    fl_at plateau = fl_at_key(at, "plateau");
 
     *o = fl_config_optimizer_default();
     keys[n + number_keys(keys + n)] = NULL;
@@ -204,6 +238,7 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
     FL_TRY(
         read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
     FL_TRY(read_bounds(&bounds, o));
+    FL_TRY(read_plateau(&plateau, o));
     return read_decay(c, &decay, &o->schedule);
 }
 
@@ -281,6 +316,8 @@ fleet_optimizer *fl_config_make_optimizer(fleet *f,
             made, (float)o->clip_global_norm);
     if (status == FLEET_OK)
         status = fleet_optimizer_set_schedule(made, &o->schedule);
+    if (status == FLEET_OK && o->has_plateau)
+        status = fleet_optimizer_set_plateau(made, &o->plateau);
     return status == FLEET_OK ? made : NULL;
 }
 

@@ -252,6 +252,26 @@ static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
     return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
 }
 
+/* The pass is over: its loss is that of all workers. A checkpoint at the very
+ * end of a pass was written before its report. */
+static fleet_status report_loss(const training *t, int64_t passes)
+{
+    fleet_optimizer *o = t->program->training.optimizer;
+    int reduced = 0;
+    float rate;
+
+    if (!o->plateau.on || o->plateau.seen.reports >= passes)
+        return FLEET_OK;
+    FL_TRY(fleet_optimizer_report_metric(o, t->r.loss, &reduced));
+    FL_TRY(fleet_optimizer_get_learning_rate(o, &rate));
+    if (reduced)
+        FL_INFO(&t->f->context.log,
+                "the loss of %lld passes has not improved: the learning rate "
+                "is %g",
+                (long long)o->plateau.is.patience + 1, (double)rate);
+    return FLEET_OK;
+}
+
 static fleet_status note_stop(const training *t)
 {
     FL_WARN(&t->f->context.log, "stopped in epoch %lld after batch %lld; %s%s",
@@ -275,6 +295,7 @@ static fleet_status train(training *t)
     FL_TRY(fl_position_take(t->train));
     t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
     t->trains = pass < t->c->epochs;
+    FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();
     t->done_before = (double)NAN;
     for (t->epoch = pass + 1; t->epoch <= t->c->epochs; t->epoch++) {
@@ -291,6 +312,7 @@ static fleet_status train(training *t)
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
                            fleet_worker_index(t->f), fleet_worker_num(t->f));
+        FL_TRY(report_loss(t, t->epoch));
         FL_TRY(fleet_shrink(t->f, NULL));
         if (t->o->on_progress)
             say_progress(t, 1);

@@ -43,8 +43,9 @@ typedef struct fl_saved {
     fl_json *manifest;
     uint64_t seed;
     int64_t updates;
-    fl_scaling scaling; /* scale 0: none */
-    bool row_steps;     /* of Adam's rows whose table does not say so */
+    fl_scaling scaling;       /* scale 0: none */
+    fl_plateau_state plateau; /* reports 0: none */
+    bool row_steps;           /* of Adam's rows whose table does not say so */
     fl_saved_item *param, *table;
     int n_param, n_table;
     fl_map params, tables; /* the items by name */

@@ -442,6 +442,17 @@ static void begin_updates(const applying *a)
     a->store->updates = updates_after(a);
 }
 
+/* A lane's workers say its learning rate, and lanes load at the same time. */
+static void take_plateau(fl_store *store, const fl_plateau_state *p)
+{
+    if (store->filter.keeps)
+        return;
+    if (store->optimizer)
+        fl_optimizer_resume_plateau(store->optimizer, p);
+    else
+        store->plateau = *p;
+}
+
 /* What is of the store as a whole. */
 static void apply_counts(const applying *a)
 {
@@ -452,6 +463,7 @@ static void apply_counts(const applying *a)
         store->scaling = s->scaling;
         store->known_skips = 0;
     }
+    take_plateau(store, &s->plateau);
     fl_store_forget_own(store);
 }
 

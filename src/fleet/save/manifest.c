@@ -151,6 +151,27 @@ static fleet_status read_scaling(const fl_at *root, fl_scaling *scaling)
     return FLEET_OK;
 }
 
+/* Of a learning rate that falls when a metric stops improving. */
+static fleet_status read_plateau(const fl_at *root, fl_plateau_state *p)
+{
+    fl_at at = fl_at_key(root, "plateau"), rate, best;
+    double x = 0;
+
+    if (!at.json)
+        return FLEET_OK;
+    rate = fl_at_key(&at, "learning_rate");
+    best = fl_at_key(&at, "best");
+    FL_TRY(fl_at_required(&rate));
+    FL_TRY(fl_at_required(&best));
+    FL_TRY(fl_at_double(&rate, 1e-45, 3.4028235e38, &x));
+    p->learning_rate = (float)x;
+    FL_TRY(fl_at_double(&best, -1.7976931348623157e308, 1.7976931348623157e308,
+                        &p->best));
+    FL_TRY(fl_manifest_int(&at, "bad", 0, FL_MOST_EXACT, &p->bad));
+    FL_TRY(fl_manifest_int(&at, "cooling", 0, FL_MOST_EXACT, &p->cooling));
+    return fl_manifest_int(&at, "reports", 1, FL_MOST_EXACT, &p->reports);
+}
+
 /* Saves that do not say so are from before 0.1.0: rows counted their own. */
 static fleet_status read_row_steps(const fl_at *root, bool *row_steps)
 {
@@ -217,6 +238,7 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
     FL_TRY(fl_at_hex(&seed, &s->seed));
     FL_TRY(fl_manifest_int(&root, "updates", 0, FL_MOST_EXACT, &s->updates));
     FL_TRY(read_scaling(&root, &s->scaling));
+    FL_TRY(read_plateau(&root, &s->plateau));
     FL_TRY(read_row_steps(&root, &s->row_steps));
     FL_TRY(read_items(&params, read_param, &s->param, &s->n_param, &s->params));
     FL_TRY(read_items(&tables, read_table, &s->table, &s->n_table, &s->tables));

@@ -361,6 +361,25 @@ static fleet_status put_scaling(const fl_save *s, fl_json *m)
     return fl_json_put(entry, "bad", fl_json_int(now->bad));
 }
 
+static fleet_status put_plateau(const fl_save *s, fl_json *m)
+{
+    const fleet_optimizer *o = s->store->optimizer;
+    const fl_plateau_state *p;
+    fl_json *entry;
+
+    if (!s->states || !o || !o->plateau.on || o->plateau.seen.reports == 0)
+        return FLEET_OK;
+    p = &o->plateau.seen;
+    entry = fl_json_object();
+    FL_TRY(fl_json_put(m, "plateau", entry));
+    FL_TRY(fl_json_put(entry, "learning_rate",
+                       fl_json_double((double)o->learning_rate, 9)));
+    FL_TRY(fl_json_put(entry, "best", fl_json_double(p->best, 17)));
+    FL_TRY(fl_json_put(entry, "bad", fl_json_int(p->bad)));
+    FL_TRY(fl_json_put(entry, "cooling", fl_json_int(p->cooling)));
+    return fl_json_put(entry, "reports", fl_json_int(p->reports));
+}
+
 /* Do Adam's rows have steps of their own? */
 static fleet_status put_row_steps(const fl_save *s, fl_json *m)
 {
@@ -404,6 +423,7 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
         fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
     FL_TRY(put_cuts(s, m));
     FL_TRY(put_scaling(s, m));
+    FL_TRY(put_plateau(s, m));
     FL_TRY(put_row_steps(s, m));
     FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)

@@ -165,6 +165,14 @@ fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
     return fl_rule_set_best()->of[o->kind].rows;
 }
 
+void fl_optimizer_resume_plateau(fleet_optimizer *o, const fl_plateau_state *s)
+{
+    if (!o->plateau.on || s->reports == 0)
+        return;
+    o->plateau.seen = *s;
+    o->learning_rate = s->learning_rate;
+}
+
 /* --- settings ------------------------------------------------------------ */
 
 fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,

@@ -5,6 +5,7 @@
 #include <fleet/optimizer.h>
 
 #include "runtime/device/context.h"
+#include "runtime/optim/plateau.h"
 #include "runtime/optim/rule.h"
 #include "runtime/optim/schedule.h"
 
@@ -36,6 +37,7 @@ struct fleet_optimizer {
                       table's optimizer all that is set */
 
     fl_schedule schedule;
+    fl_plateau plateau;
 
     float *correct_a, *correct_b; /* Adam's corrections by t, see rule.h */
     uint32_t n_correct;
@@ -57,6 +59,9 @@ void fl_optimizer_destroy(fleet_optimizer *o);
  * update, of the same number in all processes of a job: so not in a pass. */
 fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,
                                        const char *call);
+
+/* What a checkpoint has; one without a plateau minds nothing. */
+void fl_optimizer_resume_plateau(fleet_optimizer *o, const fl_plateau_state *s);
 
 /* The scalars of the update after `done` updates, for a mean over `batches`. */
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,

@@ -21,6 +21,15 @@ static fleet_status check_rule(const fleet_optimizer *o,
                    fl_schedule_name(s->kind));
 }
 
+static fleet_status check_plateau(fleet_schedule_kind kind)
+{
+    return fl_schedule_has_values(kind)
+               ? fl_fail(FLEET_EINVAL,
+                         "plateau: the schedule is piecewise, whose values are "
+                         "learning rates themselves: expected another one")
+               : FLEET_OK;
+}
+
 static fleet_status set_schedule(fleet_optimizer *o, const fleet_schedule *from,
                                  const char *call)
 {
@@ -30,6 +39,8 @@ static fleet_status set_schedule(fleet_optimizer *o, const fleet_schedule *from,
     FL_TRY(fl_optimizer_check_setter(o, call));
     FL_TRY(fl_schedule_make(from, &made));
     status = check_rule(o, &made.is);
+    if (status == FLEET_OK && o->plateau.on)
+        status = check_plateau(made.is.kind);
     if (status != FLEET_OK) {
         fl_schedule_done(&made);
         return status;
@@ -84,5 +95,47 @@ fleet_status fleet_optimizer_set_learning_rate(fleet_optimizer *o,
                        "learning rates themselves: set another schedule",
                        call);
     o->learning_rate = learning_rate;
+    return FLEET_OK;
+}
+
+/* --- plateaus ------------------------------------------------------------- */
+
+fleet_status fleet_optimizer_set_plateau(fleet_optimizer *o,
+                                         const fleet_plateau_options *options)
+{
+    static const char call[] = "fleet_optimizer_set_plateau";
+    fl_plateau made;
+
+    FL_TRY(fl_optimizer_check_setter(o, call));
+    if (o->n_user > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: the learning rate of a table's own optimizer stays "
+                       "as it was when training began",
+                       call);
+    FL_TRY(fl_plateau_make(options, &made));
+    if (made.on)
+        FL_TRY(check_plateau(o->schedule.is.kind));
+    o->plateau = made;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_report_metric(fleet_optimizer *o, double metric,
+                                           int *reduced)
+{
+    static const char call[] = "fleet_optimizer_report_metric";
+    float now;
+
+    FL_TRY(fl_optimizer_check_setter(o, call));
+    if (!o->plateau.on)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: fleet_optimizer_set_plateau() was not called",
+                       call);
+    if (!isfinite(metric))
+        return fl_fail(FLEET_EINVAL, "%s: the metric %g is not finite", call,
+                       metric);
+    now = fl_plateau_report(&o->plateau, metric, o->learning_rate);
+    if (reduced)
+        *reduced = now != o->learning_rate;
+    o->learning_rate = now;
     return FLEET_OK;
 }

@@ -63,6 +63,11 @@ static fleet_status check_pair(const fleet_optimizer *o, const char *table,
                        "that of all gradients, set it on the optimizer that is "
                        "minimized",
                        call, table);
+    if (of_table->plateau.on)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: table \"%s\": its optimizer has a plateau: its "
+                       "learning rate stays as it was when training began",
+                       call, table);
     return of_table->is_fixed && of_table->n_user == 0
                ? fl_fail(FLEET_ESTATE,
                          "%s: table \"%s\": a program is minimized with its "

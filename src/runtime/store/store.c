@@ -559,6 +559,10 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o)
     status = attach_optimizer(s, o);
     if (status == FLEET_OK)
         status = bound_tables(s);
+    if (status == FLEET_OK) {
+        fl_optimizer_resume_plateau(o, &s->plateau);
+        s->plateau = (fl_plateau_state){0};
+    }
     pthread_rwlock_unlock(&s->lock);
     return status;
 }

@@ -124,6 +124,7 @@ typedef struct fl_store {
     fl_scaling scaling;  /* of the loss, in float16 */
     int64_t known_skips; /* how many of scaling.skipped `updates` leaves
                             out: a GPU may have skipped more */
+    fl_plateau_state plateau; /* loaded before training; reports 0: none */
     fl_localsgd local;
     fl_change_watch *watch; /* of dense parameters; NULL: none */
     fl_mirror *mirrors;     /* what GPUs have of it */

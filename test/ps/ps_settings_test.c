@@ -5,6 +5,7 @@
 #include "ps_kit.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fleet/job/handle.h"
@@ -203,6 +204,66 @@ TEST(in_every_async_mode_a_rate_is_that_of_the_next_push)
 
         ps_run(&j);
         ps_check(&j);
+    }
+}
+
+/* --- a rate that falls ---------------------------------------------------- */
+
+static void set_plateau(ps_node *n)
+{
+    CHECK_OK(fleet_optimizer_set_plateau(
+        optimizer_of(&n->s),
+        &(fleet_plateau_options){.factor = 0.5f, .patience = -1}));
+}
+
+static fleet_status report_and_save(ps_node *n)
+{
+    float rate = 0;
+
+    set_plateau(n);
+    FL_TRY(ps_begin(n));
+    for (int i = 0; i < 2; i++) {
+        FL_TRY(ps_passes(n, 1));
+        FL_TRY(fleet_optimizer_report_metric(optimizer_of(&n->s), 1, NULL));
+    }
+    FL_TRY(fleet_optimizer_get_learning_rate(optimizer_of(&n->s), &rate));
+    n->number[0] = (double)rate;
+    FL_TRY(fleet_save_persistables(n->s.f, n->job->user));
+    return ps_end(n);
+}
+
+static fleet_status go_on(ps_node *n)
+{
+    float rate = 0;
+
+    set_plateau(n);
+    FL_TRY(ps_begin(n));
+    FL_TRY(fleet_optimizer_get_learning_rate(optimizer_of(&n->s), &rate));
+    n->number[0] = (double)rate;
+    FL_TRY(ps_passes(n, 1));
+    return ps_end(n);
+}
+
+TEST(a_job_that_resumes_trains_at_the_rate_that_reports_left)
+{
+    char path[400];
+    ps_job first = {.workers = 2,
+                    .work = report_and_save,
+                    .how = {.optimizer = "sgd"},
+                    .user = path,
+                    .file = {scene_file("a.txt", 200, 1)}};
+    ps_job second = first;
+
+    snprintf(path, sizeof path, "%s", test_path("saved"));
+    ps_run(&first);
+    ps_check(&first);
+    second.work = go_on;
+    second.load = second.server_load = path;
+    ps_run(&second);
+    ps_check(&second);
+    for (int i = 0; i < 2; i++) {
+        CHECK(ps_worker(&first, i)->number[0] == (double)0.025f);
+        CHECK(ps_worker(&second, i)->number[0] == (double)0.025f);
     }
 }
 

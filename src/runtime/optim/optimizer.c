@@ -83,7 +83,7 @@ fleet_optimizer *fl_optimizer_create(fl_context *context, fl_rule_kind kind,
         return NULL;
     o->context = context;
     o->kind = kind;
-    o->learning_rate = learning_rate;
+    o->learning_rate = o->first_rate = learning_rate;
     if (set_numbers(o, number) == FLEET_OK)
         return o;
     fl_optimizer_destroy(o);

@@ -20,6 +20,7 @@ struct fleet_optimizer {
     const struct fleet *handle; /* whose it is; NULL: no handle's */
     fl_rule_kind kind;
     float learning_rate;
+    float first_rate;            /* before what was reported lowered it */
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
     float l2_decay;
     float clip_norm; /* 0: none */

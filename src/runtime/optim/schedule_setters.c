@@ -95,6 +95,8 @@ fleet_status fleet_optimizer_set_learning_rate(fleet_optimizer *o,
                        "learning rates themselves: set another schedule",
                        call);
     o->learning_rate = learning_rate;
+    if (o->plateau.seen.reports == 0)
+        o->first_rate = learning_rate;
     return FLEET_OK;
 }
 

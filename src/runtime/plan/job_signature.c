@@ -46,12 +46,12 @@ static void add_attr(fl_text *t, const fleet_param_attr *a)
     add_number(t, " ", a->initializer.b);
 }
 
-static void add_one(fl_text *t, const fleet_optimizer *o)
+static void add_one(fl_text *t, const fleet_optimizer *o, float rate)
 {
     const fl_rule *rule = fl_rule_of(o->kind);
 
     fl_text_add(t, "type %s", rule->name);
-    add_number(t, ", learning_rate ", o->learning_rate);
+    add_number(t, ", learning_rate ", rate);
     for (int i = 0; i < FL_MAX_NUMBER; i++)
         if (rule->number[i].name) {
             fl_text_add(t, ", %s", rule->number[i].name);
@@ -84,17 +84,22 @@ static const fl_table_optimizer *next_table(const fleet_optimizer *o,
     return next;
 }
 
-void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
+static void add_all_optimizers(fl_text *t, const fleet_optimizer *o, float rate)
 {
     const char *name = NULL;
 
     fl_text_add(t, "optimizer: ");
-    add_one(t, o);
+    add_one(t, o, rate);
     for (const fl_table_optimizer *one; (one = next_table(o, name));
          name = one->table) {
         fl_text_add(t, "optimizer of table \"%s\": ", one->table);
-        add_one(t, one->optimizer);
+        add_one(t, one->optimizer, one->optimizer->learning_rate);
     }
+}
+
+void fl_job_signature_add_optimizer(fl_text *t, const fleet_optimizer *o)
+{
+    add_all_optimizers(t, o, o->learning_rate);
 }
 
 static fleet_status add_all(fl_text *t, const fl_store *s)
@@ -141,7 +146,7 @@ char *fl_job_signature_text(const fl_store *s)
     fl_text_add(&t, "seed: value %" PRIu64 "\n", s->context->seed);
     status = add_all(&t, s);
     if (s->optimizer)
-        fl_job_signature_add_optimizer(&t, s->optimizer);
+        add_all_optimizers(&t, s->optimizer, s->optimizer->first_rate);
     if (status == FLEET_OK && t.status == FLEET_OK)
         return t.chars;
     fl_text_done(&t);

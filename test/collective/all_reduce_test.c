@@ -5,6 +5,7 @@
 #include "cold_kit.h"
 #include "workers_kit.h"
 #include "rank_kit.h"
+#include "rule_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -397,11 +398,11 @@ TEST(nothing_leaves_of_a_batch_whose_loss_is_not_finite)
 
 TEST(tables_shared_out_over_ranks_are_those_of_one_process)
 {
-    for (int i = 0; kit_rule_name(i); i++)
+    for (int i = 0; kit_rule_of_shape(i); i++)
         for (int ranks = 1; ranks <= 4; ranks++) {
             lesson s = {
                 .kind = KIT_CTR,
-                .how = {.optimizer = kit_rule_name(i), .l2_decay = 0.001f},
+                .how = {.optimizer = kit_rule_of_shape(i), .l2_decay = 0.001f},
                 .batches = 7,
                 .last = 29};
 

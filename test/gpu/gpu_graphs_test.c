@@ -4,6 +4,7 @@
 #define SUITE gpu_graphs
 #include "workers_kit.h"
 #include "gpu_kit.h"
+#include "rule_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -74,10 +75,10 @@ static void check_both(kit_options o)
     gpu_kit_close();
 }
 
-TEST(graphs_give_the_bits_of_single_steps_with_each_optimizer)
+TEST(graphs_give_the_bits_of_single_steps_with_each_shape_of_rule)
 {
-    for (int i = 0; i < FL_N_RULE; i++)
-        check_both((kit_options){.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+    for (int i = 0; kit_rule_of_shape(i); i++)
+        check_both((kit_options){.optimizer = kit_rule_of_shape(i),
                                  .l2_decay = 0.01f});
 }
 

@@ -3,6 +3,7 @@
  * gradient alone makes overflow, and that nobody waits for who decides. */
 #define SUITE gpu_loss_scaling_rows
 #include "gpu_kit.h"
+#include "rule_kit.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -201,12 +202,13 @@ static void check_same(kit_options o)
     close(&here);
 }
 
-TEST_LIMIT(rows_have_the_bits_of_those_on_the_cpu_with_each_optimizer, 120)
+TEST_LIMIT(rows_have_the_bits_of_those_on_the_cpu_with_each_shape_of_rule, 120)
 {
     gpu_kit_open();
-    for (int i = 0; kit_rule_name(i); i++)
-        check_same(
-            (kit_options){.optimizer = kit_rule_name(i), .l2_decay = 0.01f});
+    for (int i = 0; kit_rule_of_shape(i); i++)
+        check_same((kit_options){.optimizer = kit_rule_of_shape(i),
+                                 .l2_decay = 0.01f});
+    check_same((kit_options){.optimizer = KIT_ROW_ADAM, .l2_decay = 0.01f});
     gpu_kit_close();
 }
 

@@ -3,6 +3,7 @@
  * makes rows; both copies of a table in turn. */
 #define SUITE gpu_tables
 #include "gpu_kit.h"
+#include "rule_kit.h"
 #include "table_kit.h"
 #include "test.h"
 
@@ -140,6 +141,11 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
 
         c.optimizer = kit_rule_name(i);
         check_hash(&c);
+    }
+    for (int i = 0; kit_rule_of_shape(i); i++) {
+        lookup_case c = rows_kit_mixed;
+
+        c.optimizer = kit_rule_of_shape(i);
         c.merge = 2;
         check_hash(&c);
         c.clip = 0.001f;

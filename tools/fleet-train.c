@@ -8,13 +8,22 @@
 #include <fleet/fleet.h>
 
 static const char usage[] =
-    "usage: fleet-train [--resume] FILE.json | --help | --version\n"
+    "usage: fleet-train [OPTION] FILE.json [KEY=VALUE...] | --help | "
+    "--version\n"
     "Trains the model that FILE.json describes, as the worker or "
     "server that the\nenvironment says. The first worker prints "
     "one line of JSON.\n"
+    "  KEY=VALUE       put this into the configuration first: epochs=3,\n"
+    "                  optimizer.learning_rate=0.01, dataset.train[0]=a.txt\n"
+    "  --resume        go on from the newest checkpoint, if there is one\n"
+    "  --evaluate      only evaluate what `load`, or with --resume the newest\n"
+    "                  checkpoint, has on `dataset.test`\n"
+    "  --dry-run       only try what comes before the training: files, the\n"
+    "                  first batches, the model; print what there is\n"
+    "  --print-config  only print the configuration, with each KEY=VALUE in "
+    "it\n"
     "SIGINT and SIGTERM stop the training after its batch and save it; "
-    "a second one\nends it at once. --resume goes on from the newest "
-    "checkpoint, if there is one.\n";
+    "a second one\nends it at once.\n";
 
 static volatile sig_atomic_t stop_signal;
 
@@ -67,25 +76,39 @@ static void show_progress(void *user, const fleet_progress *p)
 
 int main(int argc, char **argv)
 {
-    static const struct option known[] = {{"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'v'},
-                                          {"resume", no_argument, NULL, 'r'},
-                                          {0}};
-    int found = getopt_long(argc, argv, "", known, NULL), stopped = 0;
+    static const struct option known[] = {
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {"resume", no_argument, NULL, 'r'},
+        {"evaluate", no_argument, NULL, FLEET_CONFIG_EVALUATE},
+        {"dry-run", no_argument, NULL, FLEET_CONFIG_CHECK},
+        {"print-config", no_argument, NULL, FLEET_CONFIG_PRINT},
+        {0}};
+    int found, stopped = 0;
     fleet_config_options options = {.on_progress = show_progress,
                                     .stopped = &stopped};
     fleet_status status;
     char *line;
 
-    for (; found == 'r'; found = getopt_long(argc, argv, "", known, NULL))
-        options.resume = 1;
-    if (found == 'h')
-        return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
-    if (found == 'v')
-        return printf("fleet-train %s\n", fleet_version()) < 0 ||
-               fflush(stdout) != 0;
-    if (found != -1 || argc - optind != 1)
+    while ((found = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (found == 'h')
+            return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
+        if (found == 'v')
+            return printf("fleet-train %s\n", fleet_version()) < 0 ||
+                   fflush(stdout) != 0;
+        if (found == '?')
+            return fputs(usage, stderr), 2;
+        if (found == 'r')
+            options.resume = 1;
+        else if (options.action == FLEET_CONFIG_TRAIN)
+            options.action = (fleet_config_action)found;
+        else
+            return fputs(usage, stderr), 2;
+    }
+    if (argc == optind)
         return fputs(usage, stderr), 2;
+    options.set = (const char *const *)argv + optind + 1;
+    options.n_set = argc - optind - 1;
     catch_signals();
     status = fleet_train_from_config(argv[optind], &options, &line);
     if (isatty(2))

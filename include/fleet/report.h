@@ -70,6 +70,25 @@ typedef struct fleet_progress {
     double seconds_left;  /* NAN while unknown */
 } fleet_progress;
 
+/* What is done with a configuration. */
+typedef enum fleet_config_action {
+    FLEET_CONFIG_TRAIN,    /* train, evaluate, save */
+    FLEET_CONFIG_EVALUATE, /* evaluate what `load`, or the newest checkpoint, has
+                              on `dataset.test`; nothing is trained or saved,
+                              and the line has neither loss nor samples_per_s */
+    FLEET_CONFIG_CHECK,    /* do all that comes before the first batch is
+                              trained, but talk to no other process: read the
+                              configuration and the first batch of each dataset,
+                              make the model and load it, in one process also
+                              compute its prediction. The line says what there
+                              is: {"model":"wide_deep","mode":"local","workers":
+                              1,"servers":0,"parameters":10,"numbers":52713,
+                              "tables":["embedding"],"train_files":1,
+                              "test_files":1} */
+    FLEET_CONFIG_PRINT     /* only read it: the line is its text, with newlines,
+                              as it is after `set` */
+} fleet_config_action;
+
 /* All-zero fields are defaults. */
 typedef struct fleet_config_options {
     fleet_log_callback *log; /* NULL: lines go to stderr */
@@ -83,13 +102,21 @@ typedef struct fleet_config_options {
     int *stopped; /* set to 1 by a call that fleet_train_stop() has stopped in
                     the middle of the training, else to 0; NULL: it is not said
                     */
+    fleet_config_action action;
+    /* n_set texts "path=value" that change the configuration in turn, before it
+     * is read: "epochs=3", "optimizer.learning_rate=0.01",
+     * "dataset.train[0]=more.txt". A value is JSON; what is none is a string.
+     * Objects on the path that the configuration lacks are made; an element of
+     * an array is there already. */
+    const char *const *set;
+    int n_set;
 } fleet_config_options;
 
 /* fleet_train_from_config - what fleet-train does: read a JSON configuration
  * (docs/fleet-train.md) and do the part of the process that the environment
  * says this is: a worker trains; the first one then evaluates, saves, and gets
  * the closing line in *line, for fleet_free(); a server makes the model and
- * serves until all workers have left. *line is NULL with FLEET_OK in a server
+ * serves until all workers have left. options->action asks for less. *line is NULL with FLEET_OK in a server
  * and in the other workers, after fleet_train_stop(), and NULL after a failure.
  * options may be NULL.
  *
@@ -97,7 +124,10 @@ typedef struct fleet_config_options {
  * `save_every`, by default beside `save`, and nothing is evaluated.
  *
  *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
- *                  in the configuration, what was expected and what came
+ *                  in the configuration, what was expected and what came; an
+ *                  evaluation without `dataset.test`, or with nothing to load
+ *   FLEET_EINVAL   an action that does not exist; set is NULL, and n_set is not
+ *                  0
  *   and everything that training, evaluating, loading and saving can give
  */
 FLEET_API fleet_status fleet_train_from_config(

@@ -281,12 +281,18 @@ fleet_status fl_at_expected(const fl_at *at, const char *what)
 
 static fleet_status unknown_key(const fl_at *at, const char *const *known)
 {
+    const char *meant = fl_text_nearest(fl_at_name(at), known);
     fl_text list = {0};
 
     for (; *known; known++)
         fl_text_add(&list, "%s%s", list.length ? ", " : "", *known);
-    fl_fail(FLEET_ECONFIG, "%s: unknown key; expected one of: %s", at->path,
-            fl_text_chars(&list));
+    if (meant)
+        fl_fail(FLEET_ECONFIG,
+                "%s: unknown key: did you mean \"%s\"? Expected one of: %s",
+                at->path, meant, fl_text_chars(&list));
+    else
+        fl_fail(FLEET_ECONFIG, "%s: unknown key; expected one of: %s", at->path,
+                fl_text_chars(&list));
     fl_text_done(&list);
     return FLEET_ECONFIG;
 }
@@ -453,115 +459,6 @@ fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out)
     fl_at_expected(at, fl_text_chars(&list));
     fl_text_done(&list);
     return FLEET_ECONFIG;
-}
-
-fl_json *fl_json_object(void)
-{
-    return cJSON_CreateObject();
-}
-
-fl_json *fl_json_array(void)
-{
-    return cJSON_CreateArray();
-}
-
-static fleet_status no_memory(fl_json *value)
-{
-    cJSON_Delete(value);
-    return fl_fail(FLEET_ENOMEM, "out of memory: JSON");
-}
-
-fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value)
-{
-    if (!object || !value || !cJSON_AddItemToObject(object, key, value))
-        return no_memory(value);
-    return FLEET_OK;
-}
-
-fleet_status fl_json_put_array(fl_json *object, const char *key,
-                               fl_json **array)
-{
-    *array = fl_json_array();
-    return fl_json_put(object, key, *array);
-}
-
-fleet_status fl_json_append(fl_json *array, fl_json *value)
-{
-    if (!array || !value || !cJSON_AddItemToArray(array, value))
-        return no_memory(value);
-    return FLEET_OK;
-}
-
-fl_json *fl_json_string(const char *text)
-{
-    return cJSON_CreateString(text);
-}
-
-fl_json *fl_json_bool(bool value)
-{
-    return cJSON_CreateBool(value);
-}
-
-fl_json *fl_json_int(int64_t value)
-{
-    char text[32];
-
-    snprintf(text, sizeof text, "%" PRId64, value);
-    return cJSON_CreateRaw(text);
-}
-
-fl_json *fl_json_hex(uint64_t value)
-{
-    char text[17];
-
-    snprintf(text, sizeof text, "%016" PRIx64, value);
-    return cJSON_CreateString(text);
-}
-
-fl_json *fl_json_words(const void *data, int64_t n, size_t size)
-{
-    static const char digit[] = "0123456789abcdef";
-    size_t bytes = (size_t)n * size;
-    const unsigned char *from = data;
-    char *text = fl_alloc(2 * bytes + 1);
-    fl_json *json;
-
-    for (size_t i = 0; text && i < bytes; i++) {
-        text[2 * i] = digit[from[i] >> 4];
-        text[2 * i + 1] = digit[from[i] & 15];
-    }
-    json = text ? fl_json_string(text) : NULL;
-    fl_free(text);
-    return json;
-}
-
-fl_json *fl_json_double(double value, int digits)
-{
-    fl_text t = {0};
-    fl_json *json;
-
-    if (!isfinite(value))
-        return cJSON_CreateNull();
-    fl_text_add(&t, "%.*g", digits, value);
-    json = t.status == FLEET_OK ? cJSON_CreateRaw(fl_text_chars(&t)) : NULL;
-    fl_text_done(&t);
-    return json;
-}
-
-fl_json *fl_json_copy(const fl_json *json)
-{
-    return cJSON_Duplicate(json, true);
-}
-
-char *fl_json_print(const fl_json *json, bool pretty)
-{
-    char *raw = pretty ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
-    char *copy = raw ? fl_strdup(raw) : NULL;
-
-    if (!raw)
-        fl_fail(FLEET_ENOMEM, "out of memory: JSON text");
-    cJSON_free(raw);
-    return copy;
 }
 
 void fl_json_use_allocator(void)

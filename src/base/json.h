@@ -1,6 +1,5 @@
-/* json.h - JSON read with paths, so that an error can say where it stands, and
- * written. The only <cJSON.h>.
- */
+/* json.h - JSON read with paths, so that an error can say where it stands.
+ * json.c and json_write.c alone include <cJSON.h>. */
 #pragma once
 
 #include <stdbool.h>
@@ -74,27 +73,6 @@ fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n);
 
 /* "path: expected WHAT, got VALUE" with the value as it stands. */
 fleet_status fl_at_expected(const fl_at *at, const char *what);
-
-/* --- writing: NULL in, NULL out; check the result of the last call -------- */
-
-fl_json *fl_json_object(void);
-fl_json *fl_json_array(void);
-fleet_status fl_json_put(fl_json *object, const char *key, fl_json *value);
-fleet_status fl_json_put_array(fl_json *object, const char *key,
-                               fl_json **array); /* a new one, in it */
-fleet_status fl_json_append(fl_json *array, fl_json *value);
-fl_json *fl_json_string(const char *text);
-fl_json *fl_json_bool(bool value);
-fl_json *fl_json_int(int64_t value);               /* exact in 64 bits */
-fl_json *fl_json_hex(uint64_t value);              /* "16 hex digits" */
-fl_json *fl_json_double(double value, int digits); /* null if not finite */
-/* n words of `size` bytes each, as hex digits. */
-fl_json *fl_json_words(const void *data, int64_t n, size_t size);
-
-fl_json *fl_json_copy(const fl_json *json);
-
-/* The text, for fl_free(); NULL without memory. */
-char *fl_json_print(const fl_json *json, bool pretty);
 
 /* Tests: cJSON allocates through memory.h from now on. */
 void fl_json_use_allocator(void);

@@ -165,3 +165,54 @@ void fl_text_escape(char *text, size_t size)
     out[used] = 0;
     memcpy(text, out, used + 1);
 }
+
+/* --- what was meant ------------------------------------------------------- */
+
+enum { MOST_LETTERS = 64 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Optimal string alignment, of words of up to MOST_LETTERS. */
+static int edits(const char *a, const char *b)
+{
+    int n = (int)strlen(a), m = (int)strlen(b);
+    int row[3][MOST_LETTERS + 1];
+
+    for (int j = 0; j <= m; j++)
+        row[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *now = row[i % 3], *last = row[(i + 2) % 3];
+        const int *before = row[(i + 1) % 3];
+
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            now[j] = least(least(last[j], now[j - 1]) + 1,
+                           last[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = least(now[j], before[j - 2] + 1);
+        }
+    }
+    return row[n % 3][m];
+}
+
+const char *fl_text_nearest(const char *word, const char *const *names)
+{
+    const char *nearest = NULL;
+    size_t n = strlen(word);
+    int fewest = (int)n / 3 + 1;
+
+    if (n > MOST_LETTERS)
+        return NULL;
+    for (; *names; names++) {
+        int k = strlen(*names) <= MOST_LETTERS ? edits(word, *names) : fewest;
+
+        if (k < fewest) {
+            fewest = k;
+            nearest = *names;
+        }
+    }
+    return nearest;
+}

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_write.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 static fl_json *parse(const char *text)
 {
@@ -278,6 +279,79 @@ TEST(an_unknown_key_is_named_with_those_that_are_known)
     CHECK_OK(fl_at_keys(&dataset,
                         (const char *const[]){"train", "n", "batch", NULL}));
     fl_json_free(json);
+}
+
+/* What a path leads to becomes 7; the text that there is then. */
+static void check_set(const char *text, const char *path, const char *becomes)
+{
+    fl_json *json = parse(text);
+    char *now;
+
+    CHECK_OK(fl_json_set(json, path, fl_json_int(7)));
+    now = fl_json_print(json, false);
+    CHECK_TEXT(now, becomes);
+    fl_free(now);
+    fl_json_free(json);
+}
+
+TEST(a_value_is_put_where_a_path_leads)
+{
+    check_set("{\"a\":1,\"b\":2}", "a", "{\"a\":7,\"b\":2}");
+    check_set("{\"a\":1}", "b", "{\"a\":1,\"b\":7}");
+    check_set("{}", "a.b.c", "{\"a\":{\"b\":{\"c\":7}}}");
+    check_set("{\"a\":[1,[2,{\"b\":3}]]}", "a[1][1].b",
+              "{\"a\":[1,[2,{\"b\":7}]]}");
+    check_set("{\"a\":[1,2,3]}", "a[2]", "{\"a\":[1,2,7]}");
+    check_set("[{},{}]", "[1].a", "[{},{\"a\":7}]");
+}
+
+TEST(a_path_that_leads_nowhere_changes_nothing)
+{
+    static const struct {
+        const char *path, *words;
+    } wrong[] = {{"", ": expected names with dots between them, and [number] "
+                      "for elements"},
+                 {"a..b", "a..b: expected names"},
+                 {"a.", "a.: expected names"},
+                 {".a", ".a: expected names"},
+                 {"a.[0]", "a.[0]: expected names"},
+                 {"a[0", "a[0: expected names"},
+                 {"a[-1]", "a[-1]: expected names"},
+                 {"a[0]b", "a[0]b: expected names"},
+                 {"a[2]", "a: expected an element 2, but it has 2"},
+                 {"a[0].b", "a[0]: expected it to be an object"},
+                 {"n.b", "n: expected it to be an object"},
+                 {"n[0]", "n: expected it to be an array"},
+                 {"new[0]", "new: expected it to be an array"},
+                 {"[0]", "the whole text: expected it to be an array"}};
+    static const char text[] = "{\"a\":[1,2],\"n\":3}";
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        fl_json *json = parse(text);
+        char *now;
+
+        CHECK_FAILS(fl_json_set(json, wrong[i].path, fl_json_int(7)),
+                    FLEET_ECONFIG, wrong[i].words);
+        now = fl_json_print(json, false);
+        if (strncmp(wrong[i].path, "new", 3) != 0)
+            CHECK_TEXT(now, text);
+        fl_free(now);
+        fl_json_free(json);
+    }
+}
+
+TEST(a_mistyped_name_is_near_to_what_was_meant)
+{
+    static const char *const names[] = {"train", "test", "batch_size", NULL};
+
+    CHECK_TEXT(fl_text_nearest("tran", names), "train");
+    CHECK_TEXT(fl_text_nearest("trian", names), "train");
+    CHECK_TEXT(fl_text_nearest("tests", names), "test");
+    CHECK_TEXT(fl_text_nearest("batchsize", names), "batch_size");
+    CHECK_TEXT(fl_text_nearest("batch_szie", names), "batch_size");
+    CHECK(fl_text_nearest("batch", names) == NULL);
+    CHECK(fl_text_nearest("t", names) == NULL);
+    CHECK(fl_text_nearest("", names) == NULL);
 }
 
 TEST(a_key_that_stands_twice_is_refused)

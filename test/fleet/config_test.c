@@ -210,7 +210,9 @@ TEST(names_what_is_missing)
 
 TEST(names_a_key_that_does_not_exist)
 {
-    REFUSED("{\"modle\": 1}", "modle: unknown key; expected one of: model");
+    REFUSED("{\"modle\": 1}",
+            "modle: unknown key: did you mean \"model\"? Expected one of: "
+            "model");
     REFUSED("{\"model\": {\"type\": \"mlp\", \"units\": 3}}",
             "model.units: unknown key");
     REFUSED("{" MODEL ", \"strategy\": {\"a_sink\": true}}",

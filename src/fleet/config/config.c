@@ -1,6 +1,8 @@
 /* config.c - the configuration, but for its data. */
 #include "fleet/config/config_internal.h"
 
+#include "base/json_write.h"
+
 #include <string.h>
 
 #include "fleet/strategy/strategy_read.h"
@@ -397,8 +399,35 @@ static fleet_status read_top(fl_config *c)
     return read_load(c, &at);
 }
 
-fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
-                            const char *name)
+/* A value that is no JSON is a string: save=out. */
+static fleet_status set_one(fl_json *root, const char *set)
+{
+    const char *value = strchr(set, '=');
+    fl_json *json = NULL;
+    fleet_status status;
+    char *path;
+
+    if (!value || value == set)
+        return fl_fail(FLEET_ECONFIG, "expected key=value");
+    FL_TRY(fl_json_check_text(value + 1, strlen(value + 1), "the value"));
+    path = fl_strndup(set, (size_t)(value - set));
+    if (!path)
+        return FLEET_ENOMEM;
+    status = fl_json_parse(value + 1, strlen(value + 1), "the value", &json);
+    if (status == FLEET_ECONFIG) {
+        fl_error_clear();
+        json = fl_json_string(value + 1);
+        status = FLEET_OK;
+    }
+    if (status == FLEET_OK)
+        status = fl_json_set(root, path, json);
+    fl_free(path);
+    return status;
+}
+
+fleet_status fl_config_read_with(fl_config *c, const char *text, size_t size,
+                                 const char *name, const char *const *set,
+                                 int n_set)
 {
     fleet_status status;
 
@@ -408,10 +437,21 @@ fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
                      .optimizer = fl_config_optimizer_default()};
     FL_TRY(fl_json_check_text(text, size, name));
     FL_TRY(fl_json_parse(text, size, name, &c->json));
+    for (int i = 0; i < n_set; i++) {
+        status = set_one(c->json, set[i]);
+        if (status != FLEET_OK)
+            return fl_fail_in(status, "\"%.200s\"", set[i]);
+    }
     status = read_top(c);
     if (status != FLEET_OK)
         status = fl_fail_in(status, "%s", name);
     return status;
+}
+
+fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
+                            const char *name)
+{
+    return fl_config_read_with(c, text, size, name, NULL, 0);
 }
 
 void fl_config_done(fl_config *c)

@@ -81,4 +81,9 @@ typedef struct fl_config {
 
 fleet_status fl_config_read(fl_config *c, const char *text, size_t size,
                             const char *name);
+
+/* With what n_set texts "path=value" put in first, in turn. */
+fleet_status fl_config_read_with(fl_config *c, const char *text, size_t size,
+                                 const char *name, const char *const *set,
+                                 int n_set);
 void fl_config_done(fl_config *c);

@@ -1,0 +1,41 @@
+/* run_internal.h - a training by a configuration: its datasets, its model, its
+ * executors. */
+#pragma once
+
+#include "fleet/config/config.h"
+
+typedef struct fl_config_run {
+    const fl_config *c;
+    const fleet_config_options *o;
+    fleet *f;
+    fleet_program *program;
+    fleet_model model;
+    fleet_dataset *train, *test;
+    fleet_executor *trainer, *tester;
+    const char *load; /* what is loaded, and how; NULL: nothing */
+    fleet_load_options load_options;
+    char *newest; /* checkpoint, where that is what is loaded */
+    fleet_save_every every;
+    int64_t started_ns; /* the process, as good as we know */
+
+    /* progress */
+    int64_t epoch, epoch_samples, last_ns;
+    int64_t before;       /* this process's samples of finished epochs */
+    int64_t skipped;      /* samples of before a resume, which `before` has */
+    double done_before;   /* of all epochs, when this process first said so */
+    int64_t trained;      /* all workers' samples of them */
+    double trained_s;     /* and their seconds */
+    bool trains;          /* there is an epoch left to train */
+    fleet_train_result r; /* of the last epoch */
+} fl_config_run;
+
+/* A server has no data but what makes the model, which may depend on what is in
+ * the files; the test data is the first worker's. */
+fleet_status fl_run_make_datasets(fl_config_run *t);
+fleet_status fl_run_make_model(fl_config_run *t);
+
+/* And load what is to be loaded. */
+fleet_status fl_run_make_executors(fl_config_run *t);
+
+/* FLEET_CONFIG_CHECK of a worker. */
+fleet_status fl_run_check(fl_config_run *t, char **line);

@@ -1,0 +1,297 @@
+/* config_actions_test.c - a configuration that is changed before it is read, and
+ * what is done with one besides training. */
+#define SUITE config_actions
+#include "test.h"
+#include "model_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+#include "fleet/config/config.h"
+
+static const char *config(void)
+{
+    static const char text[] =
+        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 4, "
+        "\"hidden\": [8]}, \"dataset\": {\"format\": \"multislot\", \"train\": "
+        "[\"%s\"], \"test\": [\"%s\"], \"batch_size\": 32}, \"slots\": "
+        "[{\"name\": \"y\", \"type\": \"float\", \"role\": \"label\"}, "
+        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 3}, {\"name\": "
+        "\"u\", \"type\": \"uint64\"}, {\"name\": \"v\", \"type\": "
+        "\"uint64\"}, "
+        "{\"name\": \"w\", \"type\": \"uint64\", \"dim\": -1}]}";
+    const char *train = scene_file("train.txt", 100, 1);
+    char all[3000];
+
+    snprintf(all, sizeof all, text, train, scene_file("test.txt", 60, 2));
+    return test_file("config.json", all);
+}
+
+static const char *said(void)
+{
+    static char text[8000];
+
+    snprintf(text, sizeof text, "%s", fleet_last_error());
+    return text;
+}
+
+/* With up to three of them; the line is for fleet_free(). */
+static fleet_status act(fleet_config_action action, const char *a,
+                        const char *b, const char *c, char **line)
+{
+    const char *set[] = {a, b, c};
+    fleet_config_options o = {
+        .action = action, .set = set, .log_level = FLEET_LOG_SILENT};
+
+    while (o.n_set < 3 && set[o.n_set])
+        o.n_set++;
+    return fleet_train_from_config(config(), &o, line);
+}
+
+static char *line_of(fleet_config_action action, const char *a, const char *b,
+                     const char *c)
+{
+    char *line = NULL;
+
+    CHECK_OK(act(action, a, b, c, &line));
+    CHECK(line != NULL);
+    return line;
+}
+
+/* --- KEY=VALUE ------------------------------------------------------------ */
+
+static void read_with(fl_config *c, const char *const *set, int n)
+{
+    static const char text[] =
+        "{\"model\": {\"type\": \"wide_deep\"}, \"dataset\": {\"format\": "
+        "\"multislot\", \"train\": [\"a\", \"b\"], \"batch_size\": 4}, "
+        "\"slots\": [{\"name\": \"y\", \"type\": \"float\", \"role\": "
+        "\"label\"}, {\"name\": \"u\", \"type\": \"uint64\"}]}";
+
+    fl_config_read_with(c, text, strlen(text), "f.json", set, n);
+}
+
+TEST(values_are_put_in_where_their_path_leads)
+{
+    static const char *const set[] = {
+        "epochs=3",           "optimizer.learning_rate=0.5",
+        "epochs=4",           "dataset.train[1]=more words=1",
+        "model.hidden=[7,5]", "strategy.a_sync_configs.k_steps=20",
+        "save=true story"};
+    fl_config c;
+
+    read_with(&c, set, 7);
+    CHECK_INT(c.epochs, 4);
+    CHECK_NEAR(c.optimizer.learning_rate, 0.5, 0);
+    CHECK_TEXT(c.train[0], "a");
+    CHECK_TEXT(c.train[1], "more words=1");
+    CHECK_INT(c.n_hidden, 2);
+    CHECK_INT(c.hidden[1], 5);
+    CHECK_INT(c.strategy.a_sync_configs.k_steps, 20);
+    CHECK_TEXT(c.save, "true story");
+    fl_config_done(&c);
+}
+
+static void check_refused(const char *set, const char *words)
+{
+    fl_config c;
+
+    read_with(&c, &set, 1);
+    CHECK_TEXT(said(), words);
+    fl_config_done(&c);
+}
+
+TEST(what_leads_nowhere_is_refused_by_name)
+{
+    check_refused("epochs", "\"epochs\": expected key=value");
+    check_refused("=3", "\"=3\": expected key=value");
+    check_refused("epochs=three",
+                  "f.json: epochs: expected an integer from 1 to 1000000, got "
+                  "\"three\"");
+    check_refused("dataset.train[2]=c",
+                  "\"dataset.train[2]=c\": dataset.train: expected an element "
+                  "2, but it has 2");
+    check_refused("dataset[0]=c",
+                  "\"dataset[0]=c\": dataset: expected it to be an array");
+    check_refused("[0]=c",
+                  "\"[0]=c\": the whole text: expected it to be an array");
+    check_refused("dataset.train.first=c", "\"dataset.train.first=c\": "
+                                           "dataset.train: expected it to be "
+                                           "an object");
+    check_refused("slots[0].name.x=c", "\"slots[0].name.x=c\": slots[0].name: "
+                                       "expected it to be an object");
+}
+
+TEST(who_mistypes_a_key_is_told_what_was_meant)
+{
+    check_refused("optimiser.type=adam",
+                  "f.json: optimiser: unknown key: did you mean "
+                  "\"optimizer\"? Expected one of: model, optimizer, strategy, "
+                  "device, epochs, seed, dataset, slots, save, save_every, "
+                  "load, deadlines, trainer");
+    check_refused("dataset.bacth_size=4",
+                  "f.json: dataset.bacth_size: unknown key: did you mean "
+                  "\"batch_size\"? Expected one of: format, train, test, "
+                  "pipe_command, pipe_timeout_ms, batch_size, thread_num, "
+                  "shuffle, separator, header, skip_lines, missing, comment");
+}
+
+/* --- actions -------------------------------------------------------------- */
+
+TEST(what_is_printed_is_the_configuration_with_what_was_put_in)
+{
+    char *first =
+        line_of(FLEET_CONFIG_PRINT, "epochs=7", "optimizer.type=\"sgd\"", NULL);
+    const char *again = test_file("again.json", first);
+    fleet_config_options o = {.action = FLEET_CONFIG_PRINT};
+    char *second;
+
+    CHECK_CONTAINS(first, "\"epochs\":\t7");
+    CHECK_CONTAINS(first, "\"type\":\t\"sgd\"");
+    CHECK_CONTAINS(first, "\"embedding_dim\":\t4");
+    CHECK_OK(fleet_train_from_config(again, &o, &second));
+    CHECK_TEXT(second, first);
+    fleet_free(first);
+    fleet_free(second);
+}
+
+TEST(a_check_says_what_there_is_and_leaves_nothing)
+{
+    char set[300];
+    char *line;
+
+    snprintf(set, sizeof set, "save=%s", test_path("saved"));
+    line = line_of(FLEET_CONFIG_CHECK, set, "save_every.steps=1", NULL);
+    /* 3 numbers and 3 embeddings of 4 to 8, to 1; 3 numbers to 1 */
+    CHECK_TEXT(line, "{\"model\":\"wide_deep\",\"mode\":\"local\",\"workers\":"
+                     "1,\"servers\":0,\"parameters\":6,\"numbers\":141,"
+                     "\"tables\":[\"embedding\"],\"train_files\":1,"
+                     "\"test_files\":1}");
+    fleet_free(line);
+    CHECK(access(test_path("saved"), F_OK) != 0);
+    CHECK(access(test_path("saved.checkpoints/checkpoint-000001"), F_OK) != 0);
+}
+
+/* --- what a check finds --------------------------------------------------- */
+
+static void check_finds(const char *set, fleet_status code, const char *words)
+{
+    char *line = (char *)1;
+
+    CHECK_FAILS(act(FLEET_CONFIG_CHECK, set, NULL, NULL, &line), code, words);
+    CHECK(line == NULL);
+}
+
+TEST(a_check_finds_what_a_training_would_find_late)
+{
+    char set[500];
+
+    snprintf(set, sizeof set, "dataset.test[0]=%s",
+             test_file("bad.txt", "1 1 3 0.1 0.2 0.3 1 5 1 x 0\n"));
+    check_finds(set, FLEET_EFORMAT, "bad.txt:1");
+    check_finds("load=no-such-save", FLEET_ENOENT, "no-such-save");
+    check_finds("save=/no/such/folder", FLEET_EIO, "/no/such");
+    check_finds("dataset.test[0]=no-such-file", FLEET_ENOENT, "no-such-file");
+    snprintf(set, sizeof set, "dataset.train[0]=%s",
+             test_file("empty.txt", ""));
+    check_finds(set, FLEET_EEND, "empty.txt");
+}
+
+TEST(an_evaluation_equals_that_of_the_training)
+{
+    char set[300], other[300];
+    char *trained, *evaluated;
+
+    snprintf(set, sizeof set, "save=%s", test_path("saved"));
+    trained = line_of(FLEET_CONFIG_TRAIN, set, NULL, NULL);
+    snprintf(other, sizeof other, "load=%s", test_path("saved"));
+    evaluated = line_of(FLEET_CONFIG_EVALUATE, other, "save=/no/such/folder",
+                        "optimizer.learning_rate=9");
+    CHECK_TEXT(test_json_value(evaluated, "\"auc\""),
+               test_json_value(trained, "\"auc\""));
+    CHECK_TEXT(test_json_value(evaluated, "\"logloss\""),
+               test_json_value(trained, "\"logloss\""));
+    CHECK_TEXT(test_json_value(evaluated, "\"params_hash\""),
+               test_json_value(trained, "\"params_hash\""));
+    CHECK_CONTAINS(evaluated, "\"loss\":null,\"samples_per_s\":null");
+    fleet_free(trained);
+    fleet_free(evaluated);
+}
+
+TEST(nothing_to_evaluate_is_refused)
+{
+    char set[300], *line;
+    fleet_config_options o = {.action = FLEET_CONFIG_EVALUATE,
+                              .resume = 1,
+                              .n_set = 1,
+                              .set = &(const char *){set}};
+
+    CHECK_FAILS(act(FLEET_CONFIG_EVALUATE, NULL, NULL, NULL, &line),
+                FLEET_ECONFIG,
+                "load: missing: there is nothing that was "
+                "trained, to evaluate it");
+    o.resume = 0;
+    snprintf(set, sizeof set,
+             "dataset={\"format\":\"multislot\",\"train\":"
+             "[\"%s\"],\"batch_size\":4}",
+             scene_file("train.txt", 100, 1));
+    CHECK_FAILS(fleet_train_from_config(config(), &o, &line), FLEET_ECONFIG,
+                "dataset.test: missing: there is nothing to evaluate");
+    o.resume = 1;
+    snprintf(set, sizeof set, "save_every.folder=%s", test_path("none"));
+    CHECK_FAILS(fleet_train_from_config(config(), &o, &line), FLEET_ENOENT,
+                "none");
+}
+
+TEST(actions_that_do_not_exist_are_refused)
+{
+    fleet_config_options o = {.action = (fleet_config_action)4};
+    char *line;
+
+    CHECK_FAILS(fleet_train_from_config("f.json", &o, &line), FLEET_EINVAL,
+                "action: expected 0 to 3, got 4");
+    o = (fleet_config_options){.n_set = 2};
+    CHECK_FAILS(fleet_train_from_config("f.json", &o, &line), FLEET_EINVAL,
+                "set is NULL, but n_set is 2");
+}
+
+/* --- the program ---------------------------------------------------------- */
+
+static int run(const char *arguments, char *out, size_t size)
+{
+    char command[9000];
+    size_t n;
+    FILE *f;
+
+    snprintf(command, sizeof command, "'%s' %s 2>&1",
+             test_beside("fleet-train"), arguments);
+    f = popen(command, "r");
+    CHECK(f != NULL);
+    n = fread(out, 1, size - 1, f);
+    out[n] = 0;
+    return WEXITSTATUS(pclose(f));
+}
+
+TEST(the_program_has_an_option_for_each)
+{
+    char out[9000], arguments[500];
+    const char *path = config();
+
+    snprintf(arguments, sizeof arguments, "--print-config %s epochs=9", path);
+    CHECK_INT(run(arguments, out, sizeof out), 0);
+    CHECK_CONTAINS(out, "\"epochs\":\t9");
+    snprintf(arguments, sizeof arguments, "--dry-run %s epochs=9", path);
+    CHECK_INT(run(arguments, out, sizeof out), 0);
+    CHECK_CONTAINS(out, "\"tables\":[\"embedding\"]");
+    snprintf(arguments, sizeof arguments, "--evaluate %s", path);
+    CHECK_INT(run(arguments, out, sizeof out), 1);
+    CHECK_CONTAINS(out, "load: missing");
+    snprintf(arguments, sizeof arguments, "--evaluate --dry-run %s", path);
+    CHECK_INT(run(arguments, out, sizeof out), 2);
+    CHECK_CONTAINS(out, "usage: fleet-train [OPTION] FILE.json");
+}

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/extra.h"

@@ -5,7 +5,7 @@
 
 #include <fleet/executor.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/checkpoint.h"
 #include "fleet/job/dataset.h"

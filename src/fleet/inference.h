@@ -3,7 +3,7 @@
 
 #include <fleet/fleet.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* The part of a program that computes `prediction`, for a manifest. */
 fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json);

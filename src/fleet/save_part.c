@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"

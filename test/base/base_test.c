@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "base/memory.h"

@@ -12,7 +12,7 @@
 
 #include <fleet/fleet.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "runtime/simd/simd.h"
 

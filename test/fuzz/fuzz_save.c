@@ -9,7 +9,7 @@
 #include <fleet/fleet.h>
 
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/save/load.h"
 

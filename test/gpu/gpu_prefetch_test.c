@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 enum { BATCHES = 6 };

@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 /* Worker 1 stops after its first batches until worker 0 has saved what the

@@ -9,7 +9,7 @@
 
 #include <fleet/fleet.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "model_kit.h"
 

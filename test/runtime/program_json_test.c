@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "ops/ops.h"

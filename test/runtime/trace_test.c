@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 /* An event, its names for as long as the file's JSON. */

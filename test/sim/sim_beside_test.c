@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "runtime/store/table.h"
 #include "sim_reference.h"
 

@@ -420,8 +420,8 @@ TEST(a_folder_that_is_no_room_is_found)
 
 TEST(a_library_outside_its_home_is_found)
 {
-    plant_object("src/base/json.c", "src/base/error.h");
-    plant("src/base/json.c", "#include <cjson/cJSON.h>\n");
+    plant_object("src/base/json/json.c", "src/base/error.h");
+    plant("src/base/json/json.c", "#include <cjson/cJSON.h>\n");
     check_passes("layers", "build");
     plant("src/fleet/init.c", "#include <cjson/cJSON.h>\n");
     check_finds("layers", "build", "src/fleet/init.c includes <cjson/>");

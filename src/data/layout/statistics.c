@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 
 fleet_status fl_statistics_create(fl_statistics *s, int n)

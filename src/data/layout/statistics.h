@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* Where the numbers of standardize come from: one pass over all the training
  * files. One entry per csv column that wants it, in the order of slots and,

@@ -1,7 +1,7 @@
 /* config.c - the configuration, but for its data. */
 #include "fleet/config/config_internal.h"
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 #include <string.h>
 

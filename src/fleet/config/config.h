@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "fleet/job/handle.h"
 
 enum { FL_CONFIG_MOST_CLASSES = 1 << 20 };

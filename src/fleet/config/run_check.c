@@ -1,7 +1,7 @@
 /* run_check.c - what comes before the first batch of a training, tried. */
 #include "fleet/config/run_internal.h"
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 #include "fleet/job/dataset.h"
 #include "fleet/job/job_mode.h"

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 /* extra.h - bytes of the user's own that saves hold. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "fleet/job/handle.h"
 
 /* The handle's from now on: memory for fl_free(), or NULL. */

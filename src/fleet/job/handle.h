@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "data/stream.h"
 #include "fleet/job/job_mode.h"
 #include "runtime/device/context.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "data/format/formats.h"

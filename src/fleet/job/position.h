@@ -4,7 +4,7 @@
  * all that a pass needs to go on. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "fleet/job/handle.h"
 
 typedef struct fl_position {

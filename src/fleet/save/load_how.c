@@ -1,7 +1,7 @@
 /* load_how.c - what is loaded of a save, as other processes are told. */
 #include "fleet/save/load_how.h"
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 
 static fleet_status check_choice(int value, int last, const char *name)

@@ -4,7 +4,7 @@
 
 #include <fleet/io.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* What is loaded of a save, and how. All-zero fields are defaults. */
 typedef struct fl_load_how {

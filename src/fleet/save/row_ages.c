@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "runtime/life/age.h"
 
 static bool goes_by_age(const fl_rows *r)

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "ps/partition.h"
 
 #define FL_MANIFEST     "manifest.json"

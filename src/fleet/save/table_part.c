@@ -7,7 +7,7 @@
 
 #include <fleet/table.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/save/table_slots.h"
 #include "runtime/life/accessor.h"

@@ -4,7 +4,7 @@
  * that no bit is lost. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "ps/partition.h"
 #include "runtime/store/job_command.h"

@@ -2,7 +2,7 @@
  * process that keeps some of them. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "runtime/store/store.h"
 
 /* Of a table with an accessor, what is done for {"op": "slots", "table": NAME},

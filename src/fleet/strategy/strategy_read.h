@@ -4,6 +4,6 @@
 
 #include <fleet/strategy.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 fleet_status fl_strategy_read(const fl_at *at, fleet_distributed_strategy *s);

@@ -1,7 +1,7 @@
 /* feed_batch.c - what a lane's answer has, checked and laid out. */
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "ps/feed/feed_internal.h"
 #include "runtime/store/store.h"

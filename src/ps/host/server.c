@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "net/limits.h"
 #include "ps/locality.h"

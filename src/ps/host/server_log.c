@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "ps/aggregate/lane_record.h"
 #include "ps/journal/journal_cut.h"

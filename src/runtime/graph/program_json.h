@@ -1,7 +1,7 @@
 /* program_json.h - programs as JSON, for inference models. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "runtime/graph/program.h"
 
 /* The program that computes `fetch` from data alone, for fl_free'ing as a

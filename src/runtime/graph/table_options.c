@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/error.h"
 
 /* Counts are kept as floats, which are exact up to this one. */

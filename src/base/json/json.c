@@ -1,5 +1,5 @@
 /* json.c - JSON by cJSON, with the path of each fault. */
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_syntax.h"
+#include "base/json/json_syntax.h"
 #include "base/memory.h"
 #include "base/text.h"
 

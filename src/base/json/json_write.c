@@ -1,5 +1,5 @@
 /* json_write.c - JSON that is made, changed and written, by cJSON. */
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 #include <inttypes.h>
 #include <math.h>

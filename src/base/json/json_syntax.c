@@ -1,6 +1,6 @@
 /* json_syntax.c - a text read by the grammar of RFC 8259, up to its first
  * fault. */
-#include "base/json_syntax.h"
+#include "base/json/json_syntax.h"
 
 #include <string.h>
 

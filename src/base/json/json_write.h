@@ -2,7 +2,7 @@
  * check the result of the last call. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 fl_json *fl_json_object(void);
 fl_json *fl_json_array(void);

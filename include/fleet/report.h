@@ -73,9 +73,9 @@ typedef struct fleet_progress {
 /* What is done with a configuration. */
 typedef enum fleet_config_action {
     FLEET_CONFIG_TRAIN,    /* train, evaluate, save */
-    FLEET_CONFIG_EVALUATE, /* evaluate what `load`, or the newest checkpoint, has
-                              on `dataset.test`; nothing is trained or saved,
-                              and the line has neither loss nor samples_per_s */
+    FLEET_CONFIG_EVALUATE, /* evaluate what `load`, or the newest checkpoint,
+                              has on `dataset.test`; nothing is trained or
+                              saved, and loss and samples_per_s are null */
     FLEET_CONFIG_CHECK,    /* do all that comes before the first batch is
                               trained, but talk to no other process: read the
                               configuration and the first batch of each dataset,
@@ -116,9 +116,9 @@ typedef struct fleet_config_options {
  * (docs/fleet-train.md) and do the part of the process that the environment
  * says this is: a worker trains; the first one then evaluates, saves, and gets
  * the closing line in *line, for fleet_free(); a server makes the model and
- * serves until all workers have left. options->action asks for less. *line is NULL with FLEET_OK in a server
- * and in the other workers, after fleet_train_stop(), and NULL after a failure.
- * options may be NULL.
+ * serves until all workers have left. options->action asks for less. *line is
+ * NULL with FLEET_OK in a server and in the other workers, after
+ * fleet_train_stop(), and NULL after a failure. options may be NULL.
  *
  * fleet_train_stop() stops the training; it is then saved in the folder of
  * `save_every`, by default beside `save`, and nothing is evaluated.

@@ -1,5 +1,5 @@
-/* config_actions_test.c - a configuration that is changed before it is read, and
- * what is done with one besides training. */
+/* config_actions_test.c - a configuration that is changed before it is read,
+ * and what is done with one besides training. */
 #define SUITE config_actions
 #include "test.h"
 #include "model_kit.h"

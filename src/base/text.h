@@ -34,9 +34,9 @@ int fl_format(char *out, size_t size, const char *format, va_list args)
 enum { FL_MOST_ESCAPED = 4096 };
 void fl_text_escape(char *text, size_t size);
 
-/* Of a NULL-ended list, the name that was meant by a mistyped word: the one from
- * which it has the fewest letters that are wrong, missing, too many, or swapped
- * with the next one. NULL: none by as few as a third of the word's. */
+/* Of a NULL-ended list, the name that was meant by a mistyped word: the one
+ * from which it has the fewest letters that are wrong, missing, too many, or
+ * swapped with the next one. NULL: none by as few as a third of the word's. */
 const char *fl_text_nearest(const char *word, const char *const *names);
 
 /* --- lists of names with commas between them ------------------------------ */

@@ -310,13 +310,13 @@ static fleet_status with_model(const fl_config *c, const fleet_role *role,
                                    .log_level = FLEET_LOG_WARNING,
                                    .role = role};
     const fleet_config_options none = {0};
-    training t = {.c = c, .o = &none};
+    fl_config_run t = {.c = c, .o = &none};
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
-    status = make_datasets(&t);
+    status = fl_run_make_datasets(&t);
     if (status == FLEET_OK)
-        status = make_model(&t);
+        status = fl_run_make_model(&t);
     if (status == FLEET_OK)
         status = use(arg, t.f);
     fleet_destroy(t.f);

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "net/wakeup.h"
 #include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_writer.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/host/server_internal.h"

@@ -62,6 +62,10 @@ typedef struct fleet_ctr_options {
     int64_t memory_cap_bytes;
     const char *cold_folder;
     fleet_row_storage storage;
+
+    const char *weight; /* a slot [B, 1] float32: of each sample in the loss,
+                           see fleet_weighted_loss(). Predictions and metrics
+                           do without. NULL: all have 1 */
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {
@@ -72,6 +76,7 @@ typedef struct fleet_mlp_options {
     const int64_t *hidden; /* NULL: 128-64 */
     int n_hidden;
     fleet_activation activation; /* 0: relu */
+    const char *weight;          /* as in fleet_ctr_options */
 } fleet_mlp_options;
 
 /* What a builder made. */

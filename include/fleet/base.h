@@ -97,7 +97,8 @@ typedef enum fleet_dtype {
     FLEET_INT32 = 3,
     FLEET_UINT8 = 4,
     FLEET_BFLOAT16 = 5, /* inside of a training with strategy.amp alone */
-    FLEET_FLOAT16 = 6   /* the same, on a GPU */
+    FLEET_FLOAT16 = 6,  /* the same, on a GPU */
+    FLEET_FLOAT64 = 7   /* of states of metrics alone */
 } fleet_dtype;
 
 /* fleet_dtype_name - "float32"; "?" for what is not an element type. */

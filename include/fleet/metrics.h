@@ -1,8 +1,8 @@
 /* metrics.h - metrics over all that was evaluated, and over all workers.
  *
- * In a job fleet_metrics_auc(), _sum(), _max() and _min() wait for all
- * workers that have not left: all must make the same calls in the same order,
- * with as many numbers. All workers get the same result, to the bit.
+ * In a job fleet_metrics_auc(), _value(), _sum(), _max() and _min() wait for
+ * all workers that have not left: all must make the same calls in the same
+ * order, with as many numbers. All workers get the same result, to the bit.
  * FLEET_EPEER, FLEET_ETIMEDOUT: one of them is gone, or does not come;
  * FLEET_ESTATE: before fleet_init_worker(). fleet_evaluate() (report.h) is of
  * the calling worker alone.
@@ -18,14 +18,20 @@
 extern "C" {
 #endif
 
-/* fleet_metrics_reset - all metric states of the handle, which fleet_auc()
- * makes, start anew. */
+/* fleet_metrics_reset - all metric states of the handle, which fleet_auc() and
+ * fleet_metric() make, start anew. */
 FLEET_API fleet_status fleet_metrics_reset(fleet *fleet);
 
 /* fleet_metrics_auc - the area under the ROC curve by the states of an output
  * of fleet_auc(), summed over all workers; 0.5 when a class is missing. */
 FLEET_API fleet_status fleet_metrics_auc(fleet *fleet, const fleet_var *auc,
                                          double *out);
+
+/* fleet_metrics_value - a metric by the sums of an output of fleet_metric(),
+ * added up over all workers. */
+FLEET_API fleet_status fleet_metrics_value(fleet *fleet,
+                                           const fleet_var *metric,
+                                           double *out);
 
 /* fleet_metrics_auc_of - the same of two histograms of n buckets, the lowest
  * scores first; trapezoids from the highest bucket down. NULL: no samples. */

@@ -301,14 +301,21 @@ FLEET_API fleet_var *fleet_log_loss(fleet_program *program, fleet_var *p,
  * above 0. x and label have one shape, which is the result's; label is float32
  * or int64.
  *
- * All losses are numbers for each sample: with a weight for each sample
- * they are multiplied, fleet_mul(loss, weight), before fleet_mean(). */
+ * With a weight for each sample: fleet_weighted_loss(). */
 FLEET_API fleet_var *fleet_square_error_cost(fleet_program *program,
                                              fleet_var *x, fleet_var *label);
 FLEET_API fleet_var *fleet_abs_error_cost(fleet_program *program, fleet_var *x,
                                           fleet_var *label);
 FLEET_API fleet_var *fleet_huber_loss(fleet_program *program, fleet_var *x,
                                       fleet_var *label, float delta);
+
+/* fleet_weighted_loss - any loss of samples times their weights, before
+ * fleet_mean(), which stays the sum over the number of samples.
+ *
+ *   loss    a batch, float32, with one number for each sample or more
+ *   weight  of loss's shape or [B, 1]; float32 or int64 */
+FLEET_API fleet_var *fleet_weighted_loss(fleet_program *program,
+                                         fleet_var *loss, fleet_var *weight);
 
 /* fleet_hinge_loss - max(0, 1 - (2 label - 1) x), of a score; label 0 or 1 in
  * x's shape, float32 or int64. */
@@ -349,6 +356,33 @@ FLEET_API fleet_var *fleet_accuracy(fleet_program *program, fleet_var *x,
  * [buckets]. */
 FLEET_API fleet_var *fleet_auc(fleet_program *program, fleet_var *p,
                                fleet_var *label, int64_t buckets);
+
+/* The values are those of saved programs. */
+typedef enum fleet_metric_kind {
+    FLEET_METRIC_MAE = 0,       /* mean of |x - label| */
+    FLEET_METRIC_RMSE = 1,      /* root of the mean of (x - label)^2 */
+    FLEET_METRIC_LOG_LOSS = 2,  /* mean of -log(probability of the label), which
+                                  counts as at least 2^-23 */
+    FLEET_METRIC_PRECISION = 3, /* share of labels 1 among x > threshold */
+    FLEET_METRIC_RECALL = 4,    /* share of x > threshold among labels 1 */
+    FLEET_METRIC_F1 = 5         /* harmonic mean of these two */
+} fleet_metric_kind;
+
+/* fleet_metric - of all samples since fleet_metrics_reset(); 0 of none, and
+ * where the share is of none. [1]. Over all workers: fleet_metrics_value().
+ *
+ *   x          MAE, RMSE: a batch of any shape; others: [B, 1] probability of
+ *              label 1, or [B, 2] of both classes
+ *   label      MAE, RMSE: of x's shape; others: [B, 1], 0 or 1; float32 or
+ *              int64
+ *   threshold  of precision, recall and F1, in (0, 1); 0: 0.5; of others 0
+ *
+ * A batch with NaN is FLEET_ENUMERIC, another one that cannot be FLEET_EINVAL,
+ * when it runs, with its row; nothing of it is counted. Sums are state
+ * "metric_state_<n>.sums", float64 [4]. */
+FLEET_API fleet_var *fleet_metric(fleet_program *program,
+                                  fleet_metric_kind kind, fleet_var *x,
+                                  fleet_var *label, float threshold);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ typedef struct ctr {
     int64_t n_field;    /* ids of all id slots; a ragged one counts as one */
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
     fleet_var **part;   /* per id slot */
+    fleet_var *weight;  /* of samples; NULL: all have 1 */
 } ctr;
 
 static void paddle_slots(ctr *c)
@@ -80,6 +81,18 @@ static fleet_var *data(fleet_program *p, const char *name, fleet_dtype dtype,
     return fleet_data(p, name, dtype, (int64_t[]){-1, dim ? dim : 1}, 2);
 }
 
+static fleet_var *weight_slot(fleet_program *p, const char *name)
+{
+    return name ? data(p, name, FLEET_FLOAT32, 1) : NULL;
+}
+
+/* The mean, with weights if there are any. */
+static fleet_var *mean_loss(fleet_program *p, fleet_var *loss,
+                            fleet_var *weight)
+{
+    return fleet_mean(p, weight ? fleet_weighted_loss(p, loss, weight) : loss);
+}
+
 static fleet_var *dense_slot(fleet_program *p, const fleet_dense_slot *s)
 {
     if (s->dim != -1)
@@ -108,6 +121,7 @@ static fleet_status open_ctr(ctr *c, fleet_program *p,
                   (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
     m->label = data(p, c->o.label ? c->o.label : "label",
                     c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
+    c->weight = weight_slot(p, c->o.weight);
     for (int i = 0; i < c->o.n_dense; i++)
         c->part[i] = dense_slot(p, &c->o.dense[i]);
     c->numbers = c->o.n_dense > 1 ? fleet_concat(p, c->part, c->o.n_dense, 1)
@@ -230,8 +244,8 @@ static fleet_var *deep_input(ctr *c)
 static void finish_binary(ctr *c, fleet_var *logit, fleet_model *m)
 {
     m->prediction = fleet_sigmoid(c->p, logit);
-    m->loss =
-        fleet_mean(c->p, fleet_log_loss(c->p, m->prediction, m->label, 0));
+    m->loss = mean_loss(c->p, fleet_log_loss(c->p, m->prediction, m->label, 0),
+                        c->weight);
 }
 
 /* --- wide & deep --------------------------------------------------------- */
@@ -270,10 +284,11 @@ static void wide_deep(ctr *c, fleet_model *m)
 
 /* The prediction is not the loss's second result: that depends on the label,
  * which a predictor is not fed. */
-static void finish_classes(fleet_program *p, fleet_var *logits, fleet_model *m)
+static void finish_classes(fleet_program *p, fleet_var *logits,
+                           fleet_var *weight, fleet_model *m)
 {
-    m->loss = fleet_mean(
-        p, fleet_softmax_with_cross_entropy(p, logits, m->label, NULL));
+    m->loss = mean_loss(
+        p, fleet_softmax_with_cross_entropy(p, logits, m->label, NULL), weight);
     m->prediction = fleet_softmax(p, logits);
 }
 
@@ -283,7 +298,8 @@ static void ctr_dnn(ctr *c, fleet_model *m)
 {
     static const int64_t hidden[] = {512, 256, 128, 32};
 
-    finish_classes(c->p, ctr_tower(c, deep_input(c), hidden, 4, 2), m);
+    finish_classes(c->p, ctr_tower(c, deep_input(c), hidden, 4, 2), c->weight,
+                   m);
 }
 
 /* --- DeepFM -------------------------------------------------------------- */
@@ -363,7 +379,7 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
     static const int64_t paddle[] = {128, 64};
     const fleet_mlp_options *o = options;
     fleet_model m = {NULL, NULL, NULL};
-    fleet_var *x;
+    fleet_var *x, *weight;
 
     if (!p || !fl_program_ok(p))
         return NULL;
@@ -374,9 +390,10 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
     }
     x = data(p, o->input ? o->input : "image", FLEET_FLOAT32, o->dim);
     m.label = data(p, o->label ? o->label : "label", FLEET_INT64, 1);
+    weight = weight_slot(p, o->weight);
     x = tower(p, x, o->hidden ? o->hidden : paddle, o->hidden ? o->n_hidden : 2,
               o->activation ? o->activation : FLEET_RELU, o->classes);
-    finish_classes(p, x, &m);
+    finish_classes(p, x, weight, &m);
     if (out)
         *out = m;
     return m.loss;

@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 #include "fleet/ranks.h"
+#include "ops/math/error_metrics.h"
+#include "ops/ops.h"
 #include "ps/worker/worker_io.h"
 
 /* More numbers than that fit in no message. */
@@ -97,6 +99,42 @@ fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
         return fl_fail(FLEET_ESTATE, "fleet_metrics_auc: \"%s\" was never run",
                        auc->name);
     return auc_over_workers(f, pos, neg, out);
+}
+
+static fleet_status copy_sums(fleet *f, const fl_state *s, double *sums)
+{
+    fleet_status status;
+
+    pthread_rwlock_rdlock(&f->store->lock);
+    status = fl_mirror_use(f->store, s->data, false, false);
+    if (status == FLEET_OK)
+        memcpy(sums, s->data, s->size);
+    pthread_rwlock_unlock(&f->store->lock);
+    return status;
+}
+
+fleet_status fleet_metrics_value(fleet *f, const fleet_var *metric, double *out)
+{
+    const fl_node *n = metric ? metric->producer : NULL;
+    double sums[FL_METRIC_SUMS];
+    const fl_state *s;
+
+    FL_TRY(fl_handle_check(f, "fleet_metrics_value"));
+    if (!n || n->op != &fl_op_metric)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_metrics_value: \"%s\" is not the output of "
+                       "fleet_metric()",
+                       fleet_var_name(metric));
+    s = fl_store_state(f->store, n->in[n->n_in - 1]->name);
+    if (!s)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_metrics_value: \"%s\" was never run",
+                       metric->name);
+    FL_TRY(copy_sums(f, s, sums));
+    FL_TRY(over_workers(f, "fleet_metrics_value", FL_ALL_SUM, sums,
+                        FL_METRIC_SUMS));
+    *out = fl_metric_of((int)fl_node_int(n, "kind"), sums);
+    return FLEET_OK;
 }
 
 fleet_status fleet_metrics_sum(fleet *f, double *x, int64_t n)

@@ -11,9 +11,7 @@
 /* The label of a row, whatever its dtype. */
 static double label_of(const fl_instance *in, int i, int64_t row)
 {
-    if (in->arg[i].dtype == FLEET_INT64)
-        return (double)((const int64_t *)fl_ptr(in, i))[row];
-    return (double)((const float *)fl_ptr(in, i))[row];
+    return fl_number_at(fl_ptr(in, i), in->arg[i].dtype == FLEET_FLOAT32, row);
 }
 
 static fleet_status metric_infer(fl_node *n, int64_t most_cols,

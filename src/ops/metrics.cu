@@ -6,19 +6,12 @@
 
 /* --- accuracy: out <- x, label -------------------------------------------- */
 
-/* A label as a double, int64 or float32. */
-__device__ static double label_at(const void *label, bool is_float, int64_t row)
-{
-    return is_float ? (double)static_cast<const float *>(label)[row]
-                    : (double)static_cast<const int64_t *>(label)[row];
-}
-
 __global__ static void count_right(unsigned *right, const float *x, int64_t c,
                                    const void *label, bool is_float,
                                    int64_t rows)
 {
     FL_EACH(r, rows)
-    if ((double)fl_best_class(x + r * c, c) == label_at(label, is_float, r))
+    if ((double)fl_best_class(x + r * c, c) == fl_number_at(label, is_float, r))
         atomicAdd(right, 1u);
 }
 
@@ -62,7 +55,7 @@ struct samples {
 __device__ static bool fits(const samples &from, int64_t r)
 {
     double x = (double)from.p[r * from.c + from.c - 1];
-    double label = label_at(from.label, from.is_float, r);
+    double label = fl_number_at(from.label, from.is_float, r);
 
     return x >= 0 && x <= 1.0001 && (label == 0.0 || label == 1.0);
 }
@@ -88,8 +81,8 @@ __global__ static void count_samples(unsigned long long *pos,
 
         if (at >= buckets)
             at = buckets - 1;
-        atomicAdd(label_at(from.label, from.is_float, r) == 1.0 ? &pos[at]
-                                                                : &neg[at],
+        atomicAdd(fl_number_at(from.label, from.is_float, r) == 1.0 ? &pos[at]
+                                                                    : &neg[at],
                   1ull);
     }
 }

@@ -1,9 +1,17 @@
 /* metrics.h - what both halves of the metrics compute alike. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/host_device.h"
+
+/* Element i of float32, or of int64. */
+FL_EVERYWHERE double fl_number_at(const void *x, bool is_float, int64_t i)
+{
+    return is_float ? (double)((const float *)x)[i]
+                    : (double)((const int64_t *)x)[i];
+}
 
 /* The class that a row of c predictions is for; of one, whether it is above a
  * half. */

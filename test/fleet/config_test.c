@@ -208,6 +208,26 @@ TEST(names_what_is_missing)
             "expected one slot with \"role\": \"label\", got 0");
 }
 
+#define TWO(first, second)                                                     \
+    "{" MODEL "," DATA ", \"slots\": [{\"name\": \"y\", \"type\": "            \
+    "\"float\", \"role\": \"label\"}, {\"name\": \"u\", \"type\": "            \
+    "\"uint64\"}, {\"name\": \"v\", " first "}, {\"name\": \"w\", " second     \
+    "}]}"
+#define WEIGHT "\"type\": \"float\", \"role\": \"weight\""
+
+TEST(one_slot_of_numbers_has_the_weights_of_samples)
+{
+    CHECK_OK(read(TWO("\"type\": \"float\"", WEIGHT)));
+    REFUSED(TWO(WEIGHT, WEIGHT),
+            "slots: expected at most one slot with \"role\": \"weight\", got "
+            "2");
+    REFUSED(TWO("\"type\": \"float\"", WEIGHT ", \"dim\": 2"),
+            "slots[3].role: expected \"label\": a weight is a slot of type "
+            "\"float\" and dim 1");
+    REFUSED(TWO("\"type\": \"uint64\", \"role\": \"weight\"", WEIGHT),
+            "slots[2].role: expected \"label\"");
+}
+
 TEST(names_a_key_that_does_not_exist)
 {
     REFUSED("{\"modle\": 1}",

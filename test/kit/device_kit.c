@@ -344,6 +344,8 @@ static double number_at(const operand *o, const void *p, int64_t i)
     switch (o->dtype) {
     case FLEET_INT64:
         return (double)((const int64_t *)p)[i];
+    case FLEET_FLOAT64:
+        return ((const double *)p)[i];
     case FLEET_BFLOAT16:
         return (double)fl_from_bf16(((const uint16_t *)p)[i]);
     default:

@@ -13,6 +13,16 @@ REF_BINARY(huber, fabs(a - b) <= 0.5 ? (a - b) * (a - b) / 2
                                      : 0.5 * (fabs(a - b) - 0.25))
 REF_BINARY(hinge, fmax(0, 1 - (2 * b - 1) * a))
 REF_UNARY(cast, x)
+REF_BINARY(weighted, a *a *b)
+
+/* a weight for each sample of rows of numbers */
+static void ref_weighted_rows(const ref_tensor *const *in, ref_tensor *out)
+{
+    int64_t n = cols_of(out);
+
+    for (int64_t i = 0; i < out->count; i++)
+        out->data[i] = in[0]->data[i] * in[1]->data[i / n];
+}
 
 static void ref_bpr(const ref_tensor *const *in, ref_tensor *out)
 {
@@ -48,6 +58,8 @@ BUILD(bpr, fleet_bpr_loss(p, in[0], in[1]))
 BUILD(focal, fleet_sigmoid_focal_loss(p, in[0], in[1], 0.25f, 2))
 BUILD(focal_plain, fleet_sigmoid_focal_loss(p, in[0], in[1], 0, 0))
 BUILD(cast, fleet_cast(p, in[0]))
+BUILD(weighted, fleet_weighted_loss(p, fleet_square(p, in[0]), in[1]))
+BUILD(weighted_rows, fleet_weighted_loss(p, in[0], in[1]))
 
 const op_case loss_cases[] = {
     {"square", "square_error_cost", IN(2, DATA2(1), DATA2(1)), build_square,
@@ -64,6 +76,11 @@ const op_case loss_cases[] = {
      build_focal, ref_focal, 0, false},
     {"softplus", "sigmoid_focal_loss without alpha and gamma",
      IN(2, WITHIN(1, -4, 4), IDS(1, 2)), build_focal_plain, ref_focal_plain, 0,
+     false},
+    {"mul", "weighted_loss", IN(2, DATA2(1), WITHIN(1, 0, 3)), build_weighted,
+     ref_weighted, 0, false},
+    {"mul", "weighted_loss of numbers by an integer",
+     IN(2, DATA3(3, 5), IDS(1, 4)), build_weighted_rows, ref_weighted_rows, 0,
      false},
     {"cast", "", IN(1, IDS(3, 9)), build_cast, ref_cast, 0, true},
     END_OF_CASES,
@@ -84,6 +101,11 @@ BUILD(bpr_float, fleet_bpr_loss(p, in[0], kit_data(p, "l", 1)))
 BUILD(bpr_two, fleet_bpr_loss(p, kit_data(p, "z", 2), kit_data_ids(p, "l", 2)))
 BUILD(hinge_ragged, fleet_hinge_loss(p, in[0], fleet_data_ragged(p, "r")))
 BUILD(no_label, fleet_hinge_loss(p, in[0], NULL))
+BUILD(weight_two, fleet_weighted_loss(p, in[0], kit_data(p, "w", 2)))
+BUILD(weight_mean, fleet_weighted_loss(p, fleet_mean(p, in[0]), in[0]))
+BUILD(weight_ragged,
+      fleet_weighted_loss(p, in[0], fleet_data_ragged_floats(p, "w")))
+BUILD(no_weight, fleet_weighted_loss(p, in[0], NULL))
 BUILD(cast_float, fleet_cast(p, in[0]))
 
 TEST(arguments_that_cannot_be_are_refused_by_name)
@@ -99,6 +121,12 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_bpr_two, FLEET_ESHAPE, "label \"l\" has shape [-1,2]"},
         {build_hinge_ragged, FLEET_ESHAPE, "hinge_loss: label \"r\""},
         {build_no_label, FLEET_EINVAL, "NULL as its input"},
+        {build_weight_two, FLEET_ESHAPE,
+         "weighted_loss: weight \"w\" [-1,2] does not fit \"x\" [-1,4]"},
+        {build_weight_mean, FLEET_ESHAPE, "[1] has no number for each sample"},
+        {build_weight_ragged, FLEET_EDTYPE,
+         "weighted_loss: weight \"w\" is ragged, not one number"},
+        {build_no_weight, FLEET_EINVAL, "NULL as its input"},
         {build_cast_float, FLEET_EDTYPE, "cast: \"x\" is float32, not int64"},
     };
 

@@ -81,6 +81,55 @@ BUILD(prelu_all,
       fleet_prelu(p, in[0], FLEET_PRELU_ALL,
                   &(fleet_param_attr){.name = fleet_var_name(in[1])}))
 
+/* fleet_metric() of one batch */
+static double mean_of(const ref_tensor *const *in, double (*of)(double, double))
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < in[0]->count; i++)
+        sum += of(in[0]->data[i], in[1]->data[i]);
+    return sum / (double)in[0]->count;
+}
+
+static double absolute(double x, double y)
+{
+    return fabs(x - y);
+}
+
+static double square(double x, double y)
+{
+    return (x - y) * (x - y);
+}
+
+static double cost(double x, double y)
+{
+    return -log(y > 0 ? x : 1 - x);
+}
+
+static double both(double x, double y)
+{
+    return x > 0.5 && y > 0;
+}
+
+static double either(double x, double y)
+{
+    return (x > 0.5) + y;
+}
+
+#define REF_METRIC(name, formula)                                              \
+    static void ref_##name(const ref_tensor *const *in, ref_tensor *out)       \
+    {                                                                          \
+        out->data[0] = formula;                                                \
+    }
+REF_METRIC(mae, mean_of(in, absolute))
+REF_METRIC(rmse, sqrt(mean_of(in, square)))
+REF_METRIC(log_loss, mean_of(in, cost))
+REF_METRIC(f1, 2 * mean_of(in, both) / fmax(mean_of(in, either), 1e-9))
+BUILD(mae, fleet_metric(p, FLEET_METRIC_MAE, in[0], in[1], 0))
+BUILD(rmse, fleet_metric(p, FLEET_METRIC_RMSE, in[0], in[1], 0))
+BUILD(log_loss, fleet_metric(p, FLEET_METRIC_LOG_LOSS, in[0], in[1], 0))
+BUILD(f1, fleet_metric(p, FLEET_METRIC_F1, in[0], in[1], 0))
+
 /* of small integers, so that there are equal ones and zeros */
 #define COMPARE(name)                                                          \
     BUILD(name, fleet_##name(p, fleet_scale(p, fleet_cast(p, in[0]), 1, -1),   \
@@ -162,6 +211,13 @@ const op_case math_cases[] = {
     {"equal", "to 0: logical_not", IN(1, IDS(7, 3)), build_logical_not,
      ref_logical_not, 0, true},
     {"constant", "", IN(1, DATA2(7)), build_constant, ref_constant, 0, false},
+    {"metric", "mae", IN(2, DATA3(3, 5), DATA3(3, 5)), build_mae, ref_mae, 0,
+     true},
+    {"metric", "rmse of integers", IN(2, DATA2(3), IDS(3, 4)), build_rmse,
+     ref_rmse, 0, true},
+    {"metric", "log loss", IN(2, PROB(1), IDS(1, 2)), build_log_loss,
+     ref_log_loss, 0, true},
+    {"metric", "f1", IN(2, PROB(1), IDS(1, 2)), build_f1, ref_f1, 0, true},
     {"where_true", "equal shapes", IN(3, IDS(6, 2), DATA2(6), DATA2(6)),
      build_where, ref_where, 0, false},
     {"where_false", "all are broadcast", IN(3, IDS(1, 2), PARAM1(18), DATA2(1)),

@@ -199,7 +199,17 @@ TEST(different_calls_of_as_many_numbers_end_the_job_with_both_named)
 
 enum { N_SCORE = 60 };
 
-/* A prediction that is what is fed, whose AUC is counted. */
+static void f1_of(fleet_program *p, fleet_var *x, fleet_var *label)
+{
+    fleet_metric(p, FLEET_METRIC_F1, x, label, 0.25f);
+}
+
+static const fleet_var *f1_in(const fleet_program *p)
+{
+    return fleet_program_var(p, "metric_0.tmp");
+}
+
+/* A prediction that is what is fed, whose AUC is counted, and whose F1. */
 static void open_auc(ps_node *n, const fleet_options *o)
 {
     scene *c = &n->s;
@@ -211,6 +221,7 @@ static void open_auc(ps_node *n, const fleet_options *o)
     c->m.label =
         fleet_data(c->p, "label", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
     c->m.prediction = fleet_auc(c->p, x, c->m.label, 0);
+    f1_of(c->p, x, c->m.label);
     c->m.loss = fleet_mean(c->p, fleet_fc(c->p, x, 1, NULL));
     CHECK_OK(fleet_program_status(c->p));
     CHECK_OK(fleet_minimize(
@@ -218,8 +229,8 @@ static void open_auc(ps_node *n, const fleet_options *o)
         c->m.loss));
 }
 
-/* Scores [first, end) of one list. */
-static fleet_status count_scores(ps_node *n, int first, int end, double *auc)
+/* Scores [first, end) of one list: the AUC, and F1. */
+static fleet_status count_scores(ps_node *n, int first, int end, double got[2])
 {
     float x[N_SCORE], label[N_SCORE], out;
     int64_t dims[] = {end - first, 1};
@@ -236,7 +247,8 @@ static fleet_status count_scores(ps_node *n, int first, int end, double *auc)
         fleet_executor_create(n->s.p, &(fleet_executor_options){.for_test = 1});
     CHECK(n->s.tester);
     FL_TRY(fleet_executor_run(n->s.tester, feed, 2, &fetch, 1));
-    return fleet_metrics_auc(n->s.f, n->s.m.prediction, auc);
+    FL_TRY(fleet_metrics_value(n->s.f, f1_in(n->s.p), &got[1]));
+    return fleet_metrics_auc(n->s.f, n->s.m.prediction, &got[0]);
 }
 
 static fleet_status auc_of_a_part(ps_node *n)
@@ -244,24 +256,26 @@ static fleet_status auc_of_a_part(ps_node *n)
     static const int cut[] = {0, 7, 30, N_SCORE};
 
     FL_TRY(ps_begin(n));
-    FL_TRY(count_scores(n, cut[n->index], cut[n->index + 1], &n->number[0]));
+    FL_TRY(count_scores(n, cut[n->index], cut[n->index + 1], n->number));
     return ps_end(n);
 }
 
-TEST(the_auc_is_that_of_all_workers)
+TEST(the_auc_and_f1_are_those_of_all_workers)
 {
     ps_job j = {.workers = 3, .open = open_auc, .work = auc_of_a_part};
     ps_node alone = {.job = &j};
     fleet_options o = {.num_threads = 1};
-    double want;
+    double want[2];
 
     open_auc(&alone, &o);
-    CHECK_OK(count_scores(&alone, 0, N_SCORE, &want));
+    CHECK_OK(count_scores(&alone, 0, N_SCORE, want));
     scene_close(&alone.s);
     ps_hash(&j);
-    CHECK(want > 0.2 && want < 0.8);
+    CHECK(want[0] > 0.2 && want[0] < 0.8);
+    CHECK(want[1] > 0.2 && want[1] < 0.8);
     for (int i = 0; i < 3; i++)
-        CHECK_NEAR(ps_worker(&j, i)->number[0], want, 0);
+        for (int k = 0; k < 2; k++)
+            CHECK_NEAR(ps_worker(&j, i)->number[k], want[k], 0);
 }
 
 /* --- at the wrong time ---------------------------------------------------- */

@@ -18,7 +18,7 @@ typedef enum fl_model_type {
 /* A slot: how it is read, and what the model does with it. */
 typedef struct fl_config_slot {
     fleet_slot slot;
-    bool label;
+    bool label, weight; /* of samples */
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
     fleet_ps ps;       /* of its table */

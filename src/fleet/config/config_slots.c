@@ -82,15 +82,19 @@ static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 /* What the model does with the slot. */
 static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
-    static const char *const roles[] = {"label", NULL};
+    static const char *const roles[] = {"label", "weight", NULL};
     static const char *const combiners[] = {"sum", "mean", "sqrt", "max", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
     fl_at table = fl_at_key(at, "table"), weighted = fl_at_key(at, "weighted");
     bool is_weighted = false;
-    int is_label = -1, which = 0;
+    int what = -1, which = 0;
 
-    FL_TRY(fl_at_choice(&role, roles, &is_label));
-    s->label = is_label == 0;
+    FL_TRY(fl_at_choice(&role, roles, &what));
+    s->label = what == 0;
+    s->weight = what == 1;
+    if (s->weight && (s->slot.dtype != FLEET_FLOAT32 || s->slot.dim != 1))
+        return fl_at_expected(&role, "\"label\": a weight is a slot of type "
+                                     "\"float\" and dim 1");
     if (combiner.json && s->slot.dim != -1)
         return fl_at_expected(&combiner, "nothing: it is for dim -1");
     FL_TRY(fl_at_bool(&weighted, &is_weighted));
@@ -107,16 +111,16 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     return read_keeper(at, s);
 }
 
-/* A label must not be missing, and a class is the number in its cell, where an
- * id is the hash of its cell. */
+/* A label and a weight must not be missing, and a class is the number in its
+ * cell, where an id is the hash of its cell. */
 static void read_label(const fl_config *c, fl_config_slot *s)
 {
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
 
-    if (c->dataset.format != FLEET_CSV || !s->label)
+    if (c->dataset.format != FLEET_CSV || !(s->label || s->weight))
         return;
     s->slot.required = 1;
-    if (s->slot.transforms)
+    if (s->slot.transforms || s->weight)
         return;
     s->slot.transforms = &none;
     s->slot.n_transform = 1;
@@ -218,7 +222,7 @@ static fleet_status check_slots(fl_config *c, const fl_at *at)
 static fleet_status check_model(const fl_config *c, const char *path)
 {
     const bool classes = c->model == FL_MLP || c->model == FL_CTR_DNN;
-    int labels = 0, numbers = 0, ids = 0, number = -1;
+    int labels = 0, weights = 0, numbers = 0, ids = 0, number = -1;
 
     for (int i = 0; i < c->n_slot; i++) {
         bool id = c->slot[i].slot.dtype == FLEET_INT64;
@@ -226,13 +230,19 @@ static fleet_status check_model(const fl_config *c, const char *path)
         labels += c->slot[i].label;
         if (c->slot[i].label && !id)
             number = i;
-        numbers += !c->slot[i].label && !id;
+        weights += c->slot[i].weight;
+        numbers += !c->slot[i].label && !c->slot[i].weight && !id;
         ids += !c->slot[i].label && id;
     }
     if (labels != 1)
         return fl_fail(FLEET_ECONFIG,
                        "%s: expected one slot with \"role\": \"label\", got %d",
                        path, labels);
+    if (weights > 1)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected at most one slot with \"role\": "
+                       "\"weight\", got %d",
+                       path, weights);
     if (c->model == FL_MLP && (numbers != 1 || ids > 0))
         return fl_fail(FLEET_ECONFIG,
                        "%s: beside its label an mlp reads one slot of floats, "

@@ -67,8 +67,16 @@ static fleet_status make_mlp(fl_config_run *t)
 {
     const fl_config *c = t->c;
     fleet_mlp_options o = {.classes = c->classes};
-    const int label = c->slot[0].label ? 0 : 1; /* of two */
-    const fleet_slot *input = &t->train->slots[1 - label];
+    const fleet_slot *input = NULL;
+    int label = 0;
+
+    for (int i = 0; i < c->n_slot; i++)
+        if (c->slot[i].label)
+            label = i;
+        else if (c->slot[i].weight)
+            o.weight = c->slot[i].slot.name;
+        else
+            input = &t->train->slots[i];
 
     if (o.classes == 0) {
         FL_TRY(largest_label(t, label, &o.classes));
@@ -100,6 +108,8 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
         if (s->label) {
             o->label = s->slot.name;
             o->label_dtype = s->slot.dtype;
+        } else if (s->weight) {
+            o->weight = s->slot.name;
         } else if (s->slot.dtype == FLEET_FLOAT32) {
             dense[o->n_dense++] =
                 (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};

@@ -71,6 +71,46 @@ fleet_var *fleet_huber_loss(fleet_program *p, fleet_var *x, fleet_var *label,
     return rest ? fleet_mul(p, m, rest) : NULL;
 }
 
+static bool is_weight_for(const fl_shape *loss, const fl_shape *weight)
+{
+    return fl_shape_equal(loss, weight) ||
+           (fl_shape_batched(weight) && weight->dim[0] == loss->dim[0] &&
+            weight->n_dim == 2 && weight->dim[1] == 1);
+}
+
+fleet_var *fleet_weighted_loss(fleet_program *p, fleet_var *loss,
+                               fleet_var *weight)
+{
+    int64_t dims[FLEET_MAX_DIM];
+
+    if (!fl_builder_ready(p, loss) || !fl_builder_ready(p, weight))
+        return NULL;
+    if (!fl_shape_batched(&loss->shape))
+        return fl_program_failed(
+            p, fl_fail(FLEET_ESHAPE,
+                       "weighted_loss: \"%s\" %s has no number for each sample",
+                       loss->name, fl_shape_print(&loss->shape).chars));
+    if (weight->ragged)
+        return fl_program_failed(
+            p, fl_fail(FLEET_EDTYPE,
+                       "weighted_loss: weight \"%s\" is ragged, not one number "
+                       "for each sample",
+                       weight->name));
+    if (!is_weight_for(&loss->shape, &weight->shape))
+        return fl_program_failed(
+            p, fl_fail(FLEET_ESHAPE,
+                       "weighted_loss: weight \"%s\" %s does not fit \"%s\" %s",
+                       weight->name, fl_shape_print(&weight->shape).chars,
+                       loss->name, fl_shape_print(&loss->shape).chars));
+    if (weight->dtype == FLEET_INT64)
+        weight = fleet_cast(p, weight);
+    for (int i = 0; i < loss->shape.n_dim; i++)
+        dims[i] = i == 0 ? loss->shape.dim[0] : 1;
+    if (weight && weight->shape.n_dim < loss->shape.n_dim)
+        weight = fleet_reshape(p, weight, dims, loss->shape.n_dim);
+    return weight ? fleet_mul(p, loss, weight) : NULL;
+}
+
 fleet_var *fleet_hinge_loss(fleet_program *p, fleet_var *x, fleet_var *label)
 {
     x = toward_label(p, x, label_for(p, "hinge_loss", x, label));

@@ -14,7 +14,8 @@ static const element *element_of(fleet_dtype dtype)
                                   [FLEET_INT32] = {"int32", 4},
                                   [FLEET_UINT8] = {"uint8", 1},
                                   [FLEET_BFLOAT16] = {"bfloat16", 2},
-                                  [FLEET_FLOAT16] = {"float16", 2}};
+                                  [FLEET_FLOAT16] = {"float16", 2},
+                                  [FLEET_FLOAT64] = {"float64", 8}};
 
     return &all[(unsigned)dtype < sizeof all / sizeof *all ? dtype : 0];
 }

@@ -10,8 +10,8 @@
 #include "runtime/graph/program.h"
 #include "runtime/graph/program_json.h"
 
-static const char *const dtype_names[] = {"float32", "int64", NULL};
-static const fleet_dtype dtypes[] = {FLEET_FLOAT32, FLEET_INT64};
+static const char *const dtype_names[] = {"float32", "int64", "float64", NULL};
+static const fleet_dtype dtypes[] = {FLEET_FLOAT32, FLEET_INT64, FLEET_FLOAT64};
 
 /* --- writing ------------------------------------------------------------- */
 
@@ -251,6 +251,8 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
     FL_TRY(fl_at_required(&kind_at));
     FL_TRY(fl_at_choice(&kind_at, fl_var_kind_names, &kind));
     FL_TRY(fl_at_choice(&dtype_at, dtype_names, &dtype));
+    if (dtypes[dtype] == FLEET_FLOAT64 && kind != FL_VAR_STATE)
+        return fl_at_expected(&dtype_at, "float32 or int64");
     FL_TRY(fl_at_bool(&ragged_at, &ragged));
     FL_TRY(read_shape(&shape_at, &shape));
     FL_TRY(check_shape(name, (fl_var_kind)kind, &shape));

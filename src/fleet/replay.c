@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/checkpoint.h"
 #include "fleet/replay_look.h"

@@ -15,6 +15,7 @@ typedef struct scene {
     fl_client *client;
     fl_request request;
     fl_msg_head sent[MOST_SENT];
+    int to[MOST_SENT]; /* which copy of the lane */
     size_t bytes[MOST_SENT];
     int n_sent;
     int64_t now_ms;
@@ -22,6 +23,7 @@ typedef struct scene {
     uint32_t waits_for;
     uint64_t progress; /* and that it is so far */
     bool stops;        /* what it answers has the flag STOP */
+    bool replicas;     /* it has a second copy */
 } scene;
 
 static void keep_sent(void *arg, int lane, fl_packet *p)
@@ -29,18 +31,20 @@ static void keep_sent(void *arg, int lane, fl_packet *p)
     static fl_msg msg;
     scene *s = arg;
 
-    CHECK_INT(lane, 0);
+    CHECK(lane == 0 || (lane == 1 && s->replicas));
     CHECK(s->n_sent < MOST_SENT);
     CHECK_OK(fl_msg_decode(p, &msg));
+    s->to[s->n_sent] = lane;
     s->bytes[s->n_sent] = p->bytes;
     s->sent[s->n_sent++] = msg.head;
 }
 
 /* Its servers write logs, if restart_ms is not 0. */
-static void open_restarted(scene *s, size_t window, int64_t restart_ms)
+static void open_as(scene *s, size_t window, int64_t restart_ms, bool replicas)
 {
     fl_client_options o = {.job = "job",
                            .restart_ms = restart_ms,
+                           .replicas = replicas,
                            .stream = 3,
                            .request_ms = 3000,
                            .peer_ms = 1000,
@@ -51,6 +55,7 @@ static void open_restarted(scene *s, size_t window, int64_t restart_ms)
 
     memset(s, 0, sizeof *s);
     s->waits_for = 2;
+    s->replicas = replicas;
     CHECK_OK(fl_packet_pool_create(&s->pool, 1 << 20));
     o.pool = s->pool;
     CHECK_OK(fl_client_create(&s->client, &o, &host));
@@ -59,6 +64,11 @@ static void open_restarted(scene *s, size_t window, int64_t restart_ms)
     fl_client_set_run(s->client, RUN);
     fl_client_set_peer(s->client, 0, NONCE);
     fl_client_watch(s->client, true, 0);
+}
+
+static void open_restarted(scene *s, size_t window, int64_t restart_ms)
+{
+    open_as(s, window, restart_ms, false);
 }
 
 static void open_scene(scene *s, size_t window)
@@ -105,7 +115,7 @@ static void answer(scene *s, int i, fl_msg_status status, fl_msg_answer more,
     if (text)
         fl_msg_text(&w, FL_SECTION_TEXT, text);
     CHECK_OK(fl_msg_end(&w, false, &p));
-    fl_client_receive(s->client, 0, p, s->now_ms);
+    fl_client_receive(s->client, s->to[i], p, s->now_ms);
     fl_packet_drop(p);
 }
 
@@ -334,6 +344,37 @@ TEST(a_silent_lane_is_gone_after_the_peer_deadline)
 
 /* Neither the peer deadline nor that of the request counts until then, and both
  * do again when it is there. */
+/* Its replica answers, and it does not. */
+TEST(a_silent_lane_is_led_by_its_replica_after_the_peer_deadline)
+{
+    scene s;
+    uint32_t view = 0;
+    int n_step = 0;
+
+    open_as(&s, 0, 0, true);
+    send_step(&s, 1);
+    while (s.now_ms < 2000) {
+        int first = s.n_sent;
+
+        s.now_ms += BEAT_MS / 2;
+        fl_client_tick(s.client, s.now_ms);
+        for (int i = first; i < s.n_sent; i++) {
+            bool beat = s.sent[i].kind == FL_MSG_HEARTBEAT;
+
+            CHECK(s.now_ms > 1000 || s.to[i] == 0 || beat);
+            n_step += s.to[i] == 1 && !beat;
+            if (s.to[i] == 0 || !beat)
+                continue;
+            view = s.sent[i].view >> 16;
+            ok(&s, i);
+        }
+    }
+    CHECK_OK(fl_client_status(s.client));
+    CHECK(n_step > 0);
+    CHECK_INT(view, 2); /* it has taken over */
+    close_scene(&s);
+}
+
 TEST(a_silent_lane_whose_server_writes_a_log_is_waited_for)
 {
     scene s;

@@ -274,16 +274,17 @@ bool fl_client_part(fl_client *c, int lane, const char *why)
 static void check_lane(fl_client *c, int lane, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
-    int64_t silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
     bool returns = c->o.restart_ms > c->o.peer_ms;
-    int64_t most_ms = returns ? c->o.restart_ms : c->o.peer_ms;
-    bool away = fl_client_is_away(c, l, now_ms);
+    int64_t most_ms = returns ? c->o.restart_ms : c->o.peer_ms, silent_ms;
+    bool away;
     char text[400];
 
-    if (c->o.replicas)
+    if (c->o.replicas) /* first: its replica may have all of the deadline */
         fl_client_look_for_leader(c, lane, now_ms);
     else if (is_leaving(l) && c->o.request_ms < most_ms)
         most_ms = c->o.request_ms;
+    silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
+    away = fl_client_is_away(c, l, now_ms);
     if (silent_ms > most_ms) {
         snprintf(text, sizeof text,
                  "%s is gone: nothing was heard of it for %.1f s (%s)", l->name,

@@ -205,7 +205,8 @@ static void take_identity(fl_ps_lane *l)
     l->replica->attached = true;
 }
 
-/* The leader does without it. */
+/* The leader does without it. One that says that it has given way does not: its
+ * workers come to this copy. */
 static void is_dropped(fl_ps_lane *l)
 {
     FL_WARN(l->o.log,
@@ -232,7 +233,8 @@ static void hear_leader(fl_ps_lane *l)
                       why ? why : "the lane that it follows has failed");
         fl_free(why);
     } else if (head->status == FL_ANSWER_FENCED) {
-        is_dropped(l);
+        if (fl_view_part(head->view >> 16) != FL_VIEW_TAKEN)
+            is_dropped(l);
     } else if (head->flags & FL_MSG_LEAVE) {
         l->state = FL_LANE_LEFT;
     } else if (take_batch(l) == FLEET_OK) {

@@ -50,7 +50,7 @@ static void ask_leader(fl_ps_lane *l)
 
 /* Two copies that were the same are not: whichever is wrong, the job must not
  * go on with either. */
-static void fail_both(fl_ps_lane *l)
+void fl_follower_fail(fl_ps_lane *l)
 {
     fl_msg_writer w;
     fl_error error;
@@ -154,7 +154,7 @@ static void apply_batch(fl_ps_lane *l)
         if (lsn < r->want)
             continue;
         if (fl_lane_replay(l, &record, l->awake.looked_ms) != FLEET_OK) {
-            fail_both(l);
+            fl_follower_fail(l);
             return;
         }
         r->want++;
@@ -240,7 +240,7 @@ static void hear_leader(fl_ps_lane *l)
     } else if (take_batch(l) == FLEET_OK) {
         go_on(l);
     } else {
-        fail_both(l);
+        fl_follower_fail(l);
     }
 }
 

@@ -386,7 +386,10 @@ void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,
     if (status == FLEET_OK)
         return;
     fl_lane_name_server(l, status);
-    fl_lane_end_replay(l, status, fleet_last_error(), l->now_ms);
+    if (fl_replica_follows(l))
+        fl_follower_fail(l);
+    else
+        fl_lane_end_replay(l, status, fleet_last_error(), l->now_ms);
 }
 
 /* --- all of it ------------------------------------------------------------ */

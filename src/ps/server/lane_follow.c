@@ -12,6 +12,17 @@ enum { ASKS_OF_PEER = 8 }; /* so often in a peer deadline it is heard of */
 
 /* --- asking --------------------------------------------------------------- */
 
+/* The first record that it does not have; 0: it does not know its leader. A
+ * load or a write that is being done again may fail. */
+static uint64_t first_wanted(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (!r->attached)
+        return 0;
+    return fl_lane_replay_waits(l) ? r->want - 1 : r->want;
+}
+
 static void begin_ask(fl_ps_lane *l, fl_msg_writer *w)
 {
     fl_replica *r = l->replica;
@@ -23,7 +34,7 @@ static void begin_ask(fl_ps_lane *l, fl_msg_writer *w)
                               .generation = l->o.identity->generation,
                               .view = l->o.map->view | r->view << 16,
                               .stream = FL_REPLICA_STREAM,
-                              .step = r->attached ? r->want : 0,
+                              .step = first_wanted(l),
                               .request = ++r->asked};
 
     r->asked_ms = l->now_ms;

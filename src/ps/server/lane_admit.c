@@ -22,6 +22,7 @@ void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream)
     fl_lane_forget_behind(l, (int)stream);
     fl_lane_unpark(l, s->reducing);
     s->reducing = NULL;
+    fl_replica_forget_promise(l, stream);
     fl_staleness_forget_process(l, stream);
     fl_lane_file_stream(l, stream);
 }

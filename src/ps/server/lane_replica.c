@@ -227,6 +227,12 @@ void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from)
             fl_lane_answer(l, &h->head, from, FL_ANSWER_WAITING, FL_NOBODY);
 }
 
+void fl_replica_forget_promise(fl_ps_lane *l, uint32_t stream)
+{
+    if (l->replica)
+        l->replica->promised[stream] = false;
+}
+
 /* --- views ---------------------------------------------------------------- */
 
 static void forget_follower(fl_ps_lane *l)

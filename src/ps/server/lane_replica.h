@@ -105,6 +105,9 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
 /* l->msg, a worker's heartbeat: its promise; and what it waits for. */
 void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from);
 
+/* What one process of a worker has promised the next one has not. */
+void fl_replica_forget_promise(fl_ps_lane *l, uint32_t stream);
+
 /* l->msg, a worker's, says that another copy leads, or is told so: true. */
 bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from);
 

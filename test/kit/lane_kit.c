@@ -14,6 +14,7 @@ fl_journal_sink lane_journal;
 int lane_live_hash;
 int64_t lane_restart_ms;
 int64_t lane_changes;
+fl_replica_role lane_replica;
 
 static int n_open; /* kits: they share models */
 
@@ -53,6 +54,14 @@ static bool server_loads(void *arg, uint64_t *bytes, uint64_t *total)
     *bytes = k->command_progress;
     *total = k->load_total;
     return k->loads;
+}
+
+static void keep_asked(void *arg, fl_packet *p)
+{
+    lane_kit *k = arg;
+
+    fl_packet_drop(k->asked);
+    k->asked = fl_packet_keep(p);
 }
 
 static void keep_line(void *user, fleet_log_level level, const char *line)
@@ -96,8 +105,12 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .most_parked = x.parked,
                          .most_unread = x.unread,
                          .most_small = x.unread / 16};
-    const fl_lane_host host = {
-        k, keep_sent, keep_command, command_progress, server_loads, NULL};
+    const fl_lane_host host = {k,
+                               keep_sent,
+                               keep_command,
+                               command_progress,
+                               server_loads,
+                               keep_asked};
 
     memset(k, 0, sizeof *k);
     k->n_stream = n_stream;
@@ -113,6 +126,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.journal = lane_journal;
     o.restart_ms = lane_restart_ms;
     o.most_changes = lane_changes;
+    o.replica = lane_replica;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
     o.log = &k->log;
     o.layout = &k->layout;
@@ -173,6 +187,7 @@ void lane_close(lane_kit *k)
     for (int i = 0; i < k->n_sent; i++)
         fl_packet_drop(k->sent[i].packet);
     fl_packet_drop(k->heard);
+    fl_packet_drop(k->asked);
     fl_lane_destroy(k->lane);
     fl_partition_done(&k->layout);
     fl_store_destroy(k->store);

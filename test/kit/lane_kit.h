@@ -30,6 +30,7 @@ typedef struct lane_kit {
     bool fails_commands, beside_training;
     uint64_t cut[LANE_MOST_CUT]; /* of a save beside training */
     uint64_t command_progress;
+    fl_packet *asked; /* last, of the lane that it follows; NULL: nothing */
     bool loads; /* its server does, so far, and so many bytes */
     uint64_t load_total;
     int64_t now_ms;
@@ -53,6 +54,9 @@ extern int64_t lane_restart_ms;
 
 /* How many changes these lanes remember for subscribers; 0: as many as ever. */
 extern int64_t lane_changes;
+
+/* Which copy they begin as. */
+extern fl_replica_role lane_replica;
 
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);

@@ -1,0 +1,128 @@
+/* lane_follow_test.c - two copies of a lane with nothing around them: when the
+ * one that follows has a record, and what it does with what the other says. */
+#define SUITE lane_follow
+#include "lane_kit.h"
+#include "ps/server/lane_replica.h"
+#include "test.h"
+
+enum { FOLLOWER = 200 }; /* of its peer, the first byte */
+
+typedef struct pair {
+    lane_kit leader, follower;
+} pair;
+
+/* What the follower has asked comes to the leader. */
+static bool carry_question(pair *c)
+{
+    const fl_peer peer = {.size = 1, .id = {FOLLOWER}};
+    fl_packet *p = c->follower.asked;
+
+    c->follower.asked = NULL;
+    if (!p)
+        return false;
+    fl_lane_receive(c->leader.lane, &peer, p, c->leader.now_ms);
+    fl_packet_drop(p);
+    return true;
+}
+
+/* And answers, until there is nothing to say; nobody else hears anything. */
+static void settle(pair *c)
+{
+    while (carry_question(c) || c->leader.n_sent > 0) {
+        if (c->leader.n_sent == 0)
+            continue;
+        lane_hear(&c->leader, FOLLOWER);
+        fl_lane_follow(c->follower.lane, c->leader.heard, c->follower.now_ms);
+    }
+}
+
+static void open_pair(pair *c)
+{
+    lane_replica = FL_REPLICA_LEADS;
+    lane_open(&c->leader, SIM_SGD, 1, true);
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_open(&c->follower, SIM_SGD, 1, true);
+    lane_replica = FL_NO_REPLICA;
+    fl_lane_begin_follow(c->follower.lane, 0);
+    settle(c);
+}
+
+static void close_pair(pair *c)
+{
+    lane_close(&c->leader);
+    lane_close(&c->follower);
+}
+
+/* A worker has gone over to the follower, and says so. */
+static void say_taken(lane_kit *k)
+{
+    fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
+    fl_msg_writer w;
+
+    head.view = (uint32_t)FL_VIEW_TAKEN << 16;
+    lane_begin(k, &w, &head);
+    lane_tell(k, &w, 0);
+}
+
+TEST(a_replica_whose_leader_has_given_way_waits_for_a_worker_and_leads)
+{
+    pair c;
+
+    open_pair(&c);
+    say_taken(&c.leader);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_FENCED);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
+    lane_tick_until(&c.follower, 200);
+    settle(&c);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_RUNS);
+    CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_FOLLOWS);
+    say_taken(&c.follower);
+    lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_ALONE);
+    close_pair(&c);
+}
+
+/* The leader has loaded, and the follower is about to do it again. */
+static void load(pair *c)
+{
+    lane_load(&c->leader, 0, 1, "save");
+    CHECK_INT(c->leader.n_command, 1);
+    fl_lane_command_done(c->leader.lane, FLEET_OK, NULL, 0, 0,
+                         c->leader.now_ms);
+    settle(c);
+    CHECK_INT(c->follower.n_command, 1);
+    CHECK_INT(c->follower.command, FL_COMMAND_LOAD);
+}
+
+TEST(a_load_is_answered_when_the_replica_has_done_it_again)
+{
+    pair c;
+
+    open_pair(&c);
+    load(&c);
+    lane_tick_until(&c.follower, 300);
+    settle(&c); /* the worker hears nothing */
+    fl_lane_command_done(c.follower.lane, FLEET_OK, NULL, 0, 0,
+                         c.follower.now_ms);
+    lane_tick_until(&c.follower, 600);
+    CHECK(carry_question(&c));
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    close_pair(&c);
+}
+
+TEST(a_load_that_the_replica_cannot_do_again_ends_the_job_with_its_words)
+{
+    pair c;
+
+    open_pair(&c);
+    load(&c);
+    fl_lane_command_done(c.follower.lane, FLEET_EIO, "the disk is full", 0, 0,
+                         c.follower.now_ms);
+    CHECK(carry_question(&c));
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_FAILED);
+    CHECK_INT(fl_lane_state_of(c.leader.lane), FL_LANE_FAILED);
+    CHECK_CONTAINS(fl_lane_error(c.leader.lane)->text,
+                   "the replica of server 0, lane 0");
+    CHECK_CONTAINS(fl_lane_error(c.leader.lane)->text, "the disk is full");
+    close_pair(&c);
+}

@@ -399,12 +399,13 @@ int64_t fl_replica_peer_ms(const fl_ps_lane *l)
 
 /* --- the follower's messages ---------------------------------------------- */
 
+/* Keys are of workers and of subscribers, and speak for no replica: it hears
+ * everything, and may end the job. */
 bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    (void)from;
-    if (l->replica && fl_msg_same_id(head->job, l->job) &&
+    if (l->replica && from->sender == 0 && fl_msg_same_id(head->job, l->job) &&
         head->stream == FL_REPLICA_STREAM &&
         l->replica->role != FL_REPLICA_FOLLOWS)
         return true;

@@ -87,11 +87,6 @@ static inline bool fl_replica_follows(const fl_ps_lane *l)
     return l->replica && l->replica->role == FL_REPLICA_FOLLOWS;
 }
 
-static inline bool fl_replica_is_gone(const fl_ps_lane *l)
-{
-    return l->replica && l->replica->role == FL_REPLICA_GONE;
-}
-
 /* --- one that leads (lane_replica.c) -------------------------------------- */
 
 /* l->msg is a follower's. */

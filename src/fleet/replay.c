@@ -152,12 +152,14 @@ static bool is_version(const fl_journal_record *record)
     return is_update(record) || record->kind == FL_LANE_RECORD_WHOLE;
 }
 
-/* Then none is asked for that comes after it. */
+/* Then none is asked for that comes after it. 0 is no update, though a snapshot
+ * may be as of none. */
 static bool is_last(const replay *r)
 {
     int64_t version = fl_server_replay_version(r->of);
 
-    return version == r->o->to_update || version == r->result->nan_update;
+    return version > 0 &&
+           (version == r->o->to_update || version == r->result->nan_update);
 }
 
 static fleet_status replay_lane(replay *r, int lane)

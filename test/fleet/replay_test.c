@@ -161,6 +161,29 @@ TEST(a_job_that_has_loaded_a_save_loads_it_again)
     }
 }
 
+/* Lanes that load write a snapshot at once, beside training: this one is as of
+ * no update, if it comes in time to count, and those behind it are made again
+ * as ever. */
+TEST(a_snapshot_from_before_all_updates_is_not_the_end)
+{
+    const fleet_options o = {.seed = 7, .num_threads = 1};
+    ps_job j = job_of("fresh", 2);
+    uint64_t hash;
+    int64_t n;
+    scene s;
+
+    scene_open(&s, &o, "adam");
+    scene_data(&s, scene_file("train.txt", 100, 1), 64, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK(s.e != NULL);
+    j.server_load = test_path("untrained");
+    CHECK_OK(fleet_save_persistables(s.f, j.server_load));
+    scene_close(&s);
+    hash = ps_hash(&j);
+    CHECK(hash_at(&j, 0, &n) == hash);
+    CHECK(n > 3);
+}
+
 /* Each lane counts for itself. */
 TEST(a_job_in_async_is_made_again_as_of_its_end)
 {

@@ -136,7 +136,7 @@ static void compare_numbers(change *c, const float *was, const float *is,
             continue;
         c->numbers++;
         c->squares += d * d;
-        if (!(fabs(d) > c->most) && c->most >= 0)
+        if (fabs(d) <= c->most) /* what is no number is not */
             continue;
         c->most = isnan(d) ? (double)INFINITY : fabs(d);
         c->key = key;

@@ -6,6 +6,7 @@
 #include "ps_kit.h"
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,9 +262,10 @@ static void write_log(lane_log *l)
 
 static lane_log lane;
 
-/* Of update `number` the first gradient of a row is finite, and so large that
- * its clip makes an infinity of it. */
-static uint64_t plant(record *r, uint64_t number)
+/* Of update `number` number `at` of the first row's gradient is that value, and
+ * all are clipped by 100: of a large one that is finite it makes an infinity.
+ * The row's key. */
+static uint64_t plant(record *r, uint64_t number, int at, float value)
 {
     const fl_journal_record of = {.data = r->data, .size = r->size};
     fl_update_view v;
@@ -280,7 +282,7 @@ static uint64_t plant(record *r, uint64_t number)
         CHECK_OK(fl_update_view_next(&of, &v, &s, &more));
         CHECK(more);
     } while (s.head->op != FL_SECTION_ROWS || s.head->n_key == 0);
-    *(float *)(uintptr_t)s.value = 3e38f;
+    ((float *)(uintptr_t)s.value)[at] = value;
     return s.key[0];
 }
 
@@ -300,7 +302,7 @@ TEST(the_first_update_behind_which_a_weight_is_not_finite_is_named)
     CHECK_TEXT(heard.text, "");
     read_log(&lane, &j, "server-1/lane-0");
     for (int i = 0; i < lane.n; i++)
-        key += plant(&lane.at[i], 4);
+        key += plant(&lane.at[i], 4, 0, 3e38f);
     write_log(&lane);
     CHECK_OK(replay(&j, &find, &r));
     CHECK_INT(r.nan_update, 4);
@@ -348,6 +350,27 @@ TEST(what_an_update_has_changed_is_said)
                 FLEET_EINVAL,
                 "update 99: the log of server 0, lane 0 has "
                 "those from 1 to ");
+}
+
+/* Behind a number that has changed, too. */
+TEST(a_weight_that_is_no_number_is_the_largest_change)
+{
+    const fleet_replay_options show = {
+        .show_update = 4, .to_update = 4, .say = hear_line, .user = &heard};
+    ps_job j = job_of("no-number", 1);
+    char words[100];
+    uint64_t key = 0;
+
+    j.how.optimizer = "sgd";
+    ps_hash(&j);
+    read_log(&lane, &j, "server-1/lane-0");
+    for (int i = 0; i < lane.n; i++)
+        key += plant(&lane.at[i], 4, 1, NAN);
+    write_log(&lane);
+    CHECK_OK(replay(&j, &show, NULL));
+    snprintf(words, sizeof words,
+             "most in row %llu, number 1: ", (unsigned long long)key);
+    CHECK_CONTAINS(heard.text, words);
 }
 
 /* --- what is refused ------------------------------------------------------ */

@@ -248,6 +248,20 @@ TEST(a_configured_training_falls_and_resumes_where_it_was)
     fleet_free(whole);
 }
 
+/* A training that begins anew with what another one has saved reports its own
+ * losses from its first pass on. */
+TEST(a_training_that_begins_with_a_save_falls_from_its_first_passes_on)
+{
+    char more[500];
+
+    snprintf(more, sizeof more, ", \"save\": \"%s\"", test_path("first"));
+    fleet_free(train_epochs(4, more, 0));
+    CHECK_CONTAINS(said, "the learning rate is 0.125");
+    snprintf(more, sizeof more, ", \"load\": \"%s\"", test_path("first"));
+    fleet_free(train_epochs(3, more, 0));
+    CHECK_CONTAINS(said, "the learning rate is 0.03125");
+}
+
 /* --- refused -------------------------------------------------------------- */
 
 static void check_refused(const fleet_plateau_options *p, const char *words)

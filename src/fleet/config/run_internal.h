@@ -26,6 +26,7 @@ typedef struct fl_config_run {
     int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
     bool trains;          /* there is an epoch left to train */
+    int64_t reported;     /* losses of passes before the first of these */
     fleet_train_result r; /* of the last epoch */
 } fl_config_run;
 

@@ -61,6 +61,16 @@ static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
     return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
 }
 
+/* A save that the training begins with, from its first pass on, has reports of
+ * another one. */
+static int64_t reports_before(const fl_config_run *t, int64_t passes)
+{
+    const fleet_optimizer *o = t->program->training.optimizer;
+    int64_t reports = o->plateau.seen.reports;
+
+    return reports > passes ? reports - passes : 0;
+}
+
 /* The pass is over: its loss is that of all workers. A checkpoint at the very
  * end of a pass was written before its report. */
 static fleet_status report_loss(const fl_config_run *t, int64_t passes)
@@ -69,7 +79,7 @@ static fleet_status report_loss(const fl_config_run *t, int64_t passes)
     int reduced = 0;
     float rate;
 
-    if (!o->plateau.on || o->plateau.seen.reports >= passes)
+    if (!o->plateau.on || o->plateau.seen.reports - t->reported >= passes)
         return FLEET_OK;
     FL_TRY(fleet_optimizer_report_metric(o, t->r.loss, &reduced));
     FL_TRY(fleet_optimizer_get_learning_rate(o, &rate));
@@ -104,6 +114,7 @@ static fleet_status train(fl_config_run *t)
     FL_TRY(fl_position_take(t->train));
     t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
     t->trains = pass < t->c->epochs;
+    t->reported = reports_before(t, pass);
     FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();
     t->done_before = (double)NAN;

@@ -297,6 +297,26 @@ TEST(impossible_schedules_are_refused_by_their_members)
             .warmup_start = 2);
 }
 
+/* Bounds are in decimal, and floats are next to them, on either side. */
+TEST(a_number_may_be_its_bound)
+{
+    static const fleet_schedule bounds[] = {
+        {.kind = FLEET_SCHEDULE_EXPONENTIAL, .rate = 1e-9f, .steps = 1},
+        {.kind = FLEET_SCHEDULE_INVERSE_TIME, .rate = 1e-12f},
+        {.kind = FLEET_SCHEDULE_ONE_CYCLE, .steps = 9, .rise = 1e-6f},
+        {.kind = FLEET_SCHEDULE_ONE_CYCLE, .steps = 9, .rise = 0.999999f},
+        {.warmup_steps = 1, .warmup_start = 1e-9f}};
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 0.5f);
+
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        CHECK_OK(fleet_optimizer_set_schedule(o, &bounds[i]));
+    CHECK_OK(fleet_optimizer_set_schedule(o, NULL));
+    CHECK_OK(fleet_optimizer_set_plateau(
+        o, &(fleet_plateau_options){.factor = 1e-6f}));
+    fleet_destroy(f);
+}
+
 TEST(ftrl_needs_a_rate_that_is_not_zero)
 {
     fleet *f = handle();

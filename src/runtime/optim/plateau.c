@@ -28,7 +28,7 @@ fleet_status fl_plateau_make(const fleet_plateau_options *from, fl_plateau *to)
         to->is.threshold = 1e-4;
     else if (from->threshold < 0)
         to->is.threshold = 0;
-    FL_TRY(check_range("factor", (double)to->is.factor, 1e-6, 1));
+    FL_TRY(check_range("factor", (double)to->is.factor, (double)1e-6f, 1));
     FL_TRY(check_range("threshold", to->is.threshold, 0, INFINITY));
     FL_TRY(check_range("cooldown", (double)from->cooldown, 0, INFINITY));
     FL_TRY(check_range("least", (double)from->least, 0, INFINITY));

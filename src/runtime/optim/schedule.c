@@ -102,6 +102,12 @@ static fleet_status out_of_range(const char *name, const char *what, double got)
     return fl_fail(FLEET_EINVAL, "%s: %s: %g is out of range", name, what, got);
 }
 
+/* Of a float, as the float that is next to the bound. */
+static double bound_of(const fl_schedule_number *n, double bound)
+{
+    return n->type == FL_SCHEDULE_FLOAT ? (double)(float)bound : bound;
+}
+
 /* 0 is what a number is otherwise. */
 static fleet_status complete_numbers(fleet_schedule *s)
 {
@@ -116,7 +122,7 @@ static fleet_status complete_numbers(fleet_schedule *s)
 
         if (x == 0)
             x = n->otherwise;
-        if (!(x >= n->low && x <= n->high))
+        if (!(x >= bound_of(n, n->low) && x <= bound_of(n, n->high)))
             return out_of_range(names[s->kind], n->name, x);
         fl_schedule_put(s, n, x);
     }

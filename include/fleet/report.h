@@ -75,7 +75,8 @@ typedef enum fleet_config_action {
     FLEET_CONFIG_TRAIN,    /* train, evaluate, save */
     FLEET_CONFIG_EVALUATE, /* evaluate what `load`, or the newest checkpoint,
                               has on `dataset.test`; nothing is trained or
-                              saved, and loss and samples_per_s are null */
+                              saved, servers write and read no log, and loss
+                              and samples_per_s are null */
     FLEET_CONFIG_CHECK,    /* do all that comes before the first batch is
                               trained, but talk to no other process: read the
                               configuration and the first batch of each dataset,

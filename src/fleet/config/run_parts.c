@@ -178,6 +178,8 @@ fleet_status fl_run_make_model(fl_config_run *t)
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
         return fl_last_code();
+    if (t->o->action == FLEET_CONFIG_EVALUATE) /* a log is a training's */
+        t->f->strategy.log = FLEET_DURABLE_NONE;
     return fleet_minimize(o, t->model.loss);
 }
 

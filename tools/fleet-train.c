@@ -109,7 +109,8 @@ int main(int argc, char **argv)
         return fputs(usage, stderr), 2;
     options.set = (const char *const *)argv + optind + 1;
     options.n_set = argc - optind - 1;
-    catch_signals();
+    if (options.action == FLEET_CONFIG_TRAIN)
+        catch_signals(); /* nothing else stops by itself */
     status = fleet_train_from_config(argv[optind], &options, &line);
     if (isatty(2))
         fprintf(stderr, "\n");

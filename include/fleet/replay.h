@@ -59,8 +59,9 @@ typedef struct fleet_replay_result {
  *                  record are named
  *
  * A checkpoint has parameters, states and rows; where datasets were
- * (fleet_dataset_position()) and fleet_extra_set() no server knows. r may be
- * NULL. Threads: one at a time for a handle. */
+ * (fleet_dataset_position()), fleet_extra_set(), what was reported to a plateau
+ * and the rate that it has lowered no server knows. r may be NULL. Threads: one
+ * at a time for a handle. */
 FLEET_API fleet_status fleet_replay_log(fleet *fleet,
                                         const fleet_replay_options *o,
                                         fleet_replay_result *r);

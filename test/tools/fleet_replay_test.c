@@ -222,7 +222,7 @@ TEST(a_job_of_fleet_train_is_made_again_from_its_logs)
     CHECK_INT(run(arguments, logs, said), 0);
     CHECK_CONTAINS(said, "again: as of update 16\n");
     snprintf(command, sizeof command,
-             "cd '%s' && n=0 && for f in part-*; do cmp $f '%s'/$f && "
+             "cd '%s' && n=0 && for f in part-*; do cmp $f '%s'/$f || exit; "
              "n=$((n+1)); done && echo $n parts",
              test_path("end"), again);
     CHECK_INT(shell(command, said), 0);

@@ -300,8 +300,8 @@ static fleet_status train_config(const fl_config *c,
         FL_WARN(&t.f->context.log,
                 "deadlines: no effect: there are no servers");
     status = run_action(&t, line, begun_ns);
-    if (o->stopped)
-        *o->stopped = status == FLEET_OK && t.r.stopped;
+    if (o->stopped && status == FLEET_OK && t.r.stopped)
+        *o->stopped = 1;
     if (status != FLEET_OK) {
         fleet_free(*line);
         *line = NULL;
@@ -368,6 +368,8 @@ fleet_status fleet_train_from_config(const char *path,
         return fl_fail(FLEET_EINVAL, "fleet_train_from_config: NULL argument");
     *line = NULL;
     o = options ? options : &defaults;
+    if (o->stopped)
+        *o->stopped = 0;
     if (o->action < FLEET_CONFIG_TRAIN || o->action > FLEET_CONFIG_PRINT)
         return fl_fail(FLEET_EINVAL,
                        "fleet_train_from_config: action: expected 0 to %d, got "

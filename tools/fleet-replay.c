@@ -17,7 +17,7 @@
 static const char usage[] =
     "usage: fleet-replay [--update N | --until-nan | --key TABLE:KEY] LOG\n"
     "       fleet-replay --config FILE [--to-step N] [--save FOLDER]\n"
-    "                    [--update N] [--until-nan] LOGS\n"
+    "                    [--update N | --until-nan] LOGS\n"
     "\n"
     "Prints the records of a lane's log, LOG a folder server-N/lane-M, one a "
     "line.\n"

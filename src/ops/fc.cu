@@ -4,8 +4,8 @@
  * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relus) it
  * is a kernel of its own. Other activations are always that.
  *
- * Of half operands sums are of float, and so is all that is not a product. A
- * bias has to be of the product's type: it is cast for each.
+ * Of half operands sums are of float, and so is all that is not a gemm_of_step. A
+ * bias has to be of the gemm_of_step's type: it is cast for each.
  *
  * Besides the steps that a layer has on CPUs there is a step that a pass for
  * devices can make of them:
@@ -22,19 +22,19 @@ static const fl_fc_config *config_of(const fl_device_step *s)
     return static_cast<const fl_fc_config *>(s->config);
 }
 
-struct state {
+struct gemm_of_step {
     fl_gemm *gemm;
 };
 
-static state *state_of(const fl_device_step *s)
+static gemm_of_step *gemm_of(const fl_device_step *s)
 {
-    return static_cast<state *>(s->state);
+    return static_cast<gemm_of_step *>(s->state);
 }
 
 static void finish(fl_device *d, fl_device_step *s)
 {
-    d->methods->gemm_destroy(d, state_of(s)->gemm);
-    state_of(s)->gemm = nullptr;
+    d->methods->gemm_destroy(d, gemm_of(s)->gemm);
+    gemm_of(s)->gemm = nullptr;
 }
 
 /* Of operands of the types of `in` and `out`. All are aligned to the largest
@@ -49,13 +49,13 @@ static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
     spec.align = (uint32_t)(all & (~all + 1));
     spec.in = s->arg[in].dtype;
     spec.out = s->arg[out].dtype;
-    return d->methods->gemm_create(d, &spec, &state_of(s)->gemm);
+    return d->methods->gemm_create(d, &spec, &gemm_of(s)->gemm);
 }
 
 static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
                              const fl_gemm_data &data)
 {
-    return d->methods->gemm_run(d, q, state_of(s)->gemm, &data);
+    return d->methods->gemm_run(d, q, gemm_of(s)->gemm, &data);
 }
 
 /* --- fc.mask: g <- out ---------------------------------------------------- */
@@ -258,7 +258,7 @@ static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
 }
 
 #define PRODUCT_OF(dtype, name, prepare, run)                                  \
-    FL_KERNEL_OF_WITH(dtype, name, sizeof(state), prepare, finish, run)
+    FL_KERNEL_OF_WITH(dtype, name, sizeof(gemm_of_step), prepare, finish, run)
 #define PRODUCT(name, prepare, run)                                            \
     PRODUCT_OF(FLEET_FLOAT32, name, prepare, run)
 

@@ -8,7 +8,7 @@
 enum { SUMS, X, LABEL };
 enum { ADD_THREADS = 256 };
 
-struct samples {
+struct measured {
     const float *x;
     int64_t step, n, cols; /* the last of each `step` counts, n times */
     const void *label;
@@ -16,12 +16,12 @@ struct samples {
     fl_error_metric c;
 };
 
-__device__ static double x_at(const samples &from, int64_t i)
+__device__ static double x_at(const measured &from, int64_t i)
 {
     return (double)from.x[(i + 1) * from.step - 1];
 }
 
-__global__ static void check_samples(samples from, uint64_t *fault)
+__global__ static void check_samples(measured from, uint64_t *fault)
 {
     FL_EACH(i, from.n)
     if (!fl_metric_takes(from.c.kind, x_at(from, i),
@@ -30,7 +30,7 @@ __global__ static void check_samples(samples from, uint64_t *fault)
 }
 
 /* All of the batch, or nothing. */
-__global__ static void add_samples(double *sums, samples from,
+__global__ static void add_samples(double *sums, measured from,
                                    const uint64_t *fault)
 {
     double add[FL_METRIC_SUMS] = {0};
@@ -74,7 +74,7 @@ static fleet_status add(fl_device *, fl_queue *q, const fl_device_step *s)
     const fl_error_metric *c = config_of(s);
     int64_t cols = s->arg[X].cols,
             step = fl_metric_is_binary(c->kind) ? cols : 1;
-    samples from = {fl_step_f32(s, X),
+    measured from = {fl_step_f32(s, X),
                     step,
                     fl_step_rows(s, X) * cols / step,
                     cols,

@@ -24,6 +24,18 @@ static void ref_weighted_rows(const ref_tensor *const *in, ref_tensor *out)
         out->data[i] = in[0]->data[i] * in[1]->data[i / n];
 }
 
+/* a weight for each sample of the sums of rows */
+static void ref_weighted_sums(const ref_tensor *const *in, ref_tensor *out)
+{
+    int64_t n = cols_of(in[0]);
+
+    for (int64_t i = 0; i < out->count; i++) {
+        out->data[i] = 0;
+        for (int64_t j = 0; j < n; j++)
+            out->data[i] += in[0]->data[i * n + j] * in[1]->data[i];
+    }
+}
+
 static void ref_bpr(const ref_tensor *const *in, ref_tensor *out)
 {
     int64_t n = in[0]->dim[1];
@@ -60,6 +72,11 @@ BUILD(focal_plain, fleet_sigmoid_focal_loss(p, in[0], in[1], 0, 0))
 BUILD(cast, fleet_cast(p, in[0]))
 BUILD(weighted, fleet_weighted_loss(p, fleet_square(p, in[0]), in[1]))
 BUILD(weighted_rows, fleet_weighted_loss(p, in[0], in[1]))
+BUILD(weighted_sums,
+      fleet_reshape(p,
+                    fleet_weighted_loss(p, fleet_reduce_sum(p, in[0], 1, 0),
+                                        in[1]),
+                    (int64_t[]){-1, 1}, 2))
 
 const op_case loss_cases[] = {
     {"square", "square_error_cost", IN(2, DATA2(1), DATA2(1)), build_square,
@@ -82,6 +99,9 @@ const op_case loss_cases[] = {
     {"mul", "weighted_loss of numbers by an integer",
      IN(2, DATA3(3, 5), IDS(1, 4)), build_weighted_rows, ref_weighted_rows, 0,
      false},
+    {"mul", "weighted_loss of one dimension",
+     IN(2, DATA2(3), WITHIN(1, 0, 3)), build_weighted_sums, ref_weighted_sums,
+     0, false},
     {"cast", "", IN(1, IDS(3, 9)), build_cast, ref_cast, 0, true},
     END_OF_CASES,
 };

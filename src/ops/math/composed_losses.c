@@ -106,7 +106,7 @@ fleet_var *fleet_weighted_loss(fleet_program *p, fleet_var *loss,
         weight = fleet_cast(p, weight);
     for (int i = 0; i < loss->shape.n_dim; i++)
         dims[i] = i == 0 ? loss->shape.dim[0] : 1;
-    if (weight && weight->shape.n_dim < loss->shape.n_dim)
+    if (weight && weight->shape.n_dim != loss->shape.n_dim)
         weight = fleet_reshape(p, weight, dims, loss->shape.n_dim);
     return weight ? fleet_mul(p, loss, weight) : NULL;
 }

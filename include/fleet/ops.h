@@ -377,9 +377,9 @@ typedef enum fleet_metric_kind {
  *              int64
  *   threshold  of precision, recall and F1, in (0, 1); 0: 0.5; of others 0
  *
- * A batch with NaN is FLEET_ENUMERIC, another one that cannot be FLEET_EINVAL,
- * when it runs, with its row; nothing of it is counted. Sums are state
- * "metric_state_<n>.sums", float64 [4]. */
+ * A batch with NaN is FLEET_ENUMERIC (on a GPU FLEET_EINVAL), another one that
+ * cannot be FLEET_EINVAL, when it runs, with its row; nothing of it is counted.
+ * Sums are state "metric_state_<n>.sums", float64 [4]. */
 FLEET_API fleet_var *fleet_metric(fleet_program *program,
                                   fleet_metric_kind kind, fleet_var *x,
                                   fleet_var *label, float threshold);

@@ -202,6 +202,25 @@ TEST(of_a_batch_with_a_bad_sample_nothing_is_counted)
     check_bad(0.5f, 2, FLEET_METRIC_F1, FLEET_EINVAL, "x 0.5 and label 2");
 }
 
+TEST(a_label_that_is_nan_is_named)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *m = fleet_metric(p, FLEET_METRIC_RMSE, kit_data(p, "x", 1),
+                                kit_data(p, "y", 1), 0);
+    fleet_executor *e = fleet_executor_create(p, NULL);
+    float x[2] = {1, 2}, y[2] = {1, NAN};
+    int64_t dims[] = {2, 1};
+    fleet_feed feed[] = {{"x", FLEET_FLOAT32, x, dims, 2, NULL},
+                         {"y", FLEET_FLOAT32, y, dims, 2, NULL}};
+
+    CHECK(m != NULL);
+    CHECK_FAILS(fleet_executor_run(e, feed, 2, NULL, 0), FLEET_ENUMERIC,
+                "metric: label is nan in row 1 of the batch");
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}
+
 #define OF(kind, x, label, threshold)                                          \
     fleet_metric(p, FLEET_METRIC_##kind, x, label, threshold)
 #define BUILD(name, expression)                                                \

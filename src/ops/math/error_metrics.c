@@ -16,9 +16,10 @@ enum { SUMS, X, LABEL };
 static fleet_status bad_sample(const fl_error_metric *c, double x, double label,
                                int64_t row)
 {
-    if (isnan(x))
+    if (isnan(x) || isnan(label))
         return fl_fail(FLEET_ENUMERIC,
-                       "metric: x is nan in row %" PRId64 " of the batch", row);
+                       "metric: %s is nan in row %" PRId64 " of the batch",
+                       isnan(x) ? "x" : "label", row);
     return fl_fail(FLEET_EINVAL,
                    "metric: x %g and label %g in row %" PRId64
                    " of the batch; expected %s",

@@ -29,8 +29,7 @@ static fleet_status per_sample(fl_node *n, int64_t least_cols, const char *what)
     if (!fl_shape_batched(x) || x->n_dim != 2 || x->dim[1] < least_cols ||
         (least_cols == 1 && x->dim[1] != 1))
         return fl_want_shape(n, 0, what);
-    if (n->in[1]->shape.dim[0] != x->dim[0])
-        return fl_want_shape(n, 1, "as many rows as the input");
+    FL_TRY(fl_want_rows(n, 1));
     out = fl_shape_2(x->dim[0], 1);
     fl_set_out(n, 0, &out);
     return FLEET_OK;

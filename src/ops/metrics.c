@@ -24,6 +24,7 @@ static fleet_status metric_infer(fl_node *n, int64_t most_cols,
     FL_TRY(fl_want_label(n, 1, fl_shape_cols(x) <= 2));
     if (!fl_shape_batched(x) || x->n_dim != 2 || x->dim[1] > most_cols)
         return fl_want_shape(n, 0, what);
+    FL_TRY(fl_want_rows(n, 1));
     fl_set_out(n, 0, &one);
     return FLEET_OK;
 }

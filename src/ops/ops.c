@@ -67,6 +67,13 @@ fleet_status fl_want_label(const fl_node *n, int in, bool float_too)
     return FLEET_OK;
 }
 
+fleet_status fl_want_rows(const fl_node *n, int in)
+{
+    return n->in[in]->shape.dim[0] == n->in[0]->shape.dim[0]
+               ? FLEET_OK
+               : fl_want_shape(n, in, "as many rows as the input");
+}
+
 int64_t fl_in_cols(const fl_node *n, int i)
 {
     return fl_shape_cols(&n->in[i]->shape);

@@ -63,6 +63,9 @@ fleet_status fl_want_axis(const fl_node *n, int least);
 /* A label [B, 1]: int64, or float32 as well. */
 fleet_status fl_want_label(const fl_node *n, int in, bool float_too);
 
+/* Of as many rows as the first input, which is a batch, too. */
+fleet_status fl_want_rows(const fl_node *n, int in);
+
 /* in[i] as [rows, cols]: what a matrix kernel sees. */
 int64_t fl_in_cols(const fl_node *n, int i);
 

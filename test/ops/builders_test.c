@@ -295,6 +295,11 @@ BUILDER(ce_one,
 BUILDER(ce_wide, fleet_cross_entropy(p, x, kit_data_ids(p, "l", 2)))
 BUILDER(log_wide, fleet_log_loss(p, x, kit_data_ids(p, "l", 1), 0))
 BUILDER(auc_wide, fleet_auc(p, kit_data(p, "y", 3), kit_data_ids(p, "l", 1), 0))
+BUILDER(auc_folded, fleet_auc(p, fleet_reshape(p, x, (int64_t[]){-2, 2}, 2),
+                              kit_data_ids(p, "l", 1), 0))
+BUILDER(accuracy_folded,
+        fleet_accuracy(p, fleet_reshape(p, x, (int64_t[]){-2, 2}, 2),
+                       kit_data_ids(p, "l", 1)))
 BUILDER(auc_buckets,
         fleet_auc(p, kit_data(p, "y", 1), kit_data_ids(p, "l", 1), 1))
 BUILDER(emb_rows, fleet_embedding(p, kit_data_ids(p, "i", 1), 0, 3, NULL))
@@ -354,6 +359,8 @@ static const op_refusal refusals[] = {
     {build_ce_wide, FLEET_ESHAPE, "\"l\" has shape [-1,2]; expected [-1,1]"},
     {build_log_wide, FLEET_ESHAPE, "\"x\" has shape [-1,4]; expected [-1,1]"},
     {build_auc_wide, FLEET_ESHAPE, "expected [-1,1] or [-1,2]"},
+    {build_auc_folded, FLEET_ESHAPE, "expected as many rows as the input"},
+    {build_accuracy_folded, FLEET_ESHAPE, "expected as many rows as"},
     {build_auc_buckets, FLEET_EINVAL, "auc: 1 buckets"},
     {build_emb_rows, FLEET_ESHAPE, "cannot have 0 rows of 3"},
     {build_emb_dim, FLEET_ESHAPE, "cannot have 3 rows of 0"},

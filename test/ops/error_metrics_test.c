@@ -237,6 +237,8 @@ BUILD(shape, OF(RMSE, in[0], kit_data(p, "y", 3), 0))
 BUILD(ids, OF(MAE, kit_data_ids(p, "i", 4), in[0], 0))
 BUILD(wide, OF(RECALL, in[0], kit_data_ids(p, "y", 1), 0))
 BUILD(label, OF(LOG_LOSS, kit_data(p, "p", 1), in[0], 0))
+BUILD(folded, OF(F1, fleet_reshape(p, in[0], (int64_t[]){-2, 2}, 2),
+                 kit_data_ids(p, "y", 1), 0))
 BUILD(ragged, OF(MAE, in[0], fleet_data_ragged(p, "r"), 0))
 BUILD(null, OF(MAE, in[0], NULL, 0))
 
@@ -252,6 +254,8 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_ids, FLEET_EDTYPE, "metric: \"i\" is int64, not float32"},
         {build_wide, FLEET_ESHAPE, "expected [-1,1] or [-1,2]"},
         {build_label, FLEET_ESHAPE, "has shape [-1,4]; expected [-1,1]"},
+        {build_folded, FLEET_ESHAPE,
+         "\"y\" has shape [-1,1]; expected as many rows as the input"},
         {build_ragged, FLEET_EDTYPE, "metric: \"r\" is ragged int64"},
         {build_null, FLEET_EINVAL, "NULL as its input"},
     };

@@ -84,7 +84,8 @@ static fleet_status check_shapes(const fl_node *n, bool binary)
     if (binary) {
         if (!fl_shape_batched(x) || x->n_dim != 2 || x->dim[1] > 2)
             return fl_want_shape(n, IN_X, "[-1,1] or [-1,2]");
-        return fl_want_label(n, IN_LABEL, true);
+        FL_TRY(fl_want_label(n, IN_LABEL, true));
+        return fl_want_rows(n, IN_LABEL);
     }
     if (!fl_shape_batched(x))
         return fl_want_shape(n, IN_X, "a batch");

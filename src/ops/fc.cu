@@ -4,8 +4,8 @@
  * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relus) it
  * is a kernel of its own. Other activations are always that.
  *
- * Of half operands sums are of float, and so is all that is not a gemm_of_step. A
- * bias has to be of the gemm_of_step's type: it is cast for each.
+ * Of half operands sums are of float, and so is all that is not a product. A
+ * bias has to be of the product's type: it is cast for each.
  *
  * Besides the steps that a layer has on CPUs there is a step that a pass for
  * devices can make of them:

@@ -99,9 +99,8 @@ const op_case loss_cases[] = {
     {"mul", "weighted_loss of numbers by an integer",
      IN(2, DATA3(3, 5), IDS(1, 4)), build_weighted_rows, ref_weighted_rows, 0,
      false},
-    {"mul", "weighted_loss of one dimension",
-     IN(2, DATA2(3), WITHIN(1, 0, 3)), build_weighted_sums, ref_weighted_sums,
-     0, false},
+    {"mul", "weighted_loss of one dimension", IN(2, DATA2(3), WITHIN(1, 0, 3)),
+     build_weighted_sums, ref_weighted_sums, 0, false},
     {"cast", "", IN(1, IDS(3, 9)), build_cast, ref_cast, 0, true},
     END_OF_CASES,
 };

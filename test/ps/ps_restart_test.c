@@ -17,18 +17,25 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "runtime/graph/program.h"
 
 enum { FAR_MS = 60000 * TEST_SLOWNESS, NUMBER_AT = 8 };
 
 /* --- jobs ----------------------------------------------------------------- */
 
+static bool rate_falls; /* with each pass but the first */
+
 /* Passes by the dataset's position, as a program that may be started again has
  * them; what each has come to is told. */
 static fleet_status work_on(ps_node *n)
 {
+    const fleet_plateau_options at_once = {.factor = 0.5f, .patience = -1};
+    fleet_optimizer *o = n->s.p->training.optimizer;
     int64_t pass, batch;
     fleet_status status;
 
+    if (rate_falls)
+        FL_TRY(fleet_optimizer_set_plateau(o, &at_once));
     n->s.e = fleet_executor_create(n->s.p, NULL);
     status = fleet_init_worker(n->s.f);
     if (status == FLEET_EEND) {
@@ -41,6 +48,8 @@ static fleet_status work_on(ps_node *n)
         FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, NULL, &n->result));
         fprintf(stderr, "pass %" PRId64 ": loss %a of %" PRId64 "\n", pass,
                 n->result.loss, n->result.samples);
+        if (rate_falls)
+            FL_TRY(fleet_optimizer_report_metric(o, 1, NULL));
     }
     FL_TRY(ps_end(n));
     if (n->index == 0 && n->pid)
@@ -173,6 +182,19 @@ TEST_LIMIT(workers_that_are_killed_go_on_and_sync_has_the_same_bits, 120)
     CHECK_CONTAINS(ps_said(ps_worker(&j, 0)),
                    "worker 0 was started again: it goes on in pass ");
     CHECK_CONTAINS(ps_said(ps_server(&j, 0)), "worker 0 was started again: ");
+}
+
+TEST_LIMIT(a_worker_that_is_killed_goes_on_at_the_rate_that_reports_left, 120)
+{
+    ps_job j = job_of(false), want;
+
+    j.how.decay = false; /* which would be fast */
+    rate_falls = true;
+    want = undisturbed(&j);
+    ps_start_all(&j);
+    disturb(&j, 4, 45); /* a pass has 41 of a worker's pushes */
+    check_pass(&j, &want);
+    check_hash(&j, &want);
 }
 
 /* A server is killed while a worker is dead. */

@@ -24,6 +24,20 @@ static const fleet_dataset *trained(const fleet *f)
     return d;
 }
 
+/* No setter is called within a pass. */
+static void put_plateau(const fleet *f, fl_trail_mark *m)
+{
+    const fleet_optimizer *o = f->store->optimizer;
+
+    if (!o || !o->plateau.on)
+        return;
+    m->learning_rate = (double)o->learning_rate;
+    m->best = o->plateau.seen.best;
+    m->bad = o->plateau.seen.bad;
+    m->cooling = o->plateau.seen.cooling;
+    m->reports = o->plateau.seen.reports;
+}
+
 /* The push is of the iteration that is under way, which `at` does not count
  * yet, or of what was left of a merge group, at the end of the pass. Of rounds
  * of trainer threads it is not known which of their batches a push is of. */
@@ -40,6 +54,7 @@ static size_t put_mark(void *arg, bool over, void *to)
                         .at = d->at,
                         .loss_samples = d->trainer->loss_samples};
     m.at.loss_sum = d->trainer->loss_sum;
+    put_plateau(arg, &m);
     if (!over && d->trainer->n_run > d->last_run) {
         m.at.batch++;
         m.at.samples += d->trainer->last_batch;
@@ -99,6 +114,18 @@ static fleet_status take_list(fleet *f, const char *text,
     return FLEET_OK;
 }
 
+static void take_plateau(fleet *f, const fl_trail_mark *m)
+{
+    const fl_plateau_state s = {.learning_rate = (float)m->learning_rate,
+                                .best = m->best,
+                                .bad = m->bad,
+                                .cooling = m->cooling,
+                                .reports = m->reports};
+
+    if (f->store->optimizer)
+        fl_optimizer_resume_plateau(f->store->optimizer, &s);
+}
+
 fleet_status fl_trail_mark_take(fleet *f)
 {
     const fl_trail_point *from =
@@ -109,6 +136,7 @@ fleet_status fl_trail_mark_take(fleet *f)
         return FLEET_OK;
     memcpy(&m, from->mark, sizeof m);
     FL_TRY(take_list(f, from->text ? from->text : "[]", &m));
+    take_plateau(f, &m);
     FL_TRY(FL_NEW(&f->mark, sizeof *f->mark));
     *f->mark = m;
     FL_INFO(&f->context.log,

@@ -12,12 +12,16 @@ typedef struct fl_trail_mark {
     int64_t from_batch, from_samples; /* where the pass began, in this job */
     fl_position at;                   /* its loss_sum: since then */
     int64_t loss_samples;             /* that it is of */
+    /* What reports before the pass have left of a plateau; reports 0: none. */
+    double learning_rate, best;
+    int64_t bad, cooling, reports;
 } fl_trail_mark;
 
 fl_trail_host fl_trail_mark_host(fleet *f);
 
-/* If this worker was started again: from now on the positions of datasets are
- * what its trail has, as if they had been loaded. */
+/* If this worker was started again: from now on the positions of datasets, and
+ * its optimizer's plateau, are what its trail has, as if they had been
+ * loaded. */
 fleet_status fl_trail_mark_take(fleet *f);
 
 /* A training pass of the dataset begins, by that executor. If the worker goes

@@ -105,12 +105,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .most_parked = x.parked,
                          .most_unread = x.unread,
                          .most_small = x.unread / 16};
-    const fl_lane_host host = {k,
-                               keep_sent,
-                               keep_command,
-                               command_progress,
-                               server_loads,
-                               keep_asked};
+    const fl_lane_host host = {
+        k, keep_sent, keep_command, command_progress, server_loads, keep_asked};
 
     memset(k, 0, sizeof *k);
     k->n_stream = n_stream;

@@ -366,6 +366,7 @@ static void check_config(const char *decay, const char *words)
              decay);
     CHECK_FAILS(fl_config_read(&c, text, strlen(text), "f.json"), FLEET_ECONFIG,
                 words);
+    fl_config_done(&c);
 }
 
 TEST(a_configuration_names_what_is_wrong_with_a_schedule)

@@ -15,14 +15,15 @@ static bool all_joined(const sim *s)
     return true;
 }
 
-/* A process that has not come yet cannot be hit. */
+/* A process that has not come yet cannot be hit. A link may be one between
+ * lanes. */
 static bool is_alive(const sim *s, const sim_fault *f)
 {
-    sim_phase phase =
-        f->worker == SIM_NOBODY ? SIM_WORKS : s->worker[f->worker].phase;
+    sim_phase phase;
 
     if (f->kind == SIM_CUT || f->kind == SIM_CRASH)
         return true;
+    phase = f->worker == SIM_NOBODY ? SIM_WORKS : s->worker[f->worker].phase;
     return phase != SIM_ABSENT && phase != SIM_ENDED &&
            (f->server == SIM_NOBODY || s->server[f->server].alive);
 }

@@ -75,12 +75,12 @@ static fleet_status add(fl_device *, fl_queue *q, const fl_device_step *s)
     int64_t cols = s->arg[X].cols,
             step = fl_metric_is_binary(c->kind) ? cols : 1;
     measured from = {fl_step_f32(s, X),
-                    step,
-                    fl_step_rows(s, X) * cols / step,
-                    cols,
-                    s->arg[LABEL].data,
-                    s->arg[LABEL].dtype == FLEET_FLOAT32,
-                    *c};
+                     step,
+                     fl_step_rows(s, X) * cols / step,
+                     cols,
+                     s->arg[LABEL].data,
+                     s->arg[LABEL].dtype == FLEET_FLOAT32,
+                     *c};
 
     FL_TRY(FL_LAUNCH_EACH(check_samples, from.n, q, from, s->fault));
     return FL_LAUNCH(add_samples, 1, ADD_THREADS, 0, q,

@@ -110,9 +110,9 @@ typedef struct fl_cold_table {
     pthread_cond_t io_wanted, io_idle;
     pthread_t thread;
     bool has_thread, stops, is_busy;
-    uint32_t work;   /* a bit for each part that has some */
-    int looks;       /* of is_ready, by hand */
-    char *rows_read; /* the thread's: FL_COLD_BATCH rows with their heads */
+    uint32_t work;    /* a bit for each part that has some */
+    atomic_int looks; /* of is_ready, by hand */
+    char *rows_read;  /* the thread's: FL_COLD_BATCH rows with their heads */
 } fl_cold_table;
 
 static inline fl_cold_table *fl_cold_of(const fl_rows *r)

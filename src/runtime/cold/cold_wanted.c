@@ -256,7 +256,8 @@ fleet_status fl_cold_is_ready(fl_rows *r, uint64_t token, bool *ready)
     bool came = true;
 
     *ready = false;
-    if (t->cap.by_hand > 0 && ++t->looks % t->cap.by_hand == 0)
+    if (t->cap.by_hand > 0 &&
+        atomic_fetch_add(&t->looks, 1) % t->cap.by_hand == t->cap.by_hand - 1)
         fl_cold_work(t);
     if (w->got < w->n)
         FL_TRY(pin_more(t, w));

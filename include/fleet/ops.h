@@ -379,7 +379,9 @@ typedef enum fleet_metric_kind {
  *
  * A batch with NaN is FLEET_ENUMERIC (on a GPU FLEET_EINVAL), another one that
  * cannot be FLEET_EINVAL, when it runs, with its row; nothing of it is counted.
- * Sums are state "metric_state_<n>.sums", float64 [4]. */
+ * Sums are state "mae_state_<n>.sums", "rmse_state_<n>.sums" and so on,
+ * float64 [4]. Programs of a handle share those of equal names, as they share
+ * histograms. */
 FLEET_API fleet_var *fleet_metric(fleet_program *program,
                                   fleet_metric_kind kind, fleet_var *x,
                                   fleet_var *label, float threshold);

@@ -167,6 +167,34 @@ TEST(on_a_gpu_all_samples_count_likewise)
     gpu_kit_close();
 }
 
+TEST(programs_of_a_handle_do_not_mix_metrics_of_different_kinds)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    int64_t dims[] = {ROWS, 1};
+    fleet_var *m[KINDS];
+    samples all;
+    double got;
+
+    make_samples(&all);
+    for (int i = 0; i < KINDS; i++) {
+        fleet_program *p = fleet_program_create(f);
+        fleet_feed feed[] = {{"x", FLEET_FLOAT32, all.x, dims, 2, NULL},
+                             {"y", FLEET_INT64, all.label, dims, 2, NULL}};
+        fleet_executor *e;
+
+        m[i] = fleet_metric(p, (fleet_metric_kind)i, kit_data(p, "x", 1),
+                            kit_data_ids(p, "y", 1), 0);
+        e = fleet_executor_create(p, NULL);
+        CHECK_OK(fleet_executor_run(e, feed, 2, NULL, 0));
+        fleet_executor_destroy(e);
+    }
+    for (int i = 0; i < KINDS; i++) {
+        CHECK_OK(fleet_metrics_value(f, m[i], &got));
+        CHECK_NEAR(got, wanted(&all, i, 0.5, ROWS), 1e-12);
+    }
+    fleet_destroy(f);
+}
+
 /* Metric alone of the batch, whose row 3 is bad. */
 static void check_bad(float x, int64_t label, fleet_metric_kind kind,
                       fleet_status code, const char *words)

@@ -96,6 +96,14 @@ static fleet_status check_shapes(const fl_node *n, bool binary)
     return FLEET_OK;
 }
 
+static fleet_status check_kind(int64_t kind)
+{
+    return kind >= FLEET_METRIC_MAE && kind <= FLEET_METRIC_F1
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "metric: kind %" PRId64 " does not exist", kind);
+}
+
 static fleet_status infer(fl_node *n)
 {
     int64_t kind = fl_node_int(n, "kind");
@@ -103,9 +111,7 @@ static fleet_status infer(fl_node *n)
     const fleet_var *sums = n->in[IN_SUMS];
     fl_shape one = fl_shape_1(1), four = fl_shape_1(FL_METRIC_SUMS);
 
-    if (kind < FLEET_METRIC_MAE || kind > FLEET_METRIC_F1)
-        return fl_fail(FLEET_EINVAL, "metric: kind %" PRId64 " does not exist",
-                       kind);
+    FL_TRY(check_kind(kind));
     if (!(threshold > 0 && threshold < 1))
         return fl_fail(FLEET_EINVAL, "metric: threshold %g is not in (0, 1)",
                        threshold);
@@ -142,6 +148,15 @@ const fl_op fl_op_metric = {
     .forward = forward,
 };
 
+/* By kind: programs of a handle share states by their names. */
+static const char *const stems[] = {[FLEET_METRIC_MAE] = "mae_state",
+                                    [FLEET_METRIC_RMSE] = "rmse_state",
+                                    [FLEET_METRIC_LOG_LOSS] = "log_loss_state",
+                                    [FLEET_METRIC_PRECISION] =
+                                        "precision_state",
+                                    [FLEET_METRIC_RECALL] = "recall_state",
+                                    [FLEET_METRIC_F1] = "f1_state"};
+
 fleet_var *fleet_metric(fleet_program *p, fleet_metric_kind kind, fleet_var *x,
                         fleet_var *label, float threshold)
 {
@@ -154,12 +169,14 @@ fleet_var *fleet_metric(fleet_program *p, fleet_metric_kind kind, fleet_var *x,
 
     if (!fl_builder_ready(p, x) || !fl_builder_ready(p, label))
         return NULL;
+    if (check_kind((int64_t)kind) != FLEET_OK)
+        return fl_program_failed(p, FLEET_EINVAL);
     if (threshold != 0 && kind <= FLEET_METRIC_LOG_LOSS)
         return fl_program_failed(
             p, fl_fail(FLEET_EINVAL,
                        "metric: threshold %g is for precision, recall and F1",
                        (double)threshold));
-    name = fl_program_name(p, "metric_state");
+    name = fl_program_name(p, stems[kind]);
     if (!name)
         return fl_program_failed(p, FLEET_ENOMEM);
     in[IN_SUMS] = fl_program_state(p, name, "sums", FLEET_FLOAT64, &shape);

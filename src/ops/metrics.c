@@ -104,9 +104,9 @@ static fleet_status count_run(const fl_instance *in, const fl_range *r)
         double x = (double)p[i * c + c - 1], label = label_of(in, 3, i);
         int64_t at;
 
-        if (!(x >= 0 && x <= 1.0001)) /* a softmax may round above 1 */
+        if (!fl_is_probability(x))
             return bad_row("probability", x, i);
-        if (label != 0.0 && label != 1.0)
+        if (!fl_is_0_or_1(label))
             return bad_row("label", label, i);
         at = (int64_t)(x * (double)buckets);
         if (at >= buckets)

@@ -55,9 +55,9 @@ struct samples {
 __device__ static bool fits(const samples &from, int64_t r)
 {
     double x = (double)from.p[r * from.c + from.c - 1];
-    double label = fl_number_at(from.label, from.is_float, r);
 
-    return x >= 0 && x <= 1.0001 && (label == 0.0 || label == 1.0);
+    return fl_is_probability(x) &&
+           fl_is_0_or_1(fl_number_at(from.label, from.is_float, r));
 }
 
 __global__ static void check_samples(samples from, uint64_t *fault)

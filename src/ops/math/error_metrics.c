@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "ops/metrics.h"
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
 

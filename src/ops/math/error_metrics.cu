@@ -2,7 +2,6 @@
  * batch, so that its sums have one order. */
 #include "ops/math/error_metrics.h"
 
-#include "ops/metrics.h"
 #include "runtime/device/cuda/block.h"
 
 enum { SUMS, X, LABEL };

@@ -14,7 +14,7 @@
 
 #include <fleet/ops.h>
 
-#include "base/host_device.h"
+#include "ops/metrics.h"
 
 enum { FL_METRIC_SUMS = 4 };
 
@@ -31,12 +31,11 @@ FL_EVERYWHERE bool fl_metric_is_binary(int kind)
     return kind >= FLEET_METRIC_LOG_LOSS;
 }
 
-/* A probability has its place, and a softmax may round above 1; a difference
- * has to be finite. */
+/* A probability has its place; a difference has to be finite. */
 FL_EVERYWHERE bool fl_metric_takes(int kind, double x, double label)
 {
     if (fl_metric_is_binary(kind))
-        return x >= 0 && x <= 1.0001 && (label == 0.0 || label == 1.0);
+        return fl_is_probability(x) && fl_is_0_or_1(label);
     return x - label < (double)INFINITY && x - label > -(double)INFINITY;
 }
 

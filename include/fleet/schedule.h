@@ -71,20 +71,21 @@ typedef struct fleet_schedule {
     int64_t steps; /* in updates; needed where a formula has it, but for
                       NATURAL_EXPONENTIAL and INVERSE_TIME, where 0 is 1 */
     float rate;    /* EXPONENTIAL: 0 < rate <= 1; STEP, MULTI_STEP: as well, 0:
-                      0.1; NATURAL_EXPONENTIAL, INVERSE_TIME: above 0 */
-    float end;     /* 0 or more; 0 with ftrl, which divides by the learning
+                      0.1; NATURAL_EXPONENTIAL, INVERSE_TIME: 1e-12 to 1e9 */
+    float end;     /* 0 to 1e9; 0 with ftrl, which divides by the learning
                       rate, is refused */
-    float power;   /* 0: 1 */
+    float power;   /* 1e-3 to 1e3; 0: 1 */
     int staircase, cycle, linear;
     const int64_t *boundaries; /* n of them, from 1 on, growing */
     const float *values;       /* PIECEWISE: n + 1, above 0 */
     int n;
-    float rise;          /* the part of steps that goes up; 0: 0.3 */
-    float start_divisor; /* 1 or more; 0: 25 */
-    float end_divisor;   /* 1 or more; 0: 10,000 */
+    float rise;          /* the part of steps that goes up, 1e-6 to 0.999999; 0:
+                            0.3 */
+    float start_divisor; /* 1 to 1e9; 0: 25 */
+    float end_divisor;   /* 1 to 1e9; 0: 10,000 */
     int64_t width;       /* NOAM: of the model, 1 or more */
     int64_t warmup_steps;
-    float warmup_start; /* 0 < f <= 1; 0: 1/3 */
+    float warmup_start; /* 1e-9 to 1; 0: 1/3 */
 } fleet_schedule;
 
 /* These are setters as those of optimizer.h are, and return what those

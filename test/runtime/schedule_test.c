@@ -302,6 +302,8 @@ TEST(a_number_may_be_its_bound)
 {
     static const fleet_schedule bounds[] = {
         {.kind = FLEET_SCHEDULE_EXPONENTIAL, .rate = 1e-9f, .steps = 1},
+        {.kind = FLEET_SCHEDULE_EXPONENTIAL, .rate = 1e-45f, .steps = 1},
+        {.kind = FLEET_SCHEDULE_STEP, .rate = 1e-45f, .steps = 1},
         {.kind = FLEET_SCHEDULE_INVERSE_TIME, .rate = 1e-12f},
         {.kind = FLEET_SCHEDULE_ONE_CYCLE, .steps = 9, .rise = 1e-6f},
         {.kind = FLEET_SCHEDULE_ONE_CYCLE, .steps = 9, .rise = 0.999999f},
@@ -314,6 +316,18 @@ TEST(a_number_may_be_its_bound)
     CHECK_OK(fleet_optimizer_set_schedule(o, NULL));
     CHECK_OK(fleet_optimizer_set_plateau(
         o, &(fleet_plateau_options){.factor = 1e-6f}));
+    fleet_destroy(f);
+}
+
+/* Over many updates it is a factor near 1 in each. */
+TEST(a_rate_may_be_any_number_above_0)
+{
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 0.5f);
+
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 1e-12f, 1000000, 0));
+    CHECK(rate_after(o, 1000000) == 0.5f * 1e-12f);
+    CHECK_NEAR((double)rate_after(o, 1000), 0.5 * pow(1e-12, 1e-3), 1e-6);
     fleet_destroy(f);
 }
 

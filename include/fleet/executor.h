@@ -83,7 +83,8 @@ typedef struct fleet_fetch {
  *   FLEET_EINVAL   an id out of range; a feed twice, without data or with wrong
  *                  offsets; weights with other offsets than their ids
  *   FLEET_ENUMERIC the loss is not a finite number: the text names the operator
- *                  and the batch; nothing was updated
+ *                  and the batch; ftrl's learning rate is too small: see
+ *                  optimizer.h; nothing was updated
  *   FLEET_EUNSUPPORTED  a fetch of a table or of a ragged variable
  *   FLEET_ESTATE   after fork, after a load that stopped half-way; in a
  *                  server; in a worker before fleet_init_worker() or after

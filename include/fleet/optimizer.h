@@ -56,7 +56,8 @@
  * formulas of Paddle and TensorFlow, which have no beta or 0. Unlike Paddle's
  * it has no lr_power: n has the power 1/2. For the same z and n weights are in
  * proportion to lr (where l2 is 0), so a learning rate that decays shrinks
- * them all: keep it constant.
+ * them all: keep it constant. An update whose lr is below FLT_MIN (1.2e-38) is
+ * not made: FLEET_ENUMERIC.
  *
  * strategy.lars and strategy.lamb give each dense parameter's Momentum or Adam
  * a rate of its own: see docs/strategy.md.

@@ -344,6 +344,62 @@ TEST(ftrl_needs_a_rate_that_is_not_zero)
     fleet_destroy(f);
 }
 
+/* Of the batches 1, 2 ... the one that cannot be trained; another schedule then
+ * finds weights that are finite. */
+static void check_underflow(const fleet_schedule *falls, int thread,
+                            const char *words)
+{
+    fleet_train_options how = {.thread = thread, .hogwild = thread > 1};
+    scene s;
+
+    scene_open(&s, &(fleet_options){.seed = 5, .num_threads = 2}, "ftrl");
+    scene_data(&s, scene_file("a.txt", 200, 1), 32, 1, 0);
+    s.e = fleet_executor_create(s.p, NULL);
+    CHECK_OK(fleet_optimizer_set_schedule(s.p->training.optimizer, falls));
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, &how, NULL),
+                FLEET_ENUMERIC, words);
+    CHECK_OK(fleet_optimizer_set_schedule(s.p->training.optimizer, NULL));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &how, NULL));
+    scene_close(&s);
+}
+
+TEST(ftrl_makes_no_update_with_a_rate_that_has_fallen_to_zero)
+{
+    static const int64_t at[] = {2};
+    static const char third[] = "ftrl: the learning rate of update 3, by which "
+                                "it divides, is ";
+
+    check_underflow(&(fleet_schedule){.kind = FLEET_SCHEDULE_EXPONENTIAL,
+                                      .rate = 1e-45f,
+                                      .steps = 2,
+                                      .staircase = 1},
+                    1, third);
+    check_underflow(&(fleet_schedule){.kind = FLEET_SCHEDULE_MULTI_STEP,
+                                      .rate = 1e-40f,
+                                      .boundaries = at,
+                                      .n = 1},
+                    1, third);
+    check_underflow(
+        &(fleet_schedule){.kind = FLEET_SCHEDULE_NATURAL_EXPONENTIAL,
+                          .rate = 200,
+                          .staircase = 1},
+        2, "ftrl: the learning rate of update 2");
+}
+
+TEST(a_table_of_ftrls_makes_no_update_with_a_rate_of_zero)
+{
+    fleet *f = handle();
+    fleet_optimizer *o = fleet_sgd(f, 0.5f), *own = fleet_ftrl(f, 0.5f, NULL);
+
+    CHECK_OK(fleet_optimizer_set_exponential_decay(o, 1e-45f, 1, 0));
+    CHECK_OK(fleet_optimizer_set_exponential_decay(own, 1e-20f, 1, 0));
+    CHECK_OK(fleet_optimizer_set_table(o, "t", own));
+    CHECK_OK(fl_optimizer_check_rates(o, 1));
+    CHECK_FAILS(fl_optimizer_check_rates(o, 2), FLEET_ENUMERIC,
+                "ftrl: the learning rate of update 3");
+    fleet_destroy(f);
+}
+
 TEST(impossible_rates_are_refused)
 {
     fleet *f = handle();

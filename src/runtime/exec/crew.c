@@ -287,11 +287,13 @@ static fleet_status begin_member(fl_crew *crew, int i)
     m->c->team = m->team;
     m->c->first_thread = i * fl_pool_size(m->team);
     fl_compiled_bind(m->c, m->e->input, m->batch, false);
-    fl_executor_set_update(m->e, m->c, 1, false);
+    FL_TRY(fl_executor_set_update(m->e, m->c, 1, false));
     fl_executor_set_batch(m->e, m->c, crew->front->micro + i);
-    if (crew->kind.hogwild)
-        fl_crew_link_copies(m->c, crew->hogwild, m->weight);
-    return FLEET_OK;
+    if (!crew->kind.hogwild)
+        return FLEET_OK;
+    fl_crew_link_copies(m->c, crew->hogwild, m->weight);
+    return fl_optimizer_check_rates(m->e->store->optimizer,
+                                    m->e->store->updates + i);
 }
 
 static void run_members(fl_crew *crew, int n)

@@ -141,13 +141,13 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
 
 /* --- an iteration -------------------------------------------------------- */
 
-void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
-                            bool leaves)
+fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
+                                    int batches, bool leaves)
 {
     fl_update_now *now;
 
     if (c->plan->update < 0)
-        return;
+        return FLEET_OK;
     if (e->remote && !e->store->dense_local)
         e->store->updates = e->remote->updates;
     now = fl_compiled_pointer(c, c->plan->update);
@@ -161,6 +161,7 @@ void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
     now->batches = batches;
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
     fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
+    return fl_optimizer_check_rates(now->optimizer, e->store->updates);
 }
 
 void fl_executor_set_batch(const fleet_executor *e, fl_compiled *c, int before)
@@ -234,7 +235,7 @@ static fleet_status agree_on_update(fleet_executor *e, fl_compiled *c)
 
     FL_TRY(fl_executor_count(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
-    fl_executor_set_update(e, c, batches, true);
+    FL_TRY(fl_executor_set_update(e, c, batches, true));
     return e->store->agree ? fl_compiled_map_store(c) : FLEET_OK;
 }
 
@@ -306,7 +307,7 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
         FL_TRY(fl_executor_take_over(e));
     FL_TRY(fl_executor_check_shown(e, batch));
     fl_compiled_bind(c, e->input, batch, false);
-    fl_executor_set_update(e, c, 1, false);
+    FL_TRY(fl_executor_set_update(e, c, 1, false));
     fl_executor_set_batch(e, c, e->micro);
     FL_TRY(c->backend->begin(e, c, batch));
     if (c->plan->prefetches_rows) {

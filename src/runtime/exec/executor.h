@@ -112,9 +112,10 @@ fleet_status fl_executor_update(fleet_executor *e, fl_compiled *c,
 /* How many batches the gradients' sum is divided by; 0: no rank has any. */
 fleet_status fl_executor_count(fleet_executor *e, int *batches);
 
-/* leaves: the number of batches is final, gradients may go to other ranks. */
-void fl_executor_set_update(fleet_executor *e, fl_compiled *c, int batches,
-                            bool leaves);
+/* leaves: the number of batches is final, gradients may go to other ranks.
+ * FLEET_ENUMERIC: the optimizer cannot make that update. */
+fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
+                                    int batches, bool leaves);
 
 /* The number of the batch that comes, before which the merge group has that
  * many of this process; it stays for backward. */

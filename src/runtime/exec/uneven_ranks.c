@@ -33,7 +33,7 @@ static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
                                       int batches)
 {
     FL_TRY(c->backend->begin_join(e, c));
-    fl_executor_set_update(e, c, batches, true);
+    FL_TRY(fl_executor_set_update(e, c, batches, true));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_REDUCE_BEGIN));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, NULL));

@@ -2,6 +2,8 @@
  * each update. */
 #include "runtime/optim/optimizer.h"
 
+#include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -134,6 +136,29 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         u->correct_b_at = o->correct_b;
         u->n_correct = o->n_correct;
     }
+}
+
+static fleet_status check_rate(const fleet_optimizer *o, int64_t done)
+{
+    float rate;
+
+    if (o->kind != FL_RULE_FTRL)
+        return FLEET_OK;
+    rate = fl_schedule_rate(&o->schedule, o->learning_rate, done);
+    if (rate >= FLT_MIN)
+        return FLEET_OK;
+    return fl_fail(FLEET_ENUMERIC,
+                   "ftrl: the learning rate of update %" PRId64
+                   ", by which it divides, is %g: expected one from %g on",
+                   done + 1, (double)rate, (double)FLT_MIN);
+}
+
+fleet_status fl_optimizer_check_rates(const fleet_optimizer *o, int64_t done)
+{
+    FL_TRY(check_rate(o, done));
+    for (size_t i = 0; i < o->n_table; i++)
+        FL_TRY(check_rate(o->tables[i].optimizer, done));
+    return FLEET_OK;
 }
 
 fl_update_rates fl_update_rates_of(const fleet_param_attr *a)

@@ -68,6 +68,11 @@ void fl_optimizer_resume_plateau(fleet_optimizer *o, const fl_plateau_state *s);
 void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
                          fl_update *u);
 
+/* FTRL divides by its learning rate, which schedules and plateaus bring down to
+ * 0: FLEET_ENUMERIC if it, or a table's, cannot make the update after `done`
+ * updates. */
+fleet_status fl_optimizer_check_rates(const fleet_optimizer *o, int64_t done);
+
 /* Has its rule Adam's moments? Do the bias corrections of a row follow the
  * row's own steps? */
 bool fl_optimizer_has_moments(const fleet_optimizer *o);

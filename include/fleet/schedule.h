@@ -125,7 +125,8 @@ FLEET_API fleet_status fleet_optimizer_set_plateau(
  * has. A setter: all workers of a job report the same number, such as the loss
  * of fleet_train_result, which is that of all. A checkpoint has lr and what was
  * reported; the optimizer that a load finds with a plateau takes both, so each
- * rank and worker loads it.
+ * rank and worker loads it. With one from before the first report it is as
+ * before its own first report.
  *
  *   FLEET_EINVAL  no optimizer; a metric that is not finite
  *   FLEET_ESTATE  no plateau is set; as for all setters */
@@ -135,7 +136,7 @@ FLEET_API fleet_status fleet_optimizer_report_metric(fleet_optimizer *optimizer,
 
 /* fleet_optimizer_set_learning_rate - the lr of the formulas, from the next
  * update on; above 0 and finite. What is set is no part of a checkpoint (unless
- * there is a plateau): who resumes sets it again. FLEET_ESTATE where the
+ * a plateau has a report): who resumes sets it again. FLEET_ESTATE where the
  * schedule is piecewise, whose values are learning rates themselves. */
 FLEET_API fleet_status fleet_optimizer_set_learning_rate(
     fleet_optimizer *optimizer, float learning_rate);

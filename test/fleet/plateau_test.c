@@ -170,10 +170,55 @@ TEST(a_training_that_resumes_has_reported_what_was_reported)
     }
 }
 
+static float rate_of(const scene *s)
+{
+    float rate = 0;
+
+    CHECK_OK(
+        fleet_optimizer_get_learning_rate(s->p->training.optimizer, &rate));
+    return rate;
+}
+
+/* The best metric of before, 1, would be better than each of these. */
+TEST(a_save_from_before_the_first_report_has_none)
+{
+    scene s;
+    float first;
+
+    open_falling(&s);
+    first = rate_of(&s);
+    scene_train(&s, 1);
+    CHECK_OK(fleet_save_persistables(s.f, test_path("saved")));
+    report(&s, (double[]){1, 1, 1}, 3);
+    CHECK(rate_of(&s) < first);
+    CHECK_OK(fleet_load_model(s.f, test_path("saved")));
+    CHECK(rate_of(&s) == first);
+    report(&s, (double[]){2, 2}, 2);
+    CHECK(rate_of(&s) == first);
+    report(&s, (double[]){2}, 1);
+    CHECK(rate_of(&s) < first);
+    scene_close(&s);
+}
+
+TEST(another_executor_leaves_what_was_reported)
+{
+    fleet_executor *other;
+    scene s;
+    float fallen;
+
+    open_falling(&s);
+    report(&s, (double[]){1, 1, 1}, 3);
+    fallen = rate_of(&s);
+    other = fleet_executor_create(s.p, NULL);
+    CHECK(rate_of(&s) == fallen);
+    CHECK_INT(s.p->training.optimizer->plateau.seen.reports, 3);
+    fleet_executor_destroy(other);
+    scene_close(&s);
+}
+
 TEST(an_optimizer_without_a_plateau_leaves_what_a_checkpoint_has_of_one)
 {
     scene s;
-    float rate = 0;
 
     open_falling(&s);
     report(&s, (double[]){1, 1, 1}, 3);
@@ -181,8 +226,7 @@ TEST(an_optimizer_without_a_plateau_leaves_what_a_checkpoint_has_of_one)
     CHECK_OK(fleet_optimizer_set_plateau(s.p->training.optimizer, NULL));
     CHECK_OK(fleet_optimizer_set_learning_rate(s.p->training.optimizer, 0.5f));
     CHECK_OK(fleet_load_model(s.f, test_path("saved")));
-    CHECK_OK(fleet_optimizer_get_learning_rate(s.p->training.optimizer, &rate));
-    CHECK(rate == 0.5f);
+    CHECK(rate_of(&s) == 0.5f);
     scene_close(&s);
 }
 

@@ -192,10 +192,10 @@ fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)
 
 void fl_optimizer_resume_plateau(fleet_optimizer *o, const fl_plateau_state *s)
 {
-    if (!o->plateau.on || s->reports == 0)
+    if (!o->plateau.on || (s->reports == 0 && o->plateau.seen.reports == 0))
         return;
     o->plateau.seen = *s;
-    o->learning_rate = s->learning_rate;
+    o->learning_rate = s->reports > 0 ? s->learning_rate : o->first_rate;
 }
 
 /* --- settings ------------------------------------------------------------ */

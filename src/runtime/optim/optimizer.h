@@ -61,7 +61,8 @@ void fl_optimizer_destroy(fleet_optimizer *o);
 fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,
                                        const char *call);
 
-/* What a checkpoint has; one without a plateau minds nothing. */
+/* What a checkpoint has; if it has no report, as it was before the first one.
+ * An optimizer without a plateau minds nothing. */
 void fl_optimizer_resume_plateau(fleet_optimizer *o, const fl_plateau_state *s);
 
 /* The scalars of the update after `done` updates, for a mean over `batches`. */

@@ -559,7 +559,7 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o)
     status = attach_optimizer(s, o);
     if (status == FLEET_OK)
         status = bound_tables(s);
-    if (status == FLEET_OK) {
+    if (status == FLEET_OK && s->plateau.reports > 0) {
         fl_optimizer_resume_plateau(o, &s->plateau);
         s->plateau = (fl_plateau_state){0};
     }

@@ -2,6 +2,7 @@
  * PyTorch's ReduceLROnPlateau (schedule_ref.py), through checkpoints, in a
  * configuration; what is refused. */
 #define SUITE plateau
+#include "golden.h"
 #include "model_kit.h"
 #include "test.h"
 
@@ -9,9 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/config/config.h"
 #include "fleet/config/config_internal.h"
@@ -76,14 +75,9 @@ static int check_case(const char *how, bool maximize, const char *metrics,
 
 TEST(rates_fall_as_pytorchs_do)
 {
-    const char *source = getenv("FLEET_SOURCE");
-    char path[400], *text, *line;
-    size_t size;
+    char *text = golden_read("schedules.txt"), *line;
     int n = 0;
 
-    snprintf(path, sizeof path, "%s/test/golden/schedules.txt",
-             source && *source ? source : ".");
-    CHECK_OK(fl_file_read(path, &text, &size));
     for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         const char *metrics;
         char mode[8];

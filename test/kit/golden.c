@@ -36,11 +36,19 @@ static void check_lines(const char *name, const char *got, const char *want)
                   want);
 }
 
+char *golden_read(const char *name)
+{
+    char *text;
+    size_t size;
+
+    CHECK_OK(fl_file_read(golden_path(name), &text, &size));
+    return text;
+}
+
 void golden_check(const char *name, const char *got)
 {
     const char *path = golden_path(name);
     char *want;
-    size_t size;
 
     CHECK(got != NULL);
     if (getenv("FLEET_UPDATE_GOLDEN")) {
@@ -49,7 +57,7 @@ void golden_check(const char *name, const char *got)
         CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
         return;
     }
-    CHECK_OK(fl_file_read(path, &want, &size));
+    want = golden_read(name);
     check_lines(name, got, want);
     fl_free(want);
 }

@@ -5,3 +5,6 @@
 #pragma once
 
 void golden_check(const char *name, const char *got);
+
+/* That text, for fl_free(). */
+char *golden_read(const char *name);

@@ -3,6 +3,7 @@
  * differences; equal numbers, samples without ids, ids out of bounds, feeds
  * that do not fit. lookup_test.c has the same to the bit. */
 #define SUITE pooling
+#include "golden.h"
 #include "lookup_kit.h"
 #include "test.h"
 
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 
@@ -197,16 +197,11 @@ static void check_script(script *t, fleet_combiner combiner)
 
 TEST(outputs_and_gradients_are_those_of_an_independent_script)
 {
-    const char *source = getenv("FLEET_SOURCE"), *name;
-    char path[4096];
+    char *text = golden_read("pooling.txt");
+    script t = {.text = text};
+    const char *name;
     int n = 0;
-    script t;
-    size_t size;
 
-    snprintf(path, sizeof path, "%s/test/golden/pooling.txt",
-             source && *source ? source : ".");
-    CHECK_OK(fl_file_read(path, &t.text, &size));
-    char *text = t.text;
     while (strcmp(word(&t), "case") == 0) {
         name = word(&t);
         check_script(&t, combiner_of(name));

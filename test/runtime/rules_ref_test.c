@@ -2,6 +2,7 @@
  * 100 updates (rules_ref.py): dense weights and rows, on each instruction set.
  * What GPUs compute has the CPU's bits: cuda_kernels compares them. */
 #define SUITE rules_ref
+#include "golden.h"
 #include "test.h"
 
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/config/config.h"
 #include "fleet/config/config_internal.h"
@@ -109,18 +109,13 @@ static fl_rule_kind check_case(const char *how, const char *lines)
 /* Those that PyTorch has: not those of whole rows, FTRL and StdAdagrad. */
 TEST(weights_are_those_of_pytorchs_optimizers_over_a_hundred_updates)
 {
-    const char *source = getenv("FLEET_SOURCE");
     bool seen[FL_N_RULE] = {[FL_RULE_FTRL] = true,
                             [FL_RULE_STD_ADAGRAD] = true,
                             [FL_RULE_ROWWISE_ADAGRAD] = true,
                             [FL_RULE_SHARED_ADAM] = true};
-    char path[400], *text;
+    char *text = golden_read("rules.txt");
     const char *at;
-    size_t size;
 
-    snprintf(path, sizeof path, "%s/test/golden/rules.txt",
-             source && *source ? source : ".");
-    CHECK_OK(fl_file_read(path, &text, &size));
     for (at = text; (at = strstr(at, "case ")) != NULL;) {
         const char *how = at + strlen("case ");
 

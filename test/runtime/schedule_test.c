@@ -3,6 +3,7 @@
  * what they do at their ends; a training that resumes; what is refused; the
  * rate that is set and read. */
 #define SUITE schedule
+#include "golden.h"
 #include "model_kit.h"
 #include "test.h"
 
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/config/config.h"
 #include "fleet/config/config_internal.h"
@@ -75,14 +75,9 @@ TEST(each_gives_pytorchs_rates_over_a_hundred_updates)
 {
     static const char word[] = "case ";
     bool seen[FL_N_SCHEDULE] = {false};
-    const char *source = getenv("FLEET_SOURCE");
-    char path[400], *text, *line;
-    size_t size;
+    char *text = golden_read("schedules.txt"), *line;
     int n = 0;
 
-    snprintf(path, sizeof path, "%s/test/golden/schedules.txt",
-             source && *source ? source : ".");
-    CHECK_OK(fl_file_read(path, &text, &size));
     for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         if (strncmp(line, word, strlen(word)) != 0)
             break; /* plateaus are plateau_test.c's */

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fleet/base.h>
+
 #include "pairs.h"
 
 typedef struct helper {
@@ -26,6 +28,11 @@ static inline void must(int ok, const char *what)
         return;
     fprintf(stderr, "bench: %s\n", what);
     exit(1);
+}
+
+static inline void check(fleet_status status)
+{
+    must(status == FLEET_OK, fleet_last_error());
 }
 
 /* In the helper: where it is. */

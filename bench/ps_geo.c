@@ -15,11 +15,6 @@ typedef struct shared {
     pair rate[WORKERS][ROUNDS];
 } shared;
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 static void open_mlp(bench *b, const fleet_role *role)
 {
     fleet_distributed_strategy geo = FLEET_DISTRIBUTED_STRATEGY_INIT;

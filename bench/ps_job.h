@@ -19,11 +19,6 @@ typedef struct ps_job {
     char endpoint[64];
 } ps_job;
 
-static inline void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* A role without servers trains by itself. */
 static inline void ps_open(bench *b, const fleet_role *role, const ps_job *j)
 {

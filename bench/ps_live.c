@@ -16,11 +16,6 @@
 
 enum { ROWS = 1000000, KEYS = 26624, DIM = 16, ROUNDS = 300, SETS = 16 };
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 typedef struct bench {
     fleet *f;
     fl_partition layout;

@@ -37,11 +37,6 @@ typedef struct job {
 
 static job *all;
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 static void open_job(const fleet_role *role)
 {
     const fleet_options options = {.role = role,

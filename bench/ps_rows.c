@@ -23,11 +23,6 @@ enum {
     PINGS = 200
 };
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* --- both processes ------------------------------------------------------- */
 
 /* A program with one table and little else. */

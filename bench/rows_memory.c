@@ -7,11 +7,6 @@
 
 enum { ROWS = 10000000, BATCH = 1 << 14, MOST_STATE = 2 };
 
-static void check(fleet_status status)
-{
-    must(status == FLEET_OK, fleet_last_error());
-}
-
 /* Bytes of memory that this process has. */
 static double resident(void)
 {

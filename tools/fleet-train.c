@@ -57,6 +57,16 @@ static void catch_signals(void)
         }
 }
 
+/* Of two classes the area under the curve is what one looks at. */
+static void show_validation(const fleet_evaluation *e)
+{
+    if (e && isfinite(e->loss))
+        fprintf(stderr, "  validation loss %.4f", e->loss);
+    if (e)
+        fprintf(stderr, "  %s %.4f", isfinite(e->auc) ? "auc" : "accuracy",
+                isfinite(e->auc) ? e->auc : e->accuracy);
+}
+
 static void show_progress(void *user, const fleet_progress *p)
 {
     char left[32] = "?", loss[32] = "-";
@@ -68,10 +78,13 @@ static void show_progress(void *user, const fleet_progress *p)
         snprintf(loss, sizeof loss, "%.4f", p->loss);
     fprintf(stderr,
             "%sepoch %lld/%lld  %lld samples  %.0f samples/s  loss %s  "
-            "ETA %s%s",
+            "ETA %s",
             isatty(2) ? "\r\033[K" : "", (long long)p->epoch,
             (long long)p->epochs, (long long)p->samples, p->samples_per_s, loss,
-            left, isatty(2) ? "" : "\n");
+            left);
+    show_validation(p->validation);
+    if (!isatty(2))
+        fputc('\n', stderr);
 }
 
 int main(int argc, char **argv)

@@ -19,13 +19,17 @@ typedef struct fleet_evaluation {
     double auc;      /* of 65,536 buckets */
     double logloss;  /* mean natural-log loss of the probabilities */
     double accuracy; /* two classes: at a probability above 0.5 */
+    double loss;     /* mean of the loss that the program is trained with; NAN:
+                        there is none */
 } fleet_evaluation;
 
 /* fleet_evaluate - run all of a dataset through an executor for test, and
  * compare the model's prediction with its label.
  *
  * All of the dataset, in the worker that calls it, of whatever the servers, or
- * all ranks, have now: call it between passes, in one worker or in several.
+ * all ranks, have now: call it between passes, or from on_batch of a training
+ * pass, in one worker or in several. In sync the others then wait for the next
+ * update of the one that evaluates, up to step_deadline_ms.
  *
  *   FLEET_EEND      the dataset has no sample
  *   FLEET_ENUMERIC  a prediction is not finite
@@ -68,6 +72,9 @@ typedef struct fleet_progress {
                              is, as at first on a GPU */
     double done;          /* share of the whole training, 0 .. 1 */
     double seconds_left;  /* NAN while unknown */
+    const fleet_evaluation *validation; /* the newest of `validate_every`, until
+                                           the call returns; NULL: none yet, or
+                                           not the first worker */
 } fleet_progress;
 
 /* What is done with a configuration. */
@@ -95,7 +102,8 @@ typedef struct fleet_config_options {
     fleet_log_callback *log; /* NULL: lines go to stderr */
     void *log_user;
     fleet_log_level log_level;
-    /* Called about twice a second, and at the end of each epoch. */
+    /* Called about twice a second, at the end of each epoch, and after each
+     * validation. */
     void (*on_progress)(void *user, const fleet_progress *progress);
     void *user;
     int resume; /* nonzero: go on from the newest checkpoint of `save_every` in

@@ -359,9 +359,9 @@ static fleet_status read_trainer(fl_config *c, const fl_at *at)
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
-        "model", "optimizer", "strategy", "device", "epochs",
-        "seed",  "dataset",   "slots",    "save",   "save_every",
-        "load",  "deadlines", "trainer",  NULL};
+        "model",          "optimizer", "strategy",  "device",  "epochs",
+        "seed",           "dataset",   "slots",     "save",    "save_every",
+        "validate_every", "load",      "deadlines", "trainer", NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 
@@ -395,6 +395,7 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(read_save(c, &at));
     at = fl_at_key(&root, "save_every");
     FL_TRY(read_save_every(c, &at));
+    FL_TRY(fl_config_read_watch(c, &root));
     at = fl_at_key(&root, "load");
     return read_load(c, &at);
 }

@@ -66,8 +66,10 @@ typedef struct fl_config {
     int64_t epochs, seed, trainer_threads;
     bool hogwild;
     fleet_dataset_options dataset;
-    const char **train, **test;
-    int n_train, n_test;
+    const char **train, **test, **validation;
+    int n_train, n_test, n_validation;
+    bool validates;         /* between batches of the first worker; */
+    int64_t validate_steps; /* 0: between passes */
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;

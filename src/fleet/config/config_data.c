@@ -61,7 +61,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
         "format",          "train",      "test",       "pipe_command",
         "pipe_timeout_ms", "batch_size", "thread_num", "shuffle",
         "separator",       "header",     "skip_lines", "missing",
-        "comment",         NULL};
+        "comment",         "validation", NULL};
     fleet_dataset_options *o = &c->dataset;
     int64_t threads = 1;
     int format = 0;
@@ -88,6 +88,8 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
+    FL_TRY(read_files(c, at, "validation", false, &c->validation,
+                      &c->n_validation));
     return fl_config_in(fl_spec_check_options(&(fl_stream_spec){
                             .format = o->format,
                             .batch_size = o->batch_size,

@@ -6,6 +6,9 @@
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
+/* What is looked at while it trains: validations. After the dataset. */
+fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);
+
 /* What model.accessor names are slots of the configuration that count. */
 fleet_status fl_config_check_shown(const fl_config *c, const fl_at *model);
 

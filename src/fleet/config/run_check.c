@@ -91,6 +91,8 @@ fleet_status fl_run_check(fl_config_run *t, char **line)
     FL_GOTO(done, try_batch(t, t->train, "dataset.train"));
     if (t->test)
         FL_GOTO(done, try_batch(t, t->test, "dataset.test"));
+    if (t->validated && t->validated != t->test)
+        FL_GOTO(done, try_batch(t, t->validated, "dataset.validation"));
     if (!fleet_is_first_worker(t->f)) /* it alone has the line */
         goto done;
     FL_GOTO(done, fleet_parameter_list(t->f, NULL, 0, &n));

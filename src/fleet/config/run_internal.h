@@ -4,6 +4,15 @@
 
 #include "fleet/config/config.h"
 
+/* What this worker has seen of its training, those before it of --resume
+ * included. */
+typedef struct fl_run_state {
+    int64_t step;  /* batches */
+    int64_t since; /* of them since the last validation */
+    int64_t n_validation;
+    fleet_evaluation newest; /* of them */
+} fl_run_state;
+
 typedef struct fl_config_run {
     const fl_config *c;
     const fleet_config_options *o;
@@ -11,6 +20,9 @@ typedef struct fl_config_run {
     fleet_program *program;
     fleet_model model;
     fleet_dataset *train, *test;
+    fleet_dataset *validated; /* in the first worker: what validations evaluate,
+                                 which may be `test`; NULL: there are none */
+    fl_run_state seen;
     fleet_executor *trainer, *tester;
     const char *load; /* what is loaded, and how; NULL: nothing */
     fleet_load_options load_options;
@@ -25,6 +37,7 @@ typedef struct fl_config_run {
     double done_before;   /* of all epochs, when this process first said so */
     int64_t trained;      /* all workers' samples of them */
     double trained_s;     /* and their seconds */
+    double validated_s;   /* that validations took in this pass */
     bool trains;          /* there is an epoch left to train */
     int64_t reported;     /* losses of passes before the first of these */
     fleet_train_result r; /* of the last epoch */

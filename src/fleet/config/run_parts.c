@@ -24,6 +24,14 @@ static fleet_status make_dataset(fl_config_run *t, const char *const *files,
     return files ? fleet_dataset_set_filelist(*out, files, n) : FLEET_OK;
 }
 
+static fleet_status make_unshuffled(fl_config_run *t, const char *const *files,
+                                    int n, fleet_dataset **out)
+{
+    FL_TRY(make_dataset(t, files, n, out));
+    (*out)->options.shuffle = 0;
+    return FLEET_OK;
+}
+
 fleet_status fl_run_make_datasets(fl_config_run *t)
 {
     bool by_files = t->c->model == FL_MLP &&
@@ -32,11 +40,17 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
 
     FL_TRY(
         make_dataset(t, reads ? t->c->train : NULL, t->c->n_train, &t->train));
-    if (t->c->n_test == 0 || !fleet_is_first_worker(t->f))
+    if (!fleet_is_first_worker(t->f))
         return FLEET_OK;
-    FL_TRY(make_dataset(t, t->c->test, t->c->n_test, &t->test));
-    t->test->options.shuffle = 0;
-    return FLEET_OK;
+    if (t->c->n_test > 0)
+        FL_TRY(make_unshuffled(t, t->c->test, t->c->n_test, &t->test));
+    if (!t->c->validates || t->o->action == FLEET_CONFIG_EVALUATE)
+        return FLEET_OK;
+    t->validated = t->test;
+    return t->c->n_validation > 0
+               ? make_unshuffled(t, t->c->validation, t->c->n_validation,
+                                 &t->validated)
+               : FLEET_OK;
 }
 
 /* --- model --------------------------------------------------------------- */
@@ -188,13 +202,16 @@ fleet_status fl_run_make_model(fl_config_run *t)
 fleet_status fl_run_make_executors(fl_config_run *t)
 {
     fleet_executor_options for_test = {.for_test = 1};
+    const bool tests = t->test || t->validated;
 
     if (t->load)
         FL_TRY(fleet_load_model_with(t->f, t->load, &t->load_options));
     if (t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
+    if (t->validated && t->validated != t->test)
+        FL_TRY(fleet_dataset_use_statistics_of(t->validated, t->train));
     t->trainer = fleet_executor_create(t->program, NULL);
-    if (t->trainer && (t->test || t->o->action == FLEET_CONFIG_CHECK))
+    if (t->trainer && (tests || t->o->action == FLEET_CONFIG_CHECK))
         t->tester = fleet_executor_create(t->program, &for_test);
-    return t->trainer && (!t->test || t->tester) ? FLEET_OK : fl_last_code();
+    return t->trainer && (!tests || t->tester) ? FLEET_OK : fl_last_code();
 }

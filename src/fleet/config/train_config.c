@@ -9,12 +9,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/config/config_internal.h"
-#include "fleet/config/run_internal.h"
+#include "fleet/config/validation.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/stop.h"
 #include "fleet/save/save.h"
 #include "fleet/table/table_modes.h"
 #include "fleet/train/save_every.h"
+#include "fleet/train/train.h"
 #include "fleet/checkpoint.h"
 #include "fleet/servers.h"
 #include "runtime/exec/executor.h"
@@ -30,6 +31,7 @@ static void say_progress(fl_config_run *t, double share)
     fleet_progress p = {.epoch = t->epoch, .epochs = t->c->epochs};
 
     t->last_ns = now;
+    p.validation = t->seen.n_validation > 0 ? &t->seen.newest : NULL;
     p.samples = t->epoch_samples;
     p.loss = e->loss_samples > 0 ? e->loss_sum / (double)e->loss_samples
                                  : (double)NAN;
@@ -49,9 +51,31 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
 
     (void)batch;
     t->epoch_samples += samples;
+    t->seen.step++;
+    t->seen.since++;
     if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
         say_progress(t, t->train->share);
     return 0;
+}
+
+static fleet_status validate(fl_config_run *t, double share)
+{
+    FL_TRY(fl_validation_run(t));
+    if (t->o->on_progress)
+        say_progress(t, share);
+    return FLEET_OK;
+}
+
+static fleet_status between_batches(void *user)
+{
+    fl_config_run *t = user;
+    int64_t began_ns = fl_now_ns();
+
+    if (!fl_validation_due(t))
+        return FLEET_OK;
+    FL_TRY(validate(t, t->train->share));
+    t->validated_s += (double)(fl_now_ns() - began_ns) * 1e-9;
+    return FLEET_OK;
 }
 
 static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
@@ -123,8 +147,10 @@ static fleet_status train(fl_config_run *t)
 
         t->epoch_samples = t->train->at.samples;
         t->skipped += t->epoch_samples;
+        t->validated_s = 0;
         before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
-        FL_TRY(fleet_train_from_dataset(t->trainer, t->train, &o, &t->r));
+        FL_TRY(
+            fl_train_pass(t->trainer, t->train, &o, between_batches, t, &t->r));
         if (t->r.stopped)
             return note_stop(t);
         if (t->r.samples == 0 && !goes_on)
@@ -136,9 +162,11 @@ static fleet_status train(fl_config_run *t)
         FL_TRY(fleet_shrink(t->f, NULL));
         if (t->o->on_progress)
             say_progress(t, 1);
+        if (t->validated && t->c->validate_steps == 0)
+            FL_TRY(validate(t, 1));
         t->before += t->epoch_samples;
         t->trained += t->r.samples - before;
-        t->trained_s += t->r.seconds;
+        t->trained_s += t->r.seconds - t->validated_s;
     }
     return FLEET_OK;
 }

@@ -85,15 +85,17 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
 }
 
 static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
-                                   fleet_dataset *d)
+                                   fleet_dataset *d, double *loss)
 {
     const fleet_var *want = v->model->prediction;
     fleet_train_options o = {
         .fetch_list = &want, .n_fetch = 1, .print_period = INT64_MAX};
+    fleet_train_result r;
 
     FL_TRY(FL_NEW(&v->pos, BUCKETS * sizeof *v->pos));
     FL_TRY(FL_NEW(&v->neg, BUCKETS * sizeof *v->neg));
-    FL_TRY(fl_infer_pass(e, d, &o, observe, v));
+    FL_TRY(fl_infer_pass(e, d, &o, observe, v, &r));
+    *loss = e->program->training.loss ? r.loss : (double)NAN;
     return v->samples > 0 ? FLEET_OK
                           : fl_fail(FLEET_EEND, "evaluation: the dataset has "
                                                 "no sample");
@@ -104,11 +106,12 @@ fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
 {
     evaluation v = {.model = model};
     fleet_status status;
+    double loss;
 
     if (!e || !d || !out || !model || !model->prediction || !model->label)
         return fl_fail(FLEET_EINVAL, "fleet_evaluate: NULL argument");
     v.classes = fl_shape_cols(&model->prediction->shape);
-    status = run_evaluation(&v, e, d);
+    status = run_evaluation(&v, e, d, &loss);
     if (status == FLEET_OK) {
         double n = (double)v.samples;
         bool binary = v.classes <= 2;
@@ -119,6 +122,7 @@ fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
                           : (double)NAN,
             .logloss = binary ? v.logloss / n : (double)NAN,
             .accuracy = (double)v.right / n,
+            .loss = loss,
         };
     }
     fl_free(v.p);

@@ -11,6 +11,7 @@
 #include "fleet/train/progress.h"
 #include "fleet/train/save_every.h"
 #include "fleet/train/slot_bounds.h"
+#include "fleet/train/slot_fits.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/crew.h"
 #include "runtime/exec/executor.h"
@@ -26,6 +27,8 @@ typedef struct pass {
     const fleet_train_options *o;
     fl_observer *observer; /* NULL: none */
     void *observer_arg;
+    fl_batch_end *between; /* NULL: none */
+    void *between_arg;
     fl_stream *stream;
     int *var;               /* of each slot: the variable it feeds, -1: none */
     fl_slot_bounds *bounds; /* of each slot */
@@ -38,35 +41,6 @@ typedef struct pass {
 } pass;
 
 /* --- slots and variables ------------------------------------------------- */
-
-static fleet_status check_slot(const fleet_slot *s, const fleet_var *v)
-{
-    int64_t dim = v->ragged ? -1 : fl_shape_cols(&v->shape);
-
-    if (s->dtype != v->dtype)
-        return fl_fail(FLEET_EDTYPE,
-                       "slot \"%s\" is %s, but its variable is %s", s->name,
-                       fleet_dtype_name(s->dtype), fleet_dtype_name(v->dtype));
-    if (!v->ragged && !fl_shape_batched(&v->shape))
-        return fl_fail(FLEET_ESHAPE, "slot \"%s\": its variable has no batch",
-                       s->name);
-    if (s->dim != dim)
-        return fl_fail(FLEET_ESHAPE,
-                       "slot \"%s\" has %" PRId64 " values per sample, but its "
-                       "variable takes %" PRId64 " (-1: any number)",
-                       s->name, s->dim, dim);
-    if (!s->weighted != !v->weights)
-        return fl_fail(FLEET_ESHAPE,
-                       "slot \"%s\" is %sweighted, but its variable is%s",
-                       s->name, s->weighted ? "" : "not ",
-                       s->weighted ? " not (fleet_data_weighted())" : "");
-    if (v->weighs)
-        return fl_fail(FLEET_EINVAL,
-                       "slot \"%s\" feeds the weights of \"%s\", which its own "
-                       "slot feeds",
-                       s->name, v->weighs->name);
-    return FLEET_OK;
-}
 
 static bool is_fed(const pass *p, int var)
 {
@@ -91,7 +65,7 @@ static fleet_status match_slots(pass *p)
         p->var[i] = -1;
         if (!v || v->kind != FL_VAR_DATA)
             continue;
-        FL_TRY(check_slot(s, v));
+        FL_TRY(fl_slot_fits(s, v));
         p->var[i] = v->id;
     }
     return fl_slot_bounds_find(program, p->var, p->d->n_slot, p->bounds);
@@ -277,6 +251,7 @@ static fleet_status finish_batch(pass *p, fl_batch *b, bool *stop)
     FL_TRY(status);
     *stop = p->o->on_batch &&
             p->o->on_batch(p->o->user, batch_number(p), samples) != 0;
+    FL_TRY(p->between ? p->between(p->between_arg) : FLEET_OK);
     return *stop ? FLEET_OK : save_if_due(p);
 }
 
@@ -353,6 +328,7 @@ static fleet_status finish_round(pass *p, fl_batch *const *b, int n, bool *stop)
     for (int i = 0; i < n; i++)
         fl_stream_release(p->stream, b[i]);
     FL_TRY(status);
+    FL_TRY(p->between ? p->between(p->between_arg) : FLEET_OK);
     return *stop ? FLEET_OK : save_if_due(p);
 }
 
@@ -549,11 +525,13 @@ static fleet_status check_pass(const fleet_executor *e, const fleet_dataset *d,
     return fl_context_check(e->context);
 }
 
-fleet_status fleet_train_from_dataset(fleet_executor *e, fleet_dataset *d,
-                                      const fleet_train_options *options,
-                                      fleet_train_result *result)
+fleet_status fl_train_pass(fleet_executor *e, fleet_dataset *d,
+                           const fleet_train_options *options,
+                           fl_batch_end *between, void *arg,
+                           fleet_train_result *result)
 {
-    pass p = {.e = e, .d = d, .o = options};
+    pass p = {
+        .e = e, .d = d, .o = options, .between = between, .between_arg = arg};
 
     FL_TRY(check_pass(e, d, options, "fleet_train_from_dataset"));
     if (!e->training)
@@ -563,6 +541,13 @@ fleet_status fleet_train_from_dataset(fleet_executor *e, fleet_dataset *d,
                        e->program->training.loss ? "it is for test"
                                                  : "call fleet_minimize()");
     return run_pass(&p, result);
+}
+
+fleet_status fleet_train_from_dataset(fleet_executor *e, fleet_dataset *d,
+                                      const fleet_train_options *options,
+                                      fleet_train_result *result)
+{
+    return fl_train_pass(e, d, options, NULL, NULL, result);
 }
 
 static fleet_status infer(pass *p, fleet_train_result *result)
@@ -588,12 +573,13 @@ fleet_status fleet_infer_from_dataset(fleet_executor *e, fleet_dataset *d,
 
 fleet_status fl_infer_pass(fleet_executor *e, fleet_dataset *d,
                            const fleet_train_options *options,
-                           fl_observer *observer, void *arg)
+                           fl_observer *observer, void *arg,
+                           fleet_train_result *result)
 {
     return infer(&(pass){.e = e,
                          .d = d,
                          .o = options,
                          .observer = observer,
                          .observer_arg = arg},
-                 NULL);
+                 result);
 }

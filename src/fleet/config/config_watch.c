@@ -1,0 +1,34 @@
+/* config_watch.c - what of the configuration says how a training is watched. */
+#include "fleet/config/config_internal.h"
+
+static fleet_status read_validate_every(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"steps", NULL};
+    fl_at steps = fl_at_key(at, "steps");
+
+    FL_TRY(fl_at_keys(at, keys));
+    c->validates = at->json;
+    return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->validate_steps);
+}
+
+/* Files that nothing reads are a mistake, and so is a validation of none. */
+static fleet_status check_files(const fl_config *c, const fl_at *root)
+{
+    fl_at dataset = fl_at_key(root, "dataset");
+    fl_at files = fl_at_key(&dataset, "validation");
+
+    if (files.json && !c->validates)
+        return fl_at_expected(&files, "nothing: there is no `validate_every`");
+    if (c->validates && c->n_validation == 0 && c->n_test == 0)
+        return fl_at_expected(&files, "files: `validate_every` evaluates them, "
+                                      "or those of `test`");
+    return FLEET_OK;
+}
+
+fleet_status fl_config_read_watch(fl_config *c, const fl_at *root)
+{
+    fl_at every = fl_at_key(root, "validate_every");
+
+    FL_TRY(read_validate_every(c, &every));
+    return check_files(c, root);
+}

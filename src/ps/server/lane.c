@@ -173,14 +173,30 @@ int64_t fl_lane_version(const fl_ps_lane *l)
 
 /* --- answers -------------------------------------------------------------- */
 
+/* How far the stream is, and what it may send. A subscriber or a replica has no
+ * such account. */
+static fl_msg_answer standing_of(const fl_ps_lane *l, uint32_t stream)
+{
+    const fl_stream_state *s;
+    size_t used, credit;
+
+    if (stream >= (uint32_t)l->o.n_stream)
+        return (fl_msg_answer){0};
+    s = &l->stream[stream];
+    used = s->open_bytes + s->behind_bytes;
+    credit = used < l->o.most_open ? l->o.most_open - used : 0;
+    return (fl_msg_answer){.applied = s->done,
+                           .durable = s->done,
+                           .credit_bytes = credit < UINT32_MAX
+                                               ? (uint32_t)credit
+                                               : UINT32_MAX};
+}
+
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
                           const fl_msg_head *to, fl_msg_status status,
                           uint32_t missing)
 {
     fl_msg_head head = *to;
-    const fl_stream_state *s = &l->stream[to->stream];
-    size_t used = s->open_bytes + s->behind_bytes;
-    size_t credit = used < l->o.most_open ? l->o.most_open - used : 0;
 
     head.kind = FL_MSG_ANSWER;
     head.flags &= FL_MSG_CRC_ALL; /* what it asks with, it is answered with */
@@ -191,11 +207,8 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.generation = l->o.identity->generation;
     head.view = l->o.map->view | fl_replica_view(l) << 16;
     fl_msg_begin(w, l->o.pool, &head);
-    w->answer = (fl_msg_answer){
-        .applied = s->done,
-        .durable = s->done,
-        .credit_bytes = credit < UINT32_MAX ? (uint32_t)credit : UINT32_MAX,
-        .missing_stream = missing};
+    w->answer = standing_of(l, to->stream);
+    w->answer.missing_stream = missing;
 }
 
 void fl_lane_end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_peer *to)
@@ -225,7 +238,6 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
                     fl_msg_status status, fleet_status code, const char *format,
                     ...)
 {
-    fl_msg_head head = *to;
     char text[900];
     fl_msg_writer w;
     uint64_t unsaid;
@@ -242,10 +254,7 @@ void fl_lane_refuse(fl_ps_lane *l, const fl_msg_head *to, const fl_peer *peer,
                     l->o.server, unsaid);
         FL_WARN(l->o.log, "server %d: refused: %s", l->o.server, text);
     }
-    if (head.stream >= (uint32_t)l->o.n_stream)
-        head.stream = 0;
-    fl_lane_begin_answer(l, &w, &head, status, FL_NOBODY);
-    w.head.stream = to->stream;
+    fl_lane_begin_answer(l, &w, to, status, FL_NOBODY);
     w.head.job = to->job; /* his own, or he would not listen */
     w.head.step = (uint64_t)code;
     w.head.flags |= FL_MSG_CRC_ALL;

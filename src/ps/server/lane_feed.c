@@ -64,30 +64,6 @@ bool fl_feed_admits(fl_ps_lane *l, const fl_peer *from)
     return has_its_key(l, from);
 }
 
-/* --- answers -------------------------------------------------------------- */
-
-/* As if it were worker 0's, whose account of credit is not its own. */
-static void begin_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_msg_head *to,
-                         fl_msg_status status)
-{
-    fl_msg_head head = *to;
-
-    head.stream = 0;
-    fl_lane_begin_answer(l, w, &head, status, FL_NOBODY);
-    w->head.stream = to->stream;
-    w->head.incarnation = to->incarnation;
-    w->answer = (fl_msg_answer){.missing_stream = FL_NOBODY};
-}
-
-static void answer_shortly(fl_ps_lane *l, const fl_peer *to,
-                           fl_msg_status status)
-{
-    fl_msg_writer w;
-
-    begin_answer(l, &w, &l->msg.head, status);
-    fl_lane_end_answer(l, &w, to);
-}
-
 /* --- the first message ---------------------------------------------------- */
 
 static fleet_status put_tables(const fl_ps_lane *l, fl_json *json)
@@ -152,7 +128,7 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from)
         fl_lane_abort(l, FLEET_ENOMEM, fleet_last_error());
         return;
     }
-    begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK);
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     w.head.step = (uint64_t)l->o.server;
     w.head.flags |= FL_MSG_CRC_ALL;
     for (int i = 0; i < l->o.n_lane; i++)
@@ -175,7 +151,7 @@ static void take_hello(fl_ps_lane *l, const fl_peer *from)
                        job ? job : "", l->o.job);
     else if (l->replaying || fl_lane_is_loading(l, &bytes, &total) ||
              (l->run == 0 && l->o.server > 0))
-        answer_shortly(l, from, FL_ANSWER_COMING);
+        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_COMING, FL_NOBODY);
     else
         answer_hello(l, from);
     fl_free(job);
@@ -299,14 +275,14 @@ static void take_question(fl_ps_lane *l, const fl_peer *from)
         return;
     }
     if (!l->feed && l->busy) { /* what a command writes is not in a list yet */
-        answer_shortly(l, from, FL_ANSWER_WAITING);
+        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING, FL_NOBODY);
         return;
     }
     s = take_place(l, from);
     if (!s)
         return;
     if (s->asks && s->request.request == l->msg.head.request)
-        answer_shortly(l, from, FL_ANSWER_WAITING);
+        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING, FL_NOBODY);
     s->asks = true;
     s->request = l->msg.head;
     s->position = position;
@@ -322,13 +298,13 @@ void fl_lane_feed(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     } else if (l->msg.section[0].op == FL_SECTION_HELLO) {
         take_hello(l, from);
     } else if (l->replaying) {
-        answer_shortly(l, from, FL_ANSWER_WAITING);
+        fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING, FL_NOBODY);
     } else {
         fl_lane_enter_run(l);
         if (is_for_this_process(l))
             take_question(l, from);
         else
-            answer_shortly(l, from, FL_ANSWER_FENCED);
+            fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_FENCED, FL_NOBODY);
     }
 }
 
@@ -427,7 +403,7 @@ static void answer_question(fl_ps_lane *l, int slot)
     else if (all_have_left(l))
         flags |= FL_FLAG_OVER;
     s->asks = false;
-    begin_answer(l, &w, &s->request, FL_ANSWER_OK);
+    fl_lane_begin_answer(l, &w, &s->request, FL_ANSWER_OK, FL_NOBODY);
     put_answer(l, s, flags, &w);
     if (flags & FL_FLAG_OVER)
         note_end(s, &asked);

@@ -74,18 +74,9 @@ static void drop_first(fl_replica *r)
 
 /* --- answers to the follower ---------------------------------------------- */
 
-/* As if it were worker 0's. */
 static void begin_answer(fl_ps_lane *l, fl_msg_writer *w, fl_msg_status status)
 {
-    const fl_replica *r = l->replica;
-    fl_msg_head head = r->request;
-
-    head.stream = 0;
-    head.flags = FL_MSG_CRC_ALL;
-    fl_lane_begin_answer(l, w, &head, status, FL_NOBODY);
-    w->head.stream = r->request.stream;
-    w->answer =
-        (fl_msg_answer){.missing_stream = FL_NOBODY, .applied = r->last};
+    fl_lane_begin_answer(l, w, &l->replica->request, status, FL_NOBODY);
 }
 
 static void end_answer(fl_ps_lane *l, fl_msg_writer *w)
@@ -93,7 +84,7 @@ static void end_answer(fl_ps_lane *l, fl_msg_writer *w)
     fl_packet *p;
 
     l->replica->asks = false;
-    if (fl_msg_end(w, true, &p) != FLEET_OK)
+    if (fl_msg_end(w, w->head.flags & FL_MSG_CRC_ALL, &p) != FLEET_OK)
         return; /* it asks again */
     l->host.send(l->host.arg, &l->replica->peer, p);
     fl_packet_drop(p);
@@ -126,10 +117,9 @@ static size_t batch_bytes(const fl_replica *r)
 /* They have sums of their own. */
 static void send_records(fl_ps_lane *l)
 {
-    fl_replica *r = l->replica;
+    const fl_replica *r = l->replica;
     size_t bytes = batch_bytes(r);
     fl_msg_writer w;
-    fl_packet *p;
     void *to = NULL;
 
     begin_answer(l, &w, FL_ANSWER_OK);
@@ -138,11 +128,7 @@ static void send_records(fl_ps_lane *l)
         to = fl_msg_column(&w, FL_COLUMN_BYTES, bytes);
     if (to)
         memcpy(to, r->log + r->from, bytes);
-    r->asks = false;
-    if (fl_msg_end(&w, false, &p) != FLEET_OK)
-        return; /* it asks again */
-    l->host.send(l->host.arg, &r->peer, p);
-    fl_packet_drop(p);
+    end_answer(l, &w);
 }
 
 static fleet_status commit_for_replica(void *arg)

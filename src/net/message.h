@@ -240,5 +240,12 @@ fleet_status fl_msg_end(fl_msg_writer *w, bool whole, fl_packet **packet);
  * no such section, or no memory. */
 char *fl_msg_get_text(const fl_msg *msg, fl_section_op op);
 
+/* A status that the head's step, or request, says; `otherwise` if it is none of
+ * a failure. */
+static inline fleet_status fl_msg_code(uint64_t code, fleet_status otherwise)
+{
+    return code > 0 && code < 256 ? (fleet_status)code : otherwise;
+}
+
 /* What errors call a kind. */
 const char *fl_msg_kind_name(fl_msg_kind kind);

@@ -254,13 +254,11 @@ static void take_answer(fl_feed_client *c, int lane, fl_packet *p)
 static void take_refusal(fl_feed_client *c, int server)
 {
     char *why = fl_msg_get_text(&c->msg, FL_SECTION_TEXT);
-    uint64_t code = c->msg.head.step;
 
-    fail_with(c,
-              fl_fail(code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
-                      "server %d at %s: %.700s", server,
-                      fl_address_text(c->o.address[server]),
-                      why ? why : "no reason"));
+    fail_with(c, fl_fail(fl_msg_code(c->msg.head.step, FLEET_EPEER),
+                         "server %d at %s: %.700s", server,
+                         fl_address_text(c->o.address[server]),
+                         why ? why : "no reason"));
     fl_free(why);
 }
 

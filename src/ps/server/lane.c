@@ -185,11 +185,10 @@ static fl_msg_answer standing_of(const fl_ps_lane *l, uint32_t stream)
     s = &l->stream[stream];
     used = s->open_bytes + s->behind_bytes;
     credit = used < l->o.most_open ? l->o.most_open - used : 0;
-    return (fl_msg_answer){.applied = s->done,
-                           .durable = s->done,
-                           .credit_bytes = credit < UINT32_MAX
-                                               ? (uint32_t)credit
-                                               : UINT32_MAX};
+    return (fl_msg_answer){
+        .applied = s->done,
+        .durable = s->done,
+        .credit_bytes = credit < UINT32_MAX ? (uint32_t)credit : UINT32_MAX};
 }
 
 void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
@@ -307,15 +306,21 @@ void fl_lane_fail(fl_ps_lane *l)
     fl_lane_abort(l, fl_last_code(), fleet_last_error());
 }
 
+void fl_lane_abort_as_told(fl_ps_lane *l, uint64_t code, const char *otherwise)
+{
+    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+
+    fl_lane_abort(l, fl_msg_code(code, FLEET_EPEER), why ? why : otherwise);
+    fl_free(why);
+}
+
 void fl_lane_aborted(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
-    uint64_t code = l->msg.head.step;
 
     (void)from;
     (void)p;
-    fl_lane_give_up(l,
-                    code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
+    fl_lane_give_up(l, fl_msg_code(l->msg.head.step, FLEET_EPEER),
                     why ? why : "a worker has given up");
     fl_free(why);
 }

@@ -341,11 +341,6 @@ static bool continue_from(fl_ps_lane *l, fl_subscriber *s)
     return true;
 }
 
-static bool all_have_left(const fl_ps_lane *l)
-{
-    return l->streams[FL_STREAMS_LEFT].n == l->o.n_stream;
-}
-
 static bool wants_blocks(const fl_ps_lane *l, const fl_subscriber *s, bool more)
 {
     return !more || l->now_ms - s->dense_ms >= FL_FEED_DENSE_MS;
@@ -400,7 +395,7 @@ static void answer_question(fl_ps_lane *l, int slot)
     }
     if (!fl_aggregate_feed_has_all(&l->aggregate, &s->position))
         flags |= FL_FLAG_MORE;
-    else if (all_have_left(l))
+    else if (fl_all_have_left(l))
         flags |= FL_FLAG_OVER;
     s->asks = false;
     fl_lane_begin_answer(l, &w, &s->request, FL_ANSWER_OK, FL_NOBODY);

@@ -231,18 +231,12 @@ static void hear_leader(fl_ps_lane *l)
 {
     const fl_msg_head *head = &l->msg.head;
     fl_replica *r = l->replica;
-    char *why;
 
     take_identity(l);
     r->heard_ms = l->now_ms;
     if (head->status == FL_ANSWER_FAILED) {
-        why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
-        fl_lane_abort(l,
-                      head->step > 0 && head->step < 256
-                          ? (fleet_status)head->step
-                          : FLEET_EPEER,
-                      why ? why : "the lane that it follows has failed");
-        fl_free(why);
+        fl_lane_abort_as_told(l, head->step,
+                              "the lane that it follows has failed");
     } else if (head->status == FL_ANSWER_FENCED) {
         if (fl_view_part(head->view >> 16) != FL_VIEW_TAKEN)
             is_dropped(l);
@@ -281,11 +275,6 @@ void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms)
 
 /* --- deadlines ------------------------------------------------------------ */
 
-static bool all_have_left(const fl_ps_lane *l)
-{
-    return l->streams[FL_STREAMS_LEFT].n == l->o.n_stream;
-}
-
 /* The leader may have gone on without it, or the job may have ended: that is no
  * failure of what else its process does. */
 static void is_unwanted(fl_ps_lane *l, int64_t silent_ms)
@@ -305,7 +294,7 @@ static void await_leader(fl_ps_lane *l)
     bool attached = r->attached;
     char text[200];
 
-    if (attached && all_have_left(l) && silent_ms > l->o.peer_ms) {
+    if (attached && fl_all_have_left(l) && silent_ms > l->o.peer_ms) {
         l->state = FL_LANE_LEFT;
         return;
     }

@@ -207,6 +207,11 @@ static inline bool fl_is_active(const fl_stream_state *s)
     return !s->left && !s->ended;
 }
 
+static inline bool fl_all_have_left(const fl_ps_lane *l)
+{
+    return l->streams[FL_STREAMS_LEFT].n == l->o.n_stream;
+}
+
 /* --- which streams are missing (lane_streams.c) --------------------------- */
 
 /* A stream's state has changed: it goes into the lists that it belongs to. */
@@ -283,6 +288,9 @@ static inline uint64_t fl_lane_wanted(const fl_ps_lane *l)
 
 /* With this thread's last failure. */
 void fl_lane_fail(fl_ps_lane *l);
+
+/* With the text of l->msg, in which the lane's other copy says why. */
+void fl_lane_abort_as_told(fl_ps_lane *l, uint64_t code, const char *otherwise);
 
 /* Keep l->msg, which is in p. NULL: there is no room for it (lane_budget.h) and
  * its worker is told to wait; or there is no memory, and the lane has failed.

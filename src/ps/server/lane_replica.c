@@ -399,17 +399,6 @@ bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from)
     return false;
 }
 
-/* It could not apply a record: memory of one of both is not what it was. */
-static void hear_failure(fl_ps_lane *l)
-{
-    uint64_t code = l->msg.head.request;
-    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
-
-    fl_lane_abort(l, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
-                  why ? why : "its replica has failed");
-    fl_free(why);
-}
-
 static void take_acknowledged(fl_ps_lane *l, uint64_t want)
 {
     fl_replica *r = l->replica;
@@ -431,7 +420,9 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     r->peer = *from;
     r->request = *head;
     if (r->role == FL_REPLICA_LEADS && head->flags & FL_MSG_STOP) {
-        hear_failure(l);
+        /* it could not apply a record: memory of one of both is not what it
+         * was */
+        fl_lane_abort_as_told(l, head->request, "its replica has failed");
         return;
     }
     if (r->role == FL_REPLICA_LEADS &&

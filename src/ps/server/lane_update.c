@@ -426,7 +426,7 @@ void fl_lane_try_end(fl_ps_lane *l)
         l->o.restart_ms > l->o.peer_ms ? l->o.restart_ms : l->o.peer_ms;
     int silent = 0;
 
-    if (l->streams[FL_STREAMS_LEFT].n < l->o.n_stream)
+    if (!fl_all_have_left(l))
         return;
     for (int i = 0; i < l->o.n_stream; i++) {
         const fl_stream_state *s = &l->stream[i];

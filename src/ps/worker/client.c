@@ -236,8 +236,8 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
         return FLEET_OK;
     msg = fl_client_answer(c, r);
     text = msg ? fl_msg_get_text(msg, FL_SECTION_TEXT) : NULL;
-    if (msg && msg->head.step > 0 && msg->head.step < 256)
-        code = (fleet_status)msg->head.step;
+    if (msg)
+        code = fl_msg_code(msg->head.step, code);
     fl_fail(code, "%s: %s says: %s", what, c->lane[r->lane].name,
             text ? text : "no");
     fl_free(text);
@@ -435,7 +435,6 @@ static void receive_answer(fl_client *c, fl_client_lane *l, fl_request *r,
 
 static void receive_abort(fl_client *c, int lane)
 {
-    uint64_t code = c->msg.head.step;
     char *why = fl_msg_get_text(&c->msg, FL_SECTION_TEXT);
     char text[900];
 
@@ -444,8 +443,7 @@ static void receive_abort(fl_client *c, int lane)
     else
         snprintf(text, sizeof text, "%.700s (told by %s)",
                  why ? why : "the job has failed", c->lane[lane].name);
-    fl_client_fail(c, code > 0 && code < 256 ? (fleet_status)code : FLEET_EPEER,
-                   text, true);
+    fl_client_fail(c, fl_msg_code(c->msg.head.step, FLEET_EPEER), text, true);
     fl_free(why);
 }
 

@@ -119,12 +119,15 @@ enum {
 /* Where columns are in fl_msg.column: by number of the bit. */
 enum { FL_AT_KEYS = 1, FL_AT_VALUES = 3, FL_AT_VERSIONS = 4, FL_AT_BYTES = 5 };
 
+/* A bit of a heartbeat's request, and of its answer's. */
+#define FL_MSG_OF_HEARTBEAT ((uint64_t)1 << 63)
+
 typedef struct fl_msg_head {
     uint8_t version, kind;
     uint16_t flags;
     uint64_t job;        /* fl_msg_job(); strays of another job are refused */
     uint32_t generation; /* + 1 per restore or rollback; both sides' own */
-    uint32_t view;       /* which map of buckets, ps/bucket_map.h */
+    uint32_t view;       /* ps/lane_view.h */
     uint32_t stream, incarnation;
     uint64_t step;
     uint64_t request; /* matches answers only */

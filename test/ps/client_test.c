@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ps/lane_view.h"
+
 enum { BEAT_MS = 100, MOST_SENT = 400, RUN = 5, NONCE = 77 };
 
 typedef struct scene {
@@ -365,13 +367,13 @@ TEST(a_silent_lane_is_led_by_its_replica_after_the_peer_deadline)
             n_step += s.to[i] == 1 && !beat;
             if (s.to[i] == 0 || !beat)
                 continue;
-            view = s.sent[i].view >> 16;
+            view = fl_view_of(&s.sent[i]);
             ok(&s, i);
         }
     }
     CHECK_OK(fl_client_status(s.client));
     CHECK(n_step > 0);
-    CHECK_INT(view, 2); /* it has taken over */
+    CHECK_INT(view, FL_VIEW_TAKEN);
     close_scene(&s);
 }
 

@@ -59,7 +59,7 @@ static void say_taken(lane_kit *k)
     fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
     fl_msg_writer w;
 
-    head.view = (uint32_t)FL_VIEW_TAKEN << 16;
+    head.view = fl_view_with(0, FL_VIEW_TAKEN);
     lane_begin(k, &w, &head);
     lane_tell(k, &w, 0);
 }

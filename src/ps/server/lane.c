@@ -204,7 +204,7 @@ void fl_lane_begin_answer(fl_ps_lane *l, fl_msg_writer *w,
     head.job = fl_lane_job(l);
     head.peer = l->o.identity->nonce;
     head.generation = l->o.identity->generation;
-    head.view = l->o.map->view | fl_replica_view(l) << 16;
+    head.view = fl_replica_view(l);
     fl_msg_begin(w, l->o.pool, &head);
     w->answer = standing_of(l, to->stream);
     w->answer.missing_stream = missing;
@@ -269,7 +269,7 @@ static void send_abort(fl_ps_lane *l, const fl_peer *to, uint32_t stream)
                         .kind = FL_MSG_ABORT,
                         .job = fl_lane_job(l),
                         .generation = l->o.identity->generation,
-                        .view = l->o.map->view | fl_replica_view(l) << 16,
+                        .view = fl_replica_view(l),
                         .peer = l->o.identity->nonce,
                         .stream = stream,
                         .step = (uint64_t)l->error.code};

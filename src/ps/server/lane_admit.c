@@ -131,14 +131,14 @@ static bool has_same_map(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
 
-    if ((uint16_t)head->view == l->o.map->view ||
+    if (fl_view_map(head) == l->o.map->view ||
         !(fl_lane_kinds[head->kind].flags & FL_KIND_NEEDS_STORE))
         return true;
     fl_counter_add(&l->counters.strays, 1);
     fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_ESTATE,
                    "server %d keeps map %u of the buckets, worker %u map %u",
                    l->o.server, l->o.map->view, head->stream,
-                   head->view & UINT16_MAX);
+                   fl_view_map(head));
     return false;
 }
 

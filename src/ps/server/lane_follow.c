@@ -32,7 +32,7 @@ static void begin_ask(fl_ps_lane *l, fl_msg_writer *w)
                               .job = fl_lane_job(l),
                               .peer = l->o.identity->nonce,
                               .generation = l->o.identity->generation,
-                              .view = l->o.map->view | r->view << 16,
+                              .view = fl_replica_view(l),
                               .stream = FL_REPLICA_STREAM,
                               .step = first_wanted(l),
                               .request = ++r->asked};
@@ -130,7 +130,7 @@ void fl_follower_hears(fl_ps_lane *l, const fl_peer *from)
     }
     if (head->kind != FL_MSG_HEARTBEAT)
         return; /* until it leads: it is sent again */
-    if (head->view >> 16 == r->view + FL_VIEW_TAKEN &&
+    if (fl_view_of(head) == r->view + FL_VIEW_TAKEN &&
         head->stream < (uint32_t)l->o.n_stream &&
         !l->stream[head->stream].left) {
         fl_server_enter_run(l->o.identity, fl_msg_run(head->job));
@@ -238,7 +238,7 @@ static void hear_leader(fl_ps_lane *l)
         fl_lane_abort_as_told(l, head->step,
                               "the lane that it follows has failed");
     } else if (head->status == FL_ANSWER_FENCED) {
-        if (fl_view_part(head->view >> 16) != FL_VIEW_TAKEN)
+        if (fl_view_part(fl_view_of(head)) != FL_VIEW_TAKEN)
             is_dropped(l);
     } else if (head->flags & FL_MSG_LEAVE) {
         l->state = FL_LANE_LEFT;
@@ -263,7 +263,7 @@ void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms)
         return;
     if (r->role == FL_REPLICA_FOLLOWS)
         hear_leader(l);
-    else if (head->view >> 16 == r->view)
+    else if (fl_view_of(head) == r->view)
         r->fencing = false;
 }
 

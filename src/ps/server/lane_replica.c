@@ -148,7 +148,8 @@ static fleet_status commit_for_replica(void *arg)
 /* What says nothing of the lane's state goes out. */
 static bool must_wait(const fl_msg_head *head)
 {
-    return head->kind == FL_MSG_ANSWER && !(head->request >> 63) &&
+    return head->kind == FL_MSG_ANSWER &&
+           !(head->request & FL_MSG_OF_HEARTBEAT) &&
            (head->status == FL_ANSWER_OK || head->status == FL_ANSWER_NORMS ||
             head->status == FL_ANSWER_FAILED);
 }
@@ -206,7 +207,7 @@ void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from)
 
     if (!r || r->role != FL_REPLICA_LEADS)
         return;
-    if (r->proposes && head->view >> 16 == r->view + FL_VIEW_ALONE)
+    if (r->proposes && fl_view_of(head) == r->view + FL_VIEW_ALONE)
         r->promised[head->stream] = true;
     for (const fl_held_answer *h = r->held; h; h = h->next)
         if (h->head.stream == head->stream)
@@ -267,7 +268,7 @@ bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
     if (!r)
         return false;
     if (r->role == FL_REPLICA_LEADS &&
-        head->view >> 16 == r->view + FL_VIEW_TAKEN)
+        fl_view_of(head) == r->view + FL_VIEW_TAKEN)
         give_way(l);
     if (r->role != FL_REPLICA_GONE)
         return false;
@@ -426,7 +427,7 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         return;
     }
     if (r->role == FL_REPLICA_LEADS &&
-        head->view >> 16 == r->view + FL_VIEW_TAKEN)
+        fl_view_of(head) == r->view + FL_VIEW_TAKEN)
         give_way(l);
     if (r->role != FL_REPLICA_LEADS) {
         answer_shortly(l, FL_ANSWER_FENCED, 0);

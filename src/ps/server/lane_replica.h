@@ -10,20 +10,11 @@
  *            the other copy lead; or a worker has made this one lead
  *   gone     has led: the other copy leads, and workers are told so
  *
- * Which one leads is said by the view, the upper half of a message's: 4 e +
- * part. Of epoch e both copies know the same at part 0. In part 1 the leader
- * goes on alone, in part 2 the follower does; a worker makes one of them so,
- * and never the other: part 1 needs all workers, part 2 needs one. */
+ * Which one leads is said by the lane's view (ps/lane_view.h). */
 #pragma once
 
+#include "ps/lane_view.h"
 #include "ps/server/lane_internal.h"
-
-enum { FL_VIEW_BOTH = 0, FL_VIEW_ALONE = 1, FL_VIEW_TAKEN = 2 };
-
-static inline uint32_t fl_view_part(uint32_t view)
-{
-    return view & 3;
-}
 
 /* How many peer deadlines: until a copy that no worker wants ends, and until a
  * worker that has found a new leader must have come to it. */
@@ -73,12 +64,14 @@ struct fl_replica {
 fleet_status fl_replica_begin(fl_ps_lane *l);
 void fl_replica_done(fl_ps_lane *l);
 
-/* The upper half of what an answer says of the view. */
+/* What its messages say: its map of buckets, and which copy leads. */
 static inline uint32_t fl_replica_view(const fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
+    bool proposes = r && r->role == FL_REPLICA_LEADS && r->proposes;
 
-    return r ? r->view + (r->role == FL_REPLICA_LEADS && r->proposes) : 0;
+    return fl_view_with(l->o.map->view,
+                        r ? r->view + (proposes ? FL_VIEW_ALONE : 0) : 0);
 }
 
 /* It has no say any more, or none yet. */

@@ -97,7 +97,7 @@ fl_msg_head fl_client_head(const fl_client *c, int lane, fl_msg_kind kind)
                          .stream = c->o.stream,
                          .incarnation = c->incarnation,
                          .peer = c->lane[lane].peer,
-                         .view = c->view | c->lane[lane].view << 16,
+                         .view = fl_view_with(c->view, c->lane[lane].view),
                          .timeout_ms = (uint32_t)c->o.request_ms};
 }
 
@@ -244,12 +244,7 @@ fleet_status fl_client_result(fl_client *c, const fl_request *r,
     return code;
 }
 
-void fl_client_say(fl_client *c, int lane, fl_msg_head *head)
-{
-    fl_client_say_to(c, lane, c->lane[lane].at, head);
-}
-
-void fl_client_say_to(fl_client *c, int lane, int copy, fl_msg_head *head)
+void fl_client_say(fl_client *c, int lane, int copy, fl_msg_head *head)
 {
     fl_msg_writer w;
     fl_packet *p;
@@ -334,7 +329,7 @@ static void leave_lane(fl_client *c, int lane)
     fl_msg_head head = fl_client_head(c, lane, FL_MSG_BYE);
 
     c->lane[lane].left = true;
-    fl_client_say(c, lane, &head);
+    fl_client_say(c, lane, c->lane[lane].at, &head);
 }
 
 void fl_client_say_bye(fl_client *c)
@@ -511,8 +506,8 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
         return;
     if (c->msg.answer.credit_bytes > 0)
         l->window = c->msg.answer.credit_bytes;
-    if (c->msg.head.request >> 63) { /* a heartbeat's */
-        uint64_t number = c->msg.head.request & (UINT64_MAX >> 1);
+    if (c->msg.head.request & FL_MSG_OF_HEARTBEAT) {
+        uint64_t number = c->msg.head.request & ~FL_MSG_OF_HEARTBEAT;
 
         if (number > l->heard_heartbeat)
             l->heard_heartbeat = number;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "ps/lane_view.h"
 #include "ps/worker/client.h"
 
 typedef struct fl_client_lane {
@@ -16,7 +17,7 @@ typedef struct fl_client_lane {
 
     /* of its copies */
     int at;        /* which one this worker takes for the leader, 0 or 1 */
-    uint32_t view; /* as lane_replica.h has it */
+    uint32_t view; /* lane_view.h */
     uint32_t other_view;
     int64_t other_ms, asked_ms; /* when the other one was heard of, and asked;
                                    0: it was not */
@@ -60,9 +61,8 @@ bool fl_client_is_away(const fl_client *c, const fl_client_lane *l,
 /* The lane is heard of: requests' deadlines did not run while it was away. */
 void fl_client_came_back(fl_client *c, fl_client_lane *l, int64_t now_ms);
 
-/* One message without sections, to the copy that leads, or to the other. */
-void fl_client_say(fl_client *c, int lane, fl_msg_head *head);
-void fl_client_say_to(fl_client *c, int lane, int copy, fl_msg_head *head);
+/* One message without sections, to that copy of the lane. */
+void fl_client_say(fl_client *c, int lane, int copy, fl_msg_head *head);
 
 /* As the host has it. */
 static inline int fl_client_number(const fl_client *c, int lane, int copy)

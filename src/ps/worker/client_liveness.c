@@ -63,19 +63,24 @@ static bool waits_for_server(const fl_client *c, int64_t now_ms)
 
 /* --- heartbeats ----------------------------------------------------------- */
 
+/* Or, to a lane that was left, a farewell once more. */
+static void say_heartbeat(fl_client *c, int lane, int copy)
+{
+    fl_msg_head head = fl_client_head(
+        c, lane, c->lane[lane].left ? FL_MSG_BYE : FL_MSG_HEARTBEAT);
+
+    head.request = c->heartbeats | FL_MSG_OF_HEARTBEAT;
+    head.step = c->progress;
+    fl_client_say(c, lane, copy, &head);
+}
+
 static void send_heartbeats(fl_client *c, int64_t now_ms)
 {
     c->heartbeats++;
     c->progress += waits_for_server(c, now_ms);
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
-    for (int i = 0; i < c->n_lane; i++) {
-        fl_msg_head head = fl_client_head(
-            c, i, c->lane[i].left ? FL_MSG_BYE : FL_MSG_HEARTBEAT);
-
-        head.request = c->heartbeats | 1ull << 63;
-        head.step = c->progress;
-        fl_client_say(c, i, &head);
-    }
+    for (int i = 0; i < c->n_lane; i++)
+        say_heartbeat(c, i, c->lane[i].at);
 }
 
 void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms)
@@ -94,23 +99,6 @@ void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms)
  * it has made the other copy lead it never goes back, and once it has promised
  * the leader to stay, it goes only if another worker has made the other copy
  * lead. docs/adr/0076. */
-
-/* As ps/server/lane_replica.h has it. */
-enum { PART_BOTH = 0, PART_ALONE = 1, PART_TAKEN = 2 };
-
-static uint32_t part_of(uint32_t view)
-{
-    return view & 3;
-}
-
-static void say_heartbeat(fl_client *c, int lane, int copy)
-{
-    fl_msg_head head = fl_client_head(c, lane, FL_MSG_HEARTBEAT);
-
-    head.request = c->heartbeats | 1ull << 63;
-    head.step = c->progress;
-    fl_client_say_to(c, lane, copy, &head);
-}
 
 /* From now on the other copy is the lane: it has all that was answered, and
  * gets all else again. */
@@ -148,14 +136,14 @@ static void hear_other(fl_client *c, int lane, uint32_t view, int64_t now_ms)
         return;
     l->other_ms = now_ms;
     l->other_view = view;
-    if (view > l->view && part_of(view) == PART_TAKEN)
+    if (view > l->view && fl_view_part(view) == FL_VIEW_TAKEN)
         go_over(c, lane, view, now_ms);
 }
 
 bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
-    uint32_t view = c->msg.head.view >> 16;
+    uint32_t view = fl_view_of(&c->msg.head);
 
     if (copy != l->at) {
         hear_other(c, lane, view, now_ms);
@@ -164,10 +152,10 @@ bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
     if (!is_of_lane(c, l))
         return true;
     if (view < l->view)
-        return part_of(l->view) != PART_TAKEN;
+        return fl_view_part(l->view) != FL_VIEW_TAKEN;
     if (view == l->view)
         return true;
-    if (part_of(view) == PART_TAKEN) { /* this one has led */
+    if (fl_view_part(view) == FL_VIEW_TAKEN) { /* this one has led */
         if (!l->left)
             go_over(c, lane, view, now_ms);
         return false;
@@ -193,10 +181,10 @@ void fl_client_look_for_leader(fl_client *c, int lane, int64_t now_ms)
     if (!c->watching || l->left ||
         (silent_ms <= c->o.peer_ms / 2 && !is_late(c, l, now_ms)))
         return;
-    if (silent_ms > c->o.peer_ms && part_of(l->view) == PART_BOTH &&
+    if (silent_ms > c->o.peer_ms && fl_view_part(l->view) == FL_VIEW_BOTH &&
         l->other_ms > 0 && l->other_view == l->view &&
         now_ms - l->other_ms <= 2 * c->o.heartbeat_ms)
-        go_over(c, lane, l->view + PART_TAKEN, now_ms);
+        go_over(c, lane, l->view + FL_VIEW_TAKEN, now_ms);
     else if (now_ms - l->asked_ms >= c->o.heartbeat_ms) {
         l->asked_ms = now_ms;
         say_heartbeat(c, lane, l->at ^ 1);

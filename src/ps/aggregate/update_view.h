@@ -1,16 +1,26 @@
-/* update_view.h - a record of an update, read part by part, without a lane.
- * Pointers lead into the record. */
+/* update_view.h - a record of a lane, read part by part: of an update without a
+ * lane, too. Pointers lead into the record. */
 #pragma once
 
 #include "ps/aggregate/lane_record.h"
 
-typedef struct fl_update_view {
-    const fl_update_record *head;
-    const fl_stream_record *stream; /* head->n_stream of them */
-    const char *at;                 /* what was not read yet */
+/* What of a record was not read yet. */
+typedef struct fl_record_reader {
+    const char *at;
     size_t left;
-    uint32_t n_section; /* that were not read */
-} fl_update_view;
+} fl_record_reader;
+
+/* The next part; NULL: the record is too short for it. */
+static inline const void *fl_record_take(fl_record_reader *b, uint64_t size)
+{
+    const void *at = b->at;
+
+    if (size > b->left)
+        return NULL;
+    b->at += size;
+    b->left -= (size_t)size;
+    return at;
+}
 
 typedef struct fl_section_view {
     const fl_section_record *head;
@@ -18,16 +28,26 @@ typedef struct fl_section_view {
     const float *value;  /* head->n_float */
 } fl_section_view;
 
-static inline const void *fl_update_take(fl_update_view *v, uint64_t size)
+/* false: the record is too short. */
+static inline bool fl_section_take(fl_record_reader *b, fl_section_view *s)
 {
-    const void *at = v->at;
-
-    if (size > v->left)
-        return NULL;
-    v->at += size;
-    v->left -= (size_t)size;
-    return at;
+    s->head = fl_record_take(b, sizeof *s->head);
+    if (!s->head || s->head->n_float > b->left / sizeof *s->value)
+        return false;
+    s->key = fl_record_take(b, s->head->n_key * (uint64_t)sizeof *s->key);
+    s->value = fl_record_take(b, (s->head->n_float + s->head->n_float % 2) *
+                                     sizeof *s->value);
+    return s->key && s->value;
 }
+
+/* --- an update ------------------------------------------------------------ */
+
+typedef struct fl_update_view {
+    const fl_update_record *head;
+    const fl_stream_record *stream; /* head->n_stream of them */
+    fl_record_reader reader;
+    uint32_t n_section; /* that were not read */
+} fl_update_view;
 
 static inline fleet_status fl_update_is_short(const fl_journal_record *r)
 {
@@ -39,11 +59,11 @@ static inline fleet_status fl_update_is_short(const fl_journal_record *r)
 static inline fleet_status fl_update_view_of(const fl_journal_record *r,
                                              fl_update_view *v)
 {
-    *v = (fl_update_view){.at = r->data, .left = r->size};
-    v->head = fl_update_take(v, sizeof *v->head);
+    *v = (fl_update_view){.reader = {r->data, r->size}};
+    v->head = fl_record_take(&v->reader, sizeof *v->head);
     if (v->head)
-        v->stream =
-            fl_update_take(v, v->head->n_stream * (uint64_t)sizeof *v->stream);
+        v->stream = fl_record_take(&v->reader, v->head->n_stream *
+                                                   (uint64_t)sizeof *v->stream);
     if (!v->head || !v->stream)
         return fl_update_is_short(r);
     v->n_section = v->head->n_section;
@@ -60,11 +80,5 @@ static inline fleet_status fl_update_view_next(const fl_journal_record *r,
     if (!*more)
         return FLEET_OK;
     v->n_section--;
-    s->head = fl_update_take(v, sizeof *s->head);
-    if (!s->head || s->head->n_float > v->left / sizeof(float))
-        return fl_update_is_short(r);
-    s->key = fl_update_take(v, s->head->n_key * (uint64_t)sizeof *s->key);
-    s->value = fl_update_take(v, (s->head->n_float + s->head->n_float % 2) *
-                                     sizeof *s->value);
-    return s->key && s->value ? FLEET_OK : fl_update_is_short(r);
+    return fl_section_take(&v->reader, s) ? FLEET_OK : fl_update_is_short(r);
 }

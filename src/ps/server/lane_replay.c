@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/aggregate/update_view.h"
 #include "ps/server/lane_follow.h"
 #include "ps/server/lane_staleness.h"
 
@@ -58,34 +59,17 @@ void fl_lane_answer_replaying(fl_ps_lane *l, const fl_peer *from)
 
 /* --- reading a record ----------------------------------------------------- */
 
-/* What of the record was not read yet. */
-typedef struct replay_bytes {
-    const char *at;
-    size_t left;
-} replay_bytes;
-
-static const void *read_bytes(replay_bytes *b, size_t size)
-{
-    const void *at = b->at;
-
-    if (size > b->left)
-        return NULL;
-    b->at += size;
-    b->left -= size;
-    return at;
-}
-
 static fleet_status is_short(void)
 {
     return fl_fail(FLEET_ECORRUPT, "it is too short");
 }
 
 /* n streams, whose next step, or number for a sum, it is. */
-static fleet_status read_streams(fl_ps_lane *l, replay_bytes *b, uint32_t n,
+static fleet_status read_streams(fl_ps_lane *l, fl_record_reader *b, uint32_t n,
                                  bool reduced, const fl_stream_record **streams)
 {
     const fl_stream_record *s =
-        n <= (uint32_t)l->o.n_stream ? read_bytes(b, n * sizeof *s) : NULL;
+        n <= (uint32_t)l->o.n_stream ? fl_record_take(b, n * sizeof *s) : NULL;
 
     *streams = s;
     if (!s)
@@ -108,38 +92,31 @@ static fleet_status read_streams(fl_ps_lane *l, replay_bytes *b, uint32_t n,
     return FLEET_OK;
 }
 
-static fleet_status read_section(replay_bytes *b, fl_piece *piece)
+static fleet_status read_section(fl_record_reader *b, fl_piece *piece)
 {
-    const fl_section_record *r = read_bytes(b, sizeof *r);
     int i = piece->msg.head.n_section;
     fl_frame *column = piece->msg.column[i];
-    size_t floats;
+    fl_section_view s;
 
-    if (!r)
-        return is_short();
-    floats = (size_t)r->n_float;
-    if (r->n_float > b->left / sizeof(float))
+    if (!fl_section_take(b, &s))
         return is_short();
     memset(column, 0, sizeof piece->msg.column[i]);
     piece->msg.section[i] =
-        (fl_section){.table = r->table,
-                     .op = (uint16_t)r->op,
+        (fl_section){.table = s.head->table,
+                     .op = (uint16_t)s.head->op,
                      .columns = FL_COLUMN_KEYS | FL_COLUMN_VALUES,
-                     .n_key = r->n_key};
-    column[FL_AT_KEYS].size = r->n_key * sizeof(uint64_t);
-    column[FL_AT_KEYS].data =
-        (void *)(uintptr_t)read_bytes(b, column[FL_AT_KEYS].size);
-    column[FL_AT_VALUES].size = floats * sizeof(float);
-    column[FL_AT_VALUES].data =
-        (void *)(uintptr_t)read_bytes(b, (floats + floats % 2) * sizeof(float));
-    if (!column[FL_AT_KEYS].data || !column[FL_AT_VALUES].data)
-        return is_short();
+                     .n_key = s.head->n_key};
+    column[FL_AT_KEYS].size = s.head->n_key * sizeof *s.key;
+    column[FL_AT_KEYS].data = (void *)(uintptr_t)s.key;
+    column[FL_AT_VALUES].size = (size_t)s.head->n_float * sizeof *s.value;
+    column[FL_AT_VALUES].data = (void *)(uintptr_t)s.value;
     piece->msg.head.n_section++;
     return FLEET_OK;
 }
 
 /* As pieces of one step, whose columns lie in the record. */
-static fleet_status read_sections(fl_ps_lane *l, replay_bytes *b, uint32_t n)
+static fleet_status read_sections(fl_ps_lane *l, fl_record_reader *b,
+                                  uint32_t n)
 {
     size_t n_piece = n / FL_MSG_MOST_SECTION + 1;
 
@@ -167,9 +144,10 @@ static void step_is_over(fl_ps_lane *l, const fl_stream_record *r)
     fl_lane_file_stream(l, r->stream);
 }
 
-static fleet_status compare_hashes(fl_ps_lane *l, replay_bytes *b, uint32_t n)
+static fleet_status compare_hashes(fl_ps_lane *l, fl_record_reader *b,
+                                   uint32_t n)
 {
-    const uint64_t *hash = read_bytes(b, n * sizeof *hash);
+    const uint64_t *hash = fl_record_take(b, n * sizeof *hash);
 
     if (!hash)
         return is_short();
@@ -177,9 +155,9 @@ static fleet_status compare_hashes(fl_ps_lane *l, replay_bytes *b, uint32_t n)
     return fl_aggregate_live_check(&l->aggregate);
 }
 
-static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
+static fleet_status replay_update(fl_ps_lane *l, fl_record_reader *b)
 {
-    const fl_update_record *r = read_bytes(b, sizeof *r);
+    const fl_update_record *r = fl_record_take(b, sizeof *r);
     const fl_stream_record *stream;
 
     if (!r)
@@ -213,7 +191,8 @@ static fleet_status replay_update(fl_ps_lane *l, replay_bytes *b)
 }
 
 /* The streams of a pass that has closed, or one that has left. */
-static fleet_status replay_streams(fl_ps_lane *l, replay_bytes *b, bool leave)
+static fleet_status replay_streams(fl_ps_lane *l, fl_record_reader *b,
+                                   bool leave)
 {
     uint32_t n = (uint32_t)(b->left / sizeof(fl_stream_record));
     const fl_stream_record *stream;
@@ -226,16 +205,16 @@ static fleet_status replay_streams(fl_ps_lane *l, replay_bytes *b, bool leave)
     return FLEET_OK;
 }
 
-static fleet_status replay_reduced(fl_ps_lane *l, replay_bytes *b)
+static fleet_status replay_reduced(fl_ps_lane *l, fl_record_reader *b)
 {
-    const fl_reduced_record *r = read_bytes(b, sizeof *r);
+    const fl_reduced_record *r = fl_record_take(b, sizeof *r);
     const fl_stream_record *stream;
     const double *numbers;
 
     if (!r)
         return is_short();
     FL_TRY(read_streams(l, b, r->n_stream, true, &stream));
-    numbers = read_bytes(b, r->n * sizeof *numbers);
+    numbers = fl_record_take(b, r->n * sizeof *numbers);
     if (!numbers)
         return is_short();
     fl_free(l->reduced);
@@ -264,9 +243,9 @@ void fl_server_enter_run(fl_server_identity *of, uint32_t run)
         continue;
 }
 
-static fleet_status replay_run(fl_ps_lane *l, replay_bytes *b)
+static fleet_status replay_run(fl_ps_lane *l, fl_record_reader *b)
 {
-    const fl_run_record *r = read_bytes(b, sizeof *r);
+    const fl_run_record *r = fl_record_take(b, sizeof *r);
 
     if (!r)
         return is_short();
@@ -280,9 +259,9 @@ static fleet_status replay_run(fl_ps_lane *l, replay_bytes *b)
     return FLEET_OK;
 }
 
-static fleet_status replay_place(fl_ps_lane *l, replay_bytes *b)
+static fleet_status replay_place(fl_ps_lane *l, fl_record_reader *b)
 {
-    const fl_place_record *r = read_bytes(b, sizeof *r);
+    const fl_place_record *r = fl_record_take(b, sizeof *r);
     fl_stream_state *s;
 
     if (!r)
@@ -351,18 +330,18 @@ fleet_status fl_lane_replay_load(fl_ps_lane *l, const char *text)
     return begin_again(l, FL_COMMAND_LOAD, text, strlen(text));
 }
 
-static fleet_status replay_command(fl_ps_lane *l, replay_bytes *b)
+static fleet_status replay_command(fl_ps_lane *l, fl_record_reader *b)
 {
-    const fl_command_record *r = read_bytes(b, sizeof *r);
+    const fl_command_record *r = fl_record_take(b, sizeof *r);
     const fl_stream_record *stream,
         one = {.stream = r ? r->stream : 0, .step = r ? r->step : 0};
-    replay_bytes streams = {(const char *)&one, sizeof one};
+    fl_record_reader streams = {(const char *)&one, sizeof one};
     const char *answer, *request;
     fleet_status status;
     fl_stream_state *s;
 
-    if (!r || !(answer = read_bytes(b, r->answer_size)) ||
-        !(request = read_bytes(b, r->request_size)))
+    if (!r || !(answer = fl_record_take(b, r->answer_size)) ||
+        !(request = fl_record_take(b, r->request_size)))
         return is_short();
     FL_TRY(read_streams(l, &streams, 1, false, &stream));
     s = &l->stream[r->stream];
@@ -396,7 +375,7 @@ void fl_lane_replay_command_done(fl_ps_lane *l, fleet_status status,
 
 static fleet_status replay_record(fl_ps_lane *l, const fl_journal_record *r)
 {
-    replay_bytes b = {r->data, r->size};
+    fl_record_reader b = {r->data, r->size};
 
     switch ((fl_lane_record_kind)r->kind) {
     case FL_LANE_RECORD_RUN:

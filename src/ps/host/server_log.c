@@ -188,12 +188,13 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     fl_at at = fl_at_key(root, "sockets");
     fl_at program = fl_at_key(root, "program");
     const char *sockets = "";
-    uint32_t run = 0;
+    uint32_t nonce = 0, run = 0;
 
     FL_TRY(check_job(s, root));
     FL_TRY(warn_of_isa(s, root));
-    FL_TRY(read_number(root, "nonce", &s->identity.nonce));
+    FL_TRY(read_number(root, "nonce", &nonce));
     FL_TRY(read_number(root, "run", &run));
+    atomic_store(&s->identity.nonce, nonce);
     atomic_store(&s->identity.run, run);
     FL_TRY(read_number(root, "mark", &s->mark));
     FL_TRY(read_ports(s, root));

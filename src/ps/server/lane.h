@@ -75,11 +75,13 @@ typedef enum fl_replica_role {
 } fl_replica_role;
 
 /* What tells a server's process, and the run of its job, from every other one;
- * its lanes share it. A worker learns both from HELLO's answer, and says them
- * with every message: what it has for another process is never applied. */
+ * its lanes, on threads of their own, share it. A worker learns both from
+ * HELLO's answer, and says them with every message: what it has for another
+ * process is never applied. */
 typedef struct fl_server_identity {
-    uint32_t nonce; /* of the process, never 0 */
-    uint32_t generation;
+    _Atomic uint32_t nonce; /* of the process; 0: of one that follows, and has
+                               not heard of its leader */
+    _Atomic uint32_t generation;
     _Atomic uint32_t run;   /* server 0 draws it; another server has it from the
                              first worker of the run, and 0 before */
     _Atomic int unfollowed; /* lanes whose replica has not come yet: workers

@@ -3,6 +3,7 @@
 #include "ps/server/lane_follow.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -199,21 +200,25 @@ static fleet_status take_batch(fl_ps_lane *l)
     return FLEET_OK;
 }
 
-/* Workers of its run look for the process that they know. */
-static void take_identity(fl_ps_lane *l)
+/* Of the process that this one follows. Which one that is says the first answer
+ * to any of its lanes, which are threads: then it is that process, too, as
+ * workers look for the one that they know. */
+static bool is_of_leader(fl_server_identity *of, const fl_msg_head *head)
 {
-    const fl_msg_head *head = &l->msg.head;
+    uint32_t none = 0;
 
-    if (l->o.identity->nonce == 0) {
-        l->o.identity->nonce = head->peer;
-        l->o.identity->generation = head->generation;
-    }
-    if (fl_msg_run(head->job)) {
-        fl_server_enter_run(l->o.identity, fl_msg_run(head->job));
-        if (l->run == 0)
-            l->run = fl_msg_run(head->job);
-    }
-    l->replica->attached = true;
+    if (atomic_compare_exchange_strong(&of->nonce, &none, head->peer))
+        atomic_store(&of->generation, head->generation);
+    return atomic_load(&of->nonce) == head->peer;
+}
+
+static void enter_run_of(fl_ps_lane *l, const fl_msg_head *head)
+{
+    if (!fl_msg_run(head->job))
+        return;
+    fl_server_enter_run(l->o.identity, fl_msg_run(head->job));
+    if (l->run == 0)
+        l->run = fl_msg_run(head->job);
 }
 
 /* The leader does without it. One that says that it has given way does not: its
@@ -232,7 +237,8 @@ static void hear_leader(fl_ps_lane *l)
     const fl_msg_head *head = &l->msg.head;
     fl_replica *r = l->replica;
 
-    take_identity(l);
+    enter_run_of(l, head);
+    r->attached = true;
     r->heard_ms = l->now_ms;
     if (head->status == FL_ANSWER_FAILED) {
         fl_lane_abort_as_told(l, head->step,
@@ -257,9 +263,7 @@ void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms)
     l->now_ms = fl_awake_at(&l->awake, now_ms);
     if (fl_msg_decode(p, &l->msg) != FLEET_OK || head->kind != FL_MSG_ANSWER ||
         !fl_msg_same_id(head->job, l->job) || l->state != FL_LANE_RUNS ||
-        head->stream != FL_REPLICA_STREAM)
-        return;
-    if (l->o.identity->nonce && head->peer != l->o.identity->nonce)
+        head->stream != FL_REPLICA_STREAM || !is_of_leader(l->o.identity, head))
         return;
     if (r->role == FL_REPLICA_FOLLOWS)
         hear_leader(l);

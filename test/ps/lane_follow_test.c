@@ -36,15 +36,20 @@ static void settle(pair *c)
     }
 }
 
-static void open_pair(pair *c)
+static void open_follower(pair *c)
 {
-    lane_replica = FL_REPLICA_LEADS;
-    lane_open(&c->leader, SIM_SGD, 1, true);
     lane_replica = FL_REPLICA_FOLLOWS;
     lane_open(&c->follower, SIM_SGD, 1, true);
     lane_replica = FL_NO_REPLICA;
     fl_lane_begin_follow(c->follower.lane, 0);
     settle(c);
+}
+
+static void open_pair(pair *c)
+{
+    lane_replica = FL_REPLICA_LEADS;
+    lane_open(&c->leader, SIM_SGD, 1, true);
+    open_follower(c);
 }
 
 static void close_pair(pair *c)
@@ -53,13 +58,14 @@ static void close_pair(pair *c)
     lane_close(&c->follower);
 }
 
-/* A worker has gone over to the follower, and says so. */
-static void say_taken(lane_kit *k)
+/* A worker has promised the leader to stay, or has gone over to the follower,
+ * and says so. */
+static void say_view(lane_kit *k, uint32_t view)
 {
     fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
     fl_msg_writer w;
 
-    head.view = fl_view_with(0, FL_VIEW_TAKEN);
+    head.view = fl_view_with(0, view);
     lane_begin(k, &w, &head);
     lane_tell(k, &w, 0);
 }
@@ -69,14 +75,14 @@ TEST(a_replica_whose_leader_has_given_way_waits_for_a_worker_and_leads)
     pair c;
 
     open_pair(&c);
-    say_taken(&c.leader);
+    say_view(&c.leader, FL_VIEW_TAKEN);
     lane_hear_status(&c.leader, 0, FL_ANSWER_FENCED);
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
     lane_tick_until(&c.follower, 200);
     settle(&c);
     CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_RUNS);
     CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_FOLLOWS);
-    say_taken(&c.follower);
+    say_view(&c.follower, FL_VIEW_TAKEN);
     lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
     CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_ALONE);
     close_pair(&c);
@@ -124,5 +130,33 @@ TEST(a_load_that_the_replica_cannot_do_again_ends_the_job_with_its_words)
     CHECK_CONTAINS(fl_lane_error(c.leader.lane)->text,
                    "the replica of server 0, lane 0");
     CHECK_CONTAINS(fl_lane_error(c.leader.lane)->text, "the disk is full");
+    close_pair(&c);
+}
+
+/* What the leader had for the one before is gone: no worker makes it lead, and
+ * the leader goes on alone. */
+TEST(a_replica_that_was_started_again_is_not_the_one_before)
+{
+    pair c;
+
+    open_pair(&c);
+    lane_push(&c.leader, 0, 1, 7, 1);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, 0);
+    CHECK(carry_question(&c));
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_close(&c.follower);
+    open_follower(&c);
+    say_view(&c.follower, FL_VIEW_TAKEN);
+    CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_FOLLOWS);
+    for (int64_t ms = 100; ms <= 1200; ms += 100) {
+        lane_tick_until(&c.follower, ms);
+        settle(&c);
+        lane_tick_until(&c.leader, ms);
+    }
+    say_view(&c.leader, FL_VIEW_ALONE);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_tick_until(&c.leader, 1300);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
     close_pair(&c);
 }

@@ -418,8 +418,6 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     fl_replica *r = l->replica;
 
     (void)p;
-    r->peer = *from;
-    r->request = *head;
     if (r->role == FL_REPLICA_LEADS && head->flags & FL_MSG_STOP) {
         /* it could not apply a record: memory of one of both is not what it
          * was */
@@ -429,6 +427,10 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
     if (r->role == FL_REPLICA_LEADS &&
         fl_view_of(head) == r->view + FL_VIEW_TAKEN)
         give_way(l);
+    if (r->role == FL_REPLICA_LEADS && r->first > 1 && head->step < r->first)
+        return; /* it is late, or of another process: that record is gone */
+    r->peer = *from;
+    r->request = *head;
     if (r->role != FL_REPLICA_LEADS) {
         answer_shortly(l, FL_ANSWER_FENCED, 0);
         return;

@@ -344,8 +344,6 @@ TEST(a_silent_lane_is_gone_after_the_peer_deadline)
     close_scene(&s);
 }
 
-/* Neither the peer deadline nor that of the request counts until then, and both
- * do again when it is there. */
 /* Its replica answers, and it does not. */
 TEST(a_silent_lane_is_led_by_its_replica_after_the_peer_deadline)
 {
@@ -377,6 +375,8 @@ TEST(a_silent_lane_is_led_by_its_replica_after_the_peer_deadline)
     close_scene(&s);
 }
 
+/* Neither the peer deadline nor that of the request counts until then, and both
+ * do again when it is there. */
 TEST(a_silent_lane_whose_server_writes_a_log_is_waited_for)
 {
     scene s;

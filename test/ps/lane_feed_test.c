@@ -448,6 +448,7 @@ TEST(asks_again_what_was_lost)
 {
     lane_kit k;
     follower *f = open_followed(&k, 10, 0);
+
     for (int i = 0; i < 5; i++) {
         f->loses = true;
         push(&k, 5, 10);
@@ -462,6 +463,7 @@ TEST(tells_which_rows_are_gone)
 {
     lane_kit k;
     follower *f = open_followed(&k, 10, 20);
+
     erase(&k, 3);
     erase(&k, 4);
     push(&k, 4, 1); /* and comes back */
@@ -510,6 +512,7 @@ TEST(begins_anew_after_a_load)
 {
     lane_kit k;
     follower *f = open_followed(&k, 10, 20);
+
     lane_load(&k, 0, ++step, "save"); /* 1 update in it, as before */
     go_on(f, 2000); /* while it loads nobody reads the store */
     CHECK_INT(f->n_begins, 1);
@@ -638,6 +641,7 @@ TEST(says_that_it_is_over_before_the_lane_ends)
 {
     lane_kit k;
     follower *f = open_followed(&k, 10, 20);
+
     push(&k, 0, 5);
     end_job(&k);
     CHECK_INT(fl_lane_state_of(k.lane), FL_LANE_RUNS);
@@ -687,6 +691,7 @@ TEST(ends_without_a_subscriber_that_has_gone)
 {
     lane_kit k;
     follower *f = open_followed(&k, 10, 20);
+
     deliver(f);
     end_job(&k);
     deliver(f);
@@ -701,6 +706,7 @@ TEST(tells_why_the_job_fails)
 {
     lane_kit k;
     follower *f = open_followed(&k, 0, 20);
+
     fl_lane_abort(k.lane, FLEET_EPEER, "worker 3 is gone");
     deliver(f);
     CHECK_FAILS(fl_feed_client_status(f->c, k.now_ms), FLEET_EPEER,

@@ -168,7 +168,6 @@ static void check_same_but_life(const lane_kit *a, const lane_kit *b)
     const known_lives lives = lives_of(a);
 
     check_lives(&lives, b);
-
     CHECK(store_hash(a->store) == store_hash(b->store));
     CHECK_INT(y->version, x->version);
     CHECK_INT(b->store->updates, a->store->updates);
@@ -622,7 +621,6 @@ TEST(a_lane_is_made_again_from_a_snapshot_and_what_came_behind_it)
     live_and_restore(SIM_LIVES, 2, false);
 }
 
-/* Of each kind of record, one that is of another lane. */
 /* A save waits for a snapshot that is written, and the update with it: its
  * worker's part of that comes behind the save. */
 TEST(an_update_waits_for_a_save_that_waits_for_a_snapshot)
@@ -653,6 +651,7 @@ TEST(an_update_waits_for_a_save_that_waits_for_a_snapshot)
     close_journal();
 }
 
+/* Of each kind of record, one that is of another lane. */
 TEST(a_snapshot_that_does_not_fit_is_refused)
 {
     static const struct {

@@ -140,7 +140,6 @@ uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)
 static void begin_servers(sim *s)
 {
     int n_lane[FL_MOST_SERVER];
-
     int n_copy = s->o.replicas ? SIM_MOST_COPY : 1;
 
     s->all_servers = n_copy * s->o.n_server;

@@ -293,7 +293,6 @@ static void update_rows(sim_reference *r, const fl_update *all, int table)
         fl_table_update(rows->optimizer, &none, all, r->store->updates);
     fl_update u = for_attr(&own, &rows->attr);
     sim_row_sums *s = &r->rows[table];
-
     float *row[SIM_MOST_SUM];
 
     find_rows(r, rows, s, row);

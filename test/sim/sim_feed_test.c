@@ -5,7 +5,6 @@
  * once. */
 #define SUITE sim_feed
 #include "sim_feed.h"
-#include "sim_journal.h"
 #include "sim_seeds.h"
 #include "test.h"
 
@@ -52,11 +51,7 @@ static const char *death_run(uint64_t seed)
     sim_script k;
 
     sim_make(seed, sim_pick(seed, 72, 2), &o, &k);
-    o.bounds_staleness = false; /* clocks are not in a journal */
-    o.journal = test_path("journals");
-    o.journal_deaths = 1 + sim_pick(seed, 50, 4);
-    o.journal_every = 1 << sim_pick(seed, 51, 7);
-    sim_journal_clear(o.journal);
+    sim_give_journals(seed, 4, &o);
     return run_job(seed, &o, &k);
 }
 

@@ -3,7 +3,6 @@
  * committed, no worker sees an error, and the job ends with the bits of one
  * that nothing has befallen. */
 #define SUITE sim_journal
-#include "sim_journal.h"
 #include "sim_seeds.h"
 #include "test.h"
 
@@ -16,10 +15,7 @@ static const char *run_job(uint64_t seed, sim_options *o, sim_script *k)
     const char *bad;
     sim s;
 
-    o->bounds_staleness = false; /* clocks are not in a journal */
-    o->journal = test_path("journals");
-    o->journal_deaths = 1 + sim_pick(seed, 50, 4);
-    o->journal_every = 1 << sim_pick(seed, 51, 7);
+    sim_give_journals(seed, 4, o);
     if (sim_pick(seed, 52, 2))
         o->fault[1] =
             (sim_fault){.kind = SIM_DIES,
@@ -27,7 +23,6 @@ static const char *run_job(uint64_t seed, sim_options *o, sim_script *k)
                         .server = sim_pick(seed, 53, o->n_server),
                         .count = sim_pick(seed, 54, 1 << sim_pick(seed, 55, 9)),
                         .ms = 1 + sim_pick(seed, 56, 500)};
-    sim_journal_clear(o->journal);
     sim_open(&s, o, sim_work, k);
     sim_run(&s, SIM_LONGEST_MS);
     bad = sim_check(&s, k);

@@ -1,6 +1,7 @@
 /* sim_seeds.c - see sim_seeds.h. */
 #define SUITE sim_kit
 #include "sim_seeds.h"
+#include "sim_journal.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -50,6 +51,15 @@ uint64_t sim_run_seeds(const char *test, sim_one_run *run, uint64_t n)
 int sim_pick(uint64_t seed, int what, int n)
 {
     return (int)(sim_hash(seed, 77, (uint64_t)what, 0, 0) % (uint64_t)n);
+}
+
+void sim_give_journals(uint64_t seed, int most_deaths, sim_options *o)
+{
+    o->bounds_staleness = false; /* clocks are not in a journal */
+    o->journal = test_path("journals");
+    o->journal_deaths = 1 + sim_pick(seed, 50, most_deaths);
+    o->journal_every = 1 << sim_pick(seed, 51, 7);
+    sim_journal_clear(o->journal);
 }
 
 static uint64_t n_deferred, n_dropped;

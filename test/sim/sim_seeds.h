@@ -30,5 +30,9 @@ int sim_pick(uint64_t seed, int what, int n);
 /* Requests, by lanes with few bytes: were there any in sim_complete()? */
 bool sim_has_deferred_and_dropped(void);
 
+/* Its servers write journals, and die as they write, at most so often, all by
+ * the seed. */
+void sim_give_journals(uint64_t seed, int most_deaths, sim_options *o);
+
 /* A run of that script; NULL if it ends well. */
 const char *sim_complete(const sim_options *o, sim_script *k);

@@ -3,7 +3,6 @@
  * started again and goes on, and the job ends with the bits of one that nothing
  * has befallen. */
 #define SUITE sim_trail
-#include "sim_journal.h"
 #include "sim_seeds.h"
 #include "sim_trail.h"
 #include "test.h"
@@ -57,10 +56,7 @@ static const char *both_run(uint64_t seed)
     sim_script k;
 
     sim_make(seed, sim_pick(seed, 62, 2), &o, &k);
-    o.journal = test_path("journals");
-    o.journal_deaths = 1 + sim_pick(seed, 50, 3);
-    o.journal_every = 1 << sim_pick(seed, 51, 7);
-    sim_journal_clear(o.journal);
+    sim_give_journals(seed, 3, &o);
     return run_job(seed, &o, &k);
 }
 

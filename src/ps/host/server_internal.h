@@ -1,5 +1,8 @@
 /* server_internal.h - a server and the threads around its lanes, shared by
- * server.c (sockets, threads, life) and server_commands.c (what takes long). */
+ * server.c (sockets, threads, life), server_make.c (what needs no sockets),
+ * server_commands.c (what takes long), server_log.c (its journals),
+ * server_cut.c (what makes them shorter) and server_replay.c (its lanes made
+ * again). */
 #pragma once
 
 #include <pthread.h>
@@ -120,9 +123,12 @@ void fl_runner_end_command(fl_lane_runner *r);
 /* Every lane's thread looks at what has changed. */
 void fl_server_ring(fl_server *s);
 
+/* --- its log (server_log.c) ----------------------------------------------- */
+
 enum { FL_SERVER_LOG_FORMAT = 2 }; /* of its text */
 
-/* --- its log (server_log.c) ----------------------------------------------- */
+/* What its folder, below that of all logs, is called. */
+void fl_server_log_name(int server, char name[24]);
 
 /* Before sockets are bound: the folder is locked, and a server that comes back
  * has its old identity. Nothing without a log, as all of these. */

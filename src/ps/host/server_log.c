@@ -222,14 +222,19 @@ static fleet_status take_over(fl_server *s)
                       "server %d, %s", s->o.index, s->home.folder);
 }
 
+void fl_server_log_name(int server, char name[24])
+{
+    snprintf(name, 24, "server-%d", server);
+}
+
 fleet_status fl_server_log_open(fl_server *s)
 {
     const fl_server_log_options *log = &s->o.log;
-    char name[32], what[32];
+    char name[24], what[32];
 
     if (log->level == FL_NO_LOG)
         return FLEET_OK;
-    snprintf(name, sizeof name, "server-%d", s->o.index);
+    fl_server_log_name(s->o.index, name);
     snprintf(what, sizeof what, "server %d", s->o.index);
     FL_TRY(fl_journal_folder_open(&s->home, log->folder, name, what));
     s->comes_back = s->home.text != NULL;

@@ -3,7 +3,6 @@
 #include "ps/host/server_replay.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json/json.h"
@@ -86,9 +85,9 @@ static fleet_status read_text(const fl_journal_folder *home, fl_server *s,
 static fleet_status open_home(fl_journal_folder *home, const char *folder,
                               int index)
 {
-    char name[32];
+    char name[24];
 
-    snprintf(name, sizeof name, "server-%d", index);
+    fl_server_log_name(index, name);
     return fl_journal_folder_look(home, folder, name);
 }
 

@@ -140,25 +140,6 @@ fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
                              h->folder, identity_name, ended_name);
 }
 
-/* A process that died in the midst of it has left the first file. */
-static fleet_status write_text(const fl_journal_folder *h, const char *text)
-{
-    static const char name[] = "identity.new";
-    char *from = fl_path_join(h->folder, name);
-    char *to = fl_path_join(h->folder, identity_name);
-    fleet_status status = FLEET_ENOMEM;
-
-    if (from && to) {
-        fl_disk_remove(AT_FDCWD, from, 0);
-        status = fl_file_write(h->folder, name, text, strlen(text), NULL);
-    }
-    if (status == FLEET_OK)
-        status = fl_file_replace(from, to);
-    fl_free(from);
-    fl_free(to);
-    return status;
-}
-
 /* --- an owner's time ------------------------------------------------------ */
 
 char *fl_journal_folder_lane(const fl_journal_folder *h, int lane)
@@ -217,10 +198,24 @@ fleet_status fl_journal_folder_clear(const fl_journal_folder *h, int lanes)
     return fl_folder_flush(h->folder);
 }
 
+/* A process that died in the midst of it has left the first file. */
 fleet_status fl_journal_folder_begin(const fl_journal_folder *h,
                                      const char *text)
 {
-    return write_text(h, text);
+    static const char name[] = "identity.new";
+    char *from = fl_path_join(h->folder, name);
+    char *to = fl_path_join(h->folder, identity_name);
+    fleet_status status = FLEET_ENOMEM;
+
+    if (from && to) {
+        fl_disk_remove(AT_FDCWD, from, 0);
+        status = fl_file_write(h->folder, name, text, strlen(text), NULL);
+    }
+    if (status == FLEET_OK)
+        status = fl_file_replace(from, to);
+    fl_free(from);
+    fl_free(to);
+    return status;
 }
 
 fleet_status fl_journal_folder_end(const fl_journal_folder *h)

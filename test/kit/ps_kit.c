@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 enum { LONG_MS = 30000, WAIT_MS = 30000 };
 
 static int or_one(int n)
@@ -393,6 +395,18 @@ const char *ps_said(const ps_node *n)
     if (f)
         fclose(f);
     return test_keep(text);
+}
+
+void ps_hear_words(const ps_node *n, const char *words)
+{
+    int64_t end_ms = fl_now_ms() + WAIT_MS * TEST_SLOWNESS;
+
+    while (!strstr(ps_said(n), words)) {
+        if (fl_now_ms() > end_ms)
+            test_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", words,
+                      ps_said(n));
+        poll(NULL, 0, 10);
+    }
 }
 
 void ps_check_ends(ps_node *n)

@@ -125,6 +125,9 @@ void ps_kill(ps_node *n, int signal_number);
 /* What it has written to stderr: its log, and its error at the end. */
 const char *ps_said(const ps_node *n);
 
+/* Wait until it has; fails the test after half a minute. */
+void ps_hear_words(const ps_node *n, const char *words);
+
 /* Wait for it to end well, or with an error that says so. */
 void ps_check_ends(ps_node *n);
 void ps_check_fails(ps_node *n, const char *words);

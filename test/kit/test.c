@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -208,6 +209,18 @@ const char *test_path(const char *name)
 
     snprintf(path, sizeof path, "%s/%s", test_folder(), name);
     return test_keep(path);
+}
+
+void test_flip_bit(const char *path, size_t bit)
+{
+    off_t at = (off_t)(bit / 8);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint8_t byte;
+
+    CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
+    byte ^= (uint8_t)(1u << bit % 8);
+    CHECK(pwrite(fd, &byte, 1, at) == 1);
+    close(fd);
 }
 
 const char *test_program(void)

@@ -117,6 +117,9 @@ const char *test_path(const char *name);
 const char *test_file(const char *name, const char *text);
 const char *test_file_bytes(const char *name, const void *data, size_t size);
 
+/* Flip bit `bit` of a file: of its first byte are 0 to 7. */
+void test_flip_bit(const char *path, size_t bit);
+
 /* The suite's program, and a file that make has put beside it. */
 const char *test_program(void);
 const char *test_beside(const char *name);

@@ -84,18 +84,6 @@ static void let_pass_for(int ms)
     }
 }
 
-static void hear_words(const ps_node *n, const char *words)
-{
-    int64_t end_ms = fl_now_ms() + 30000 * TEST_SLOWNESS;
-
-    while (!strstr(ps_said(n), words)) {
-        if (fl_now_ms() > end_ms)
-            test_fail(__FILE__, __LINE__, "\"%s\" is not in: %s", words,
-                      ps_said(n));
-        poll(NULL, 0, NAP_MS);
-    }
-}
-
 /* --- a save --------------------------------------------------------------- */
 
 static ps_job job_of(int workers)
@@ -205,15 +193,13 @@ TEST_LIMIT(a_load_that_does_not_get_on_ends_the_job_with_its_name, 120)
     ps_check_fails(ps_server(&j, 0), "not got on for ");
 }
 
-/* Flip a byte of a part; its name. */
+/* Flip a bit of a part; its name. */
 static const char *damage(const char *folder)
 {
     DIR *d = opendir(folder);
     char path[600] = "";
     const char *name = NULL;
     struct stat s;
-    FILE *f;
-    int c;
 
     CHECK(d);
     for (struct dirent *e = readdir(d); e && !name; e = readdir(d)) {
@@ -224,11 +210,7 @@ static const char *damage(const char *folder)
     }
     closedir(d);
     CHECK(name != NULL);
-    f = fopen(path, "r+");
-    CHECK(f && fseek(f, s.st_size / 2, SEEK_SET) == 0);
-    c = fgetc(f) ^ 64;
-    CHECK(fseek(f, -1, SEEK_CUR) == 0 && fputc(c, f) != EOF);
-    fclose(f);
+    test_flip_bit(path, (size_t)s.st_size / 2 * 8 + 6);
     return name;
 }
 
@@ -244,9 +226,9 @@ TEST_LIMIT(workers_are_told_what_is_wrong_with_a_save_whenever_they_come, 120)
     ps_prepare(&j);
     ps_start(ps_server(&j, 0));
     ps_start(ps_worker(&j, 0));
-    hear_words(ps_worker(&j, 0), " is loading");
+    ps_hear_words(ps_worker(&j, 0), " is loading");
     let(ALL);
-    hear_words(ps_server(&j, 0), "server 0 cannot begin: load: ");
+    ps_hear_words(ps_server(&j, 0), "server 0 cannot begin: load: ");
     ps_start(ps_worker(&j, 1));
     for (int i = 0; i < 2; i++) {
         ps_check_fails(ps_worker(&j, i),
@@ -267,7 +249,7 @@ TEST_LIMIT(a_server_that_is_stopped_does_not_load_to_the_end, 120)
     ps_prepare(&j);
     ps_start(ps_server(&j, 0));
     ps_start(ps_worker(&j, 0));
-    hear_words(ps_worker(&j, 0), " is loading");
+    ps_hear_words(ps_worker(&j, 0), " is loading");
     ps_kill(ps_server(&j, 0), SIGTERM);
     ps_check_fails(ps_worker(&j, 0), "it was sent SIGTERM");
     while (!ps_ends_within(ps_server(&j, 0), NAP_MS)) {

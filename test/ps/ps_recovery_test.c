@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "ps/journal/journal_writer.h"
 
 enum { FILE_BYTES = 1 << 16, FAR_MS = 60000 * TEST_SLOWNESS };
@@ -260,8 +260,7 @@ static ps_job killed_job(void)
     j.servers = 1;
     ps_prepare(&j);
     ps_start(ps_server(&j, 0));
-    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
-        usleep(1000);
+    ps_hear_words(ps_server(&j, 0), "lanes 2");
     ps_kill(ps_server(&j, 0), SIGKILL);
     ps_wait(ps_server(&j, 0));
     return j;
@@ -315,19 +314,16 @@ TEST(a_log_whose_first_file_is_missing_is_refused_by_name)
 /* Of its lanes, as its log has them. */
 static void read_ports(const ps_job *j, int port[2])
 {
-    char path[300], text[2000], *at;
-    FILE *f;
-    size_t n;
+    char path[300], *text;
+    const char *at;
+    size_t size;
 
     snprintf(path, sizeof path, "%s/server-0/identity",
              j->how.log_configs.folder);
-    f = fopen(path, "r");
-    CHECK(f != NULL);
-    n = fread(text, 1, sizeof text - 1, f);
-    CHECK(fclose(f) == 0);
-    text[n] = 0;
+    CHECK_OK(fl_file_read(path, &text, &size));
     at = strstr(text, "\"ports\":");
     CHECK(at && sscanf(at, "\"ports\":[%d,%d]", &port[0], &port[1]) == 2);
+    fl_free(text);
 }
 
 /* A process that listens there. */
@@ -341,24 +337,11 @@ static pid_t take_port(int port)
 
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     CHECK(bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 1) == 0);
-    pid = fork();
-    if (pid == 0)
-        for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
-            pause();
+    pid = test_fork();
+    while (pid == 0)
+        pause();
     close(fd);
     return pid;
-}
-
-static void await_words(const ps_node *n, const char *words)
-{
-    int64_t end_ms = fl_now_ms() + FAR_MS / 2;
-
-    while (!strstr(ps_said(n), words)) {
-        if (fl_now_ms() > end_ms)
-            test_fail(__FILE__, __LINE__, "not said: %s; but: %s", words,
-                      ps_said(n));
-        usleep(1000);
-    }
 }
 
 TEST(a_port_that_another_process_has_taken_is_waited_for)
@@ -370,10 +353,10 @@ TEST(a_port_that_another_process_has_taken_is_waited_for)
     read_ports(&j, port);
     pid = take_port(port[1]);
     start_alone(&j, FAR_MS);
-    await_words(ps_server(&j, 0), "the port is in use by another process; it "
-                                  "is tried again");
+    ps_hear_words(ps_server(&j, 0), "the port is in use by another process; it "
+                                    "is tried again");
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
-    await_words(ps_server(&j, 0), "lane 1 is back, at update 0");
+    ps_hear_words(ps_server(&j, 0), "lane 1 is back, at update 0");
     ps_kill(ps_server(&j, 0), SIGKILL);
     ps_wait(ps_server(&j, 0));
 }
@@ -385,8 +368,7 @@ TEST(a_log_is_of_one_process_at_a_time)
     j.servers = 1;
     ps_prepare(&j);
     ps_start(ps_server(&j, 0));
-    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
-        usleep(1000);
+    ps_hear_words(ps_server(&j, 0), "lanes 2");
     other = j;
     ps_prepare(&other);
     ps_start(ps_server(&other, 0));
@@ -417,17 +399,10 @@ TEST_LIMIT(a_job_that_has_ended_leaves_a_log_that_the_next_one_replaces, 120)
 static void flip_first_record(const ps_job *j)
 {
     char path[300];
-    FILE *f;
-    int c;
 
     snprintf(path, sizeof path, "%s/server-0/lane-0/journal-00000001",
              j->how.log_configs.folder);
-    f = fopen(path, "r+");
-    CHECK(f && fseek(f, 2000, SEEK_SET) == 0);
-    c = fgetc(f);
-    CHECK(c != EOF && fseek(f, 2000, SEEK_SET) == 0);
-    fputc(c ^ 1, f);
-    CHECK(fclose(f) == 0);
+    test_flip_bit(path, 2000 * 8);
 }
 
 /* Its workers are told so, in its words. */
@@ -465,8 +440,7 @@ TEST(a_server_without_a_folder_for_its_log_is_refused)
     j.how.log = FLEET_DURABLE_NONE;
     j.how.log_configs = (fleet_log_configs){0};
     ps_start(ps_server(&j, 0));
-    while (!strstr(ps_said(ps_server(&j, 0)), "lanes 2"))
-        usleep(1000);
+    ps_hear_words(ps_server(&j, 0), "lanes 2");
     CHECK(access(test_path("elsewhere/server-0/identity"), R_OK) == 0);
     ps_kill(ps_server(&j, 0), SIGKILL);
     ps_wait(ps_server(&j, 0));

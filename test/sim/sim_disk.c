@@ -457,18 +457,11 @@ bool sim_disk_flip(const char *folder, uint64_t seed)
 {
     char path[PATH_MAX];
     struct stat st;
-    uint8_t byte;
-    off_t at;
-    int fd;
 
     if (!choose_file(seed, folder, path))
         return false;
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_size > 0);
-    at = (off_t)(sim_hash(seed, 2, 0, 0, 0) % (uint64_t)st.st_size);
-    CHECK(pread(fd, &byte, 1, at) == 1);
-    byte ^= (uint8_t)(1u << sim_hash(seed, 3, 0, 0, 0) % 8);
-    CHECK(pwrite(fd, &byte, 1, at) == 1);
-    close(fd);
+    CHECK(stat(path, &st) == 0 && st.st_size > 0);
+    test_flip_bit(path, sim_hash(seed, 2, 0, 0, 0) % (uint64_t)st.st_size * 8 +
+                            sim_hash(seed, 3, 0, 0, 0) % 8);
     return true;
 }

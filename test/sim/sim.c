@@ -203,11 +203,12 @@ static void stop(sim *s)
     s->now_ms += s->o.all_stop_ms;
 }
 
-/* An answer to a lane that follows is for that one's process. */
-static int server_of(const sim *s, const sim_event *e)
+int sim_server_of(const sim *s, const sim_event *e)
 {
-    if (e->kind == SIM_TO_WORKER && e->worker >= SIM_MOST_PROCESS)
-        return s->lane[s->n_lane + e->worker - SIM_MOST_PROCESS].server;
+    int follower = sim_follower_of(s, e);
+
+    if (follower >= 0)
+        return s->lane[follower].server;
     return e->kind != SIM_TO_WORKER && e->kind <= SIM_COMMAND_ENDS ? e->server
                                                                    : SIM_NOBODY;
 }
@@ -215,7 +216,7 @@ static int server_of(const sim *s, const sim_event *e)
 /* Does the event happen now? A process that pauses is not there for it yet. */
 static bool is_due(sim *s, const sim_event *e)
 {
-    int server = server_of(s, e);
+    int server = sim_server_of(s, e);
     int64_t *until = server >= 0 ? &s->server[server].paused_until
                                  : &s->worker[e->worker].paused_until;
     sim_event later = *e;
@@ -235,7 +236,7 @@ static void happen(sim *s, sim_event *e)
 {
     if (!is_due(s, e))
         return;
-    if (server_of(s, e) >= 0)
+    if (sim_server_of(s, e) >= 0)
         sim_server_event(s, e);
     else if (e->worker == SIM_SUBSCRIBER)
         sim_feed_event(s, e);

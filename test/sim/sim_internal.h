@@ -33,11 +33,22 @@ typedef struct sim_event {
     fl_packet *packet;
 } sim_event;
 
+/* The lane that follows, if the event is an answer to one; SIM_NOBODY. */
+static inline int sim_follower_of(const sim *s, const sim_event *e)
+{
+    return e->kind == SIM_TO_WORKER && e->worker >= SIM_MOST_PROCESS
+               ? s->n_lane + e->worker - SIM_MOST_PROCESS
+               : SIM_NOBODY;
+}
+
 /* --- sim.c ---------------------------------------------------------------- */
 
 /* One more thing that will happen. The packet is the event's. */
 void sim_post(sim *s, sim_event e);
 bool sim_happens(sim *s, int of_1000); /* by chance */
+
+/* The server in whose process the event happens; SIM_NOBODY. */
+int sim_server_of(const sim *s, const sim_event *e);
 
 /* With FLEET_SIM_TRACE: what happens to whom. */
 void sim_say(const sim *s, const char *what, int worker, int lane,

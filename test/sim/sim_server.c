@@ -28,9 +28,27 @@ static fl_peer peer_of(const sim_event *e)
     return peer;
 }
 
+/* Has the run such a process? */
+static bool has_process(const sim *s, int worker)
+{
+    return worker < s->n_process ||
+           (worker == SIM_SUBSCRIBER && s->subscriber) ||
+           (worker >= SIM_MOST_PROCESS && worker < SIM_MOST_SENDER);
+}
+
+/* A process that is to die with this message, or has died, sends nothing. */
+static void send_from(sim *s, int server, sim_event e, fl_packet *p)
+{
+    if (s->server[server].dying)
+        return;
+    sim_fault_message(s, e.worker, e.server, p);
+    if (!s->server[server].dying)
+        sim_carry(s, e, p);
+}
+
 static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
 {
-    sim_lane *l = arg;
+    const sim_lane *l = arg;
     sim *s = l->s;
     sim_event e = {.kind = SIM_TO_WORKER,
                    .worker = to->id[0],
@@ -39,13 +57,8 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                    .lane = l->number};
 
     memcpy(&e.life, &to->id[2], sizeof e.life);
-    if ((e.worker >= s->n_process && e.worker < SIM_MOST_PROCESS &&
-         !(s->subscriber && e.worker == SIM_SUBSCRIBER)) ||
-        e.worker >= SIM_MOST_SENDER || s->server[l->server].dying)
-        return;
-    sim_fault_message(s, e.worker, l->server, p);
-    if (!s->server[l->server].dying)
-        sim_carry(s, e, p);
+    if (has_process(s, e.worker))
+        send_from(s, l->server, e, p);
 }
 
 /* The lane that it follows: the first copy. */
@@ -54,17 +67,14 @@ static void lane_asks(void *arg, fl_packet *p)
     const sim_lane *l = arg;
     sim *s = l->s;
     int lane = l->number - s->n_lane;
-    sim_event e = {.kind = SIM_TO_LANE,
-                   .worker = SIM_MOST_PROCESS + lane,
-                   .server = l->server - s->o.n_server,
-                   .lane = lane,
-                   .life = s->server[l->server].life};
 
-    if (s->server[l->server].dying)
-        return;
-    sim_fault_message(s, e.worker, e.server, p);
-    if (!s->server[l->server].dying)
-        sim_carry(s, e, p);
+    send_from(s, l->server,
+              (sim_event){.kind = SIM_TO_LANE,
+                          .worker = SIM_MOST_PROCESS + lane,
+                          .server = l->server - s->o.n_server,
+                          .lane = lane,
+                          .life = s->server[l->server].life},
+              p);
 }
 
 /* How far the server's lanes are. */
@@ -273,16 +283,14 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 
 void sim_server_event(sim *s, sim_event *e)
 {
-    bool follows = e->kind == SIM_TO_WORKER;
-    int lane = follows ? s->n_lane + e->worker - SIM_MOST_PROCESS : e->lane;
-    const sim_server *server =
-        &s->server[follows ? s->lane[lane].server : e->server];
+    const sim_server *server = &s->server[sim_server_of(s, e)];
+    int follower = sim_follower_of(s, e);
 
     if (e->kind == SIM_SERVER_COMES)
         sim_server_comes(s, e->server);
     else if (server->alive &&
              (e->kind == SIM_TO_LANE || e->life == server->life))
-        lane_event(s, &s->lane[lane], e);
+        lane_event(s, &s->lane[follower >= 0 ? follower : e->lane], e);
 }
 
 bool sim_server_is_over(const sim *s, int server)

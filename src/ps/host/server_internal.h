@@ -146,10 +146,11 @@ fleet_status fl_server_log_write(const fl_server *s, const char *folder,
                                  uint32_t file, uint64_t lsn,
                                  fl_journal_writer **writer);
 
-/* s->home.text is of this s->program, or FLEET_EINVAL; what that text says the
- * server has begun with becomes s->load. */
+/* With what the server of that text had begun: s->program_before, s->load. */
+fleet_status fl_server_read_beginning(fl_server *s, const fl_at *root);
+
+/* FLEET_EINVAL: that one is not s->program. */
 fleet_status fl_server_check_program(const fl_server *s);
-fleet_status fl_server_read_load(fl_server *s, const fl_at *root);
 
 /* The readers of the lane's log: of its newest snapshot, if it has one, and of
  * what is behind. When the first one has no more, _log_behind() goes on. */

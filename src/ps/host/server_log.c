@@ -172,11 +172,12 @@ static fleet_status read_ports(fl_server *s, const fl_at *root)
 
 /* What it begins with is what the process before had begun with, whatever is
  * the newest save by now. */
-fleet_status fl_server_read_load(fl_server *s, const fl_at *root)
+fleet_status fl_server_read_beginning(fl_server *s, const fl_at *root)
 {
-    fl_at at = fl_at_key(root, "load");
+    fl_at at = fl_at_key(root, "load"), program = fl_at_key(root, "program");
     const char *load = NULL;
 
+    FL_TRY(fl_at_hex(&program, &s->program_before));
     FL_TRY(fl_at_string(&at, &load));
     fl_free(s->load);
     s->load = load ? fl_strdup(load) : NULL;
@@ -186,7 +187,6 @@ fleet_status fl_server_read_load(fl_server *s, const fl_at *root)
 static fleet_status read_process(fl_server *s, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "sockets");
-    fl_at program = fl_at_key(root, "program");
     const char *sockets = "";
     uint32_t nonce = 0, run = 0;
 
@@ -198,8 +198,7 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     atomic_store(&s->identity.run, run);
     FL_TRY(read_number(root, "mark", &s->mark));
     FL_TRY(read_ports(s, root));
-    FL_TRY(fl_server_read_load(s, root));
-    FL_TRY(fl_at_hex(&program, &s->program_before));
+    FL_TRY(fl_server_read_beginning(s, root));
     FL_TRY(fl_at_string(&at, &sockets));
     return *sockets ? fl_ipc_folder_again(&s->folder, sockets) : FLEET_OK;
 }

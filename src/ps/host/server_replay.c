@@ -49,15 +49,13 @@ static fleet_status read_facts(const fl_at *root, fl_log_facts *facts)
 /* What the server had begun with. */
 static fleet_status read_beginning(fl_server *s, const fl_at *root)
 {
-    fl_at program = fl_at_key(root, "program");
     int format;
 
     FL_TRY(read_count(root, "format", INT32_MAX, &format));
     if (format != FL_SERVER_LOG_FORMAT)
         return fl_fail(FLEET_EUNSUPPORTED, "it is of format %d, expected %d",
                        format, (int)FL_SERVER_LOG_FORMAT);
-    FL_TRY(fl_at_hex(&program, &s->program_before));
-    return fl_server_read_load(s, root);
+    return fl_server_read_beginning(s, root);
 }
 
 /* s NULL: the facts alone. */

@@ -133,7 +133,7 @@ TEST(who_mistypes_a_key_is_told_what_was_meant)
                   "f.json: optimiser: unknown key: did you mean "
                   "\"optimizer\"? Expected one of: model, optimizer, strategy, "
                   "device, epochs, seed, dataset, slots, save, save_every, "
-                  "validate_every, load, deadlines, trainer");
+                  "validate_every, metrics_log, load, deadlines, trainer");
     check_refused("dataset.bacth_size=4",
                   "f.json: dataset.bacth_size: unknown key: did you mean "
                   "\"batch_size\"? Expected one of: format, train, test, "

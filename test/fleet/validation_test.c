@@ -3,6 +3,7 @@
 #define SUITE validation
 #include "model_kit.h"
 #include "test.h"
+#include "watch_kit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,87 +12,14 @@
 
 #include <fleet/fleet.h>
 
-#include "fleet/config/config.h"
-
-/* --- trainings ------------------------------------------------------------ */
-
-enum { MOST = 40 };
-
-static char said[20000];
-static fleet_evaluation seen[MOST];
-static int n_seen;
-
-static void hear(void *user, fleet_log_level level, const char *line)
-{
-    size_t n = strlen(said);
-
-    (void)user, (void)level;
-    snprintf(said + n, sizeof said - n, "%s\n", line);
-}
-
-/* Each new one is told at once; the same one may be told again. */
-static void watch(void *user, const fleet_progress *p)
-{
-    const fleet_evaluation *v = p->validation;
-
-    (void)user;
-    if (v && (n_seen == 0 || memcmp(&seen[n_seen - 1], v, sizeof *v) != 0) &&
-        n_seen < MOST)
-        seen[n_seen++] = *v;
-}
-
-/* 100 samples in batches of 32: 4 a pass, of 3 passes. */
-static const char *config(void)
-{
-    static const char text[] =
-        "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 4, "
-        "\"hidden\": [8]}, \"epochs\": 3, \"seed\": 3, \"dataset\": "
-        "{\"format\": \"multislot\", \"train\": [\"%s\"], \"test\": [\"%s\"], "
-        "\"batch_size\": 32, \"shuffle\": 50}, \"slots\": "
-        "[{\"name\": \"y\", \"type\": \"float\", \"role\": \"label\"}, "
-        "{\"name\": \"dense\", \"type\": \"float\", \"dim\": 3}, {\"name\": "
-        "\"u\", \"type\": \"uint64\"}, {\"name\": \"v\", \"type\": "
-        "\"uint64\"}, {\"name\": \"w\", \"type\": \"uint64\", \"dim\": -1}]}";
-    const char *train = scene_file("train.txt", 100, 1);
-    char all[3000];
-
-    snprintf(all, sizeof all, text, train, scene_file("test.txt", 60, 2));
-    return test_file("config.json", all);
-}
-
-static fleet_status act(fleet_config_action action, const char *const *set,
-                        char **line)
-{
-    fleet_config_options o = {.action = action,
-                              .log = hear,
-                              .log_level = FLEET_LOG_INFO,
-                              .on_progress = watch,
-                              .set = set};
-
-    while (set && set[o.n_set])
-        o.n_set++;
-    *said = 0;
-    n_seen = 0;
-    return fleet_train_from_config(config(), &o, line);
-}
-
-/* With a NULL-ended list of key=value; the line is for fleet_free(). */
-static char *train_with(const char *const *set)
-{
-    char *line = NULL;
-
-    CHECK_OK(act(FLEET_CONFIG_TRAIN, set, &line));
-    CHECK(line != NULL);
-    return line;
-}
-
 /* The steps of validations, as the log has them: " 5 10". */
 static const char *steps_said(void)
 {
     static char steps[400];
 
     *steps = 0;
-    for (const char *at = said; (at = strstr(at, "validation in epoch "));) {
+    for (const char *at = watch_said;
+         (at = strstr(at, "validation in epoch "));) {
         size_t n = strlen(steps);
 
         at = strstr(at, "step ") + 5;
@@ -104,7 +32,7 @@ static const char *steps_said(void)
 
 static void check_steps(const char *a, const char *b, const char *steps)
 {
-    char *line = train_with((const char *[]){a, b, NULL});
+    char *line = watch_train((const char *[]){a, b, NULL});
 
     CHECK_TEXT(steps_said(), steps);
     fleet_free(line);
@@ -146,12 +74,12 @@ static const char *saves_text(const char *name)
 /* What a checkpoint of that batch gives. */
 TEST(it_is_of_the_weights_of_then)
 {
-    char *line = train_with((const char *[]){"validate_every.steps=5",
-                                             "save_every.steps=5",
-                                             saves_text("all"), NULL});
-    fleet_evaluation first = seen[0], second = seen[1];
+    char *line = watch_train((const char *[]){"validate_every.steps=5",
+                                              "save_every.steps=5",
+                                              saves_text("all"), NULL});
+    fleet_evaluation first = watch_seen[0], second = watch_seen[1];
 
-    CHECK_INT(n_seen, 2);
+    CHECK_INT(watch_n_seen, 2);
     CHECK_INT(first.samples, 60);
     fleet_free(line);
     for (int i = 1; i <= 2; i++) {
@@ -160,8 +88,8 @@ TEST(it_is_of_the_weights_of_then)
 
         snprintf(load, sizeof load, "load=%s/checkpoint-%06d", test_path("all"),
                  i);
-        CHECK_OK(
-            act(FLEET_CONFIG_EVALUATE, (const char *[]){load, NULL}, &line));
+        CHECK_OK(watch_act(FLEET_CONFIG_EVALUATE, (const char *[]){load, NULL},
+                           &line));
         snprintf(want, sizeof want, "\"auc\":%.6g", v->auc);
         CHECK_TEXT(test_json_value(line, "\"auc\""), want);
         snprintf(want, sizeof want, "\"logloss\":%.6g", v->logloss);
@@ -173,11 +101,11 @@ TEST(it_is_of_the_weights_of_then)
 
 TEST(a_training_that_is_watched_is_the_same_one)
 {
-    char *alone = train_with(NULL);
+    char *alone = watch_train(NULL);
     char *watched =
-        train_with((const char *[]){"validate_every.steps=1", NULL});
+        watch_train((const char *[]){"validate_every.steps=1", NULL});
 
-    CHECK_INT(n_seen, 12);
+    CHECK_INT(watch_n_seen, 12);
     CHECK_TEXT(test_json_value(watched, "\"params_hash\""),
                test_json_value(alone, "\"params_hash\""));
     CHECK_TEXT(test_json_value(watched, "\"loss\""),
@@ -195,10 +123,10 @@ TEST(files_of_its_own_come_before_those_of_the_test)
 
     snprintf(set, sizeof set, "dataset.validation=[\"%s\"]",
              scene_file("held.txt", 40, 3));
-    line = train_with((const char *[]){"validate_every={}", set, NULL});
-    CHECK_INT(n_seen, 3);
-    CHECK_INT(seen[2].samples, 40);
-    CHECK(fabs(seen[2].auc - atof(test_json_value(line, "\"auc\"") + 6)) >
+    line = watch_train((const char *[]){"validate_every={}", set, NULL});
+    CHECK_INT(watch_n_seen, 3);
+    CHECK_INT(watch_seen[2].samples, 40);
+    CHECK(fabs(watch_seen[2].auc - atof(test_json_value(line, "\"auc\"") + 6)) >
           1e-4);
     fleet_free(line);
 }
@@ -212,12 +140,13 @@ TEST(what_cannot_be_read_ends_the_training_by_name)
 
     snprintf(set, sizeof set, "dataset.validation=[\"%s\"]",
              test_file("bad.txt", "1 1 3 0.1 0.2 0.3 1 5 1 x 0\n"));
-    CHECK_FAILS(act(FLEET_CONFIG_CHECK,
-                    (const char *[]){"validate_every={}", set, NULL}, &line),
+    CHECK_FAILS(watch_act(FLEET_CONFIG_CHECK,
+                          (const char *[]){"validate_every={}", set, NULL},
+                          &line),
                 FLEET_EFORMAT, "bad.txt:1");
-    CHECK_FAILS(act(FLEET_CONFIG_TRAIN,
-                    (const char *[]){"validate_every.steps=2", set, NULL},
-                    &line),
+    CHECK_FAILS(watch_act(FLEET_CONFIG_TRAIN,
+                          (const char *[]){"validate_every.steps=2", set, NULL},
+                          &line),
                 FLEET_EFORMAT, "bad.txt:1");
     CHECK(line == NULL);
 }
@@ -226,8 +155,9 @@ static void check_refused(const char *a, const char *b, const char *words)
 {
     char *line;
 
-    CHECK_FAILS(act(FLEET_CONFIG_PRINT, (const char *[]){a, b, NULL}, &line),
-                FLEET_ECONFIG, words);
+    CHECK_FAILS(
+        watch_act(FLEET_CONFIG_PRINT, (const char *[]){a, b, NULL}, &line),
+        FLEET_ECONFIG, words);
 }
 
 TEST(what_would_do_nothing_is_refused)

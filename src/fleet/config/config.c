@@ -34,7 +34,7 @@ fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
     return FLEET_OK;
 }
 
-static fleet_status read_path(const fl_at *at, const char **path)
+fleet_status fl_config_path(const fl_at *at, const char **path)
 {
     FL_TRY(fl_at_string(at, path));
     return at->json && !**path ? fl_at_expected(at, "a path that is not empty")
@@ -157,7 +157,7 @@ static fleet_status read_cap(fl_config *c, const fl_at *at)
         return fl_at_expected(&folder, "nothing: it is for memory_cap_bytes");
     if (bytes.json)
         FL_TRY(fl_at_required(&folder));
-    FL_TRY(read_path(&folder, &c->cold_folder));
+    FL_TRY(fl_config_path(&folder, &c->cold_folder));
     return fl_at_int(&bytes, FL_LEAST_CAP, FL_MOST_EXACT, &c->memory_cap_bytes);
 }
 
@@ -252,14 +252,14 @@ static fleet_status read_save(fl_config *c, const fl_at *save)
     fl_at at;
 
     if (!save->json || fl_at_is_string(save))
-        return read_path(save, &c->save);
+        return fl_config_path(save, &c->save);
     if (fl_at_keys(save, keys) != FLEET_OK)
         return fl_at_is_object(save)
                    ? FLEET_ECONFIG
                    : fl_at_expected(save, "a string or an object");
     at = fl_at_key(save, "path");
     FL_TRY(fl_at_required(&at));
-    FL_TRY(read_path(&at, &c->save));
+    FL_TRY(fl_config_path(&at, &c->save));
     at = fl_at_key(save, "mode");
     FL_TRY(fl_at_choice(&at, modes, &mode));
     c->save_mode = (fleet_save_mode)mode;
@@ -282,14 +282,14 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
     fl_at at;
 
     if (!load->json || fl_at_is_string(load))
-        return read_path(load, &c->load);
+        return fl_config_path(load, &c->load);
     if (fl_at_keys(load, keys) != FLEET_OK)
         return fl_at_is_object(load)
                    ? FLEET_ECONFIG
                    : fl_at_expected(load, "a string or an object");
     at = fl_at_key(load, "path");
     FL_TRY(fl_at_required(&at));
-    FL_TRY(read_path(&at, &c->load));
+    FL_TRY(fl_config_path(&at, &c->load));
     at = fl_at_key(load, "on_missing");
     FL_TRY(fl_at_choice(&at, missing, &chosen[0]));
     at = fl_at_key(load, "on_extra");
@@ -326,7 +326,7 @@ static fleet_status read_save_every(fl_config *c, const fl_at *at)
     int64_t most = 0;
 
     FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(read_path(&folder, &e->folder));
+    FL_TRY(fl_config_path(&folder, &e->folder));
     FL_TRY(fl_at_int(&steps, 1, FL_MOST_EXACT, &e->steps));
     FL_TRY(fl_at_double(&seconds, 1e-3, 1e9, &e->seconds));
     FL_TRY(fl_at_int(&keep, 1, 1000000, &most));
@@ -359,9 +359,10 @@ static fleet_status read_trainer(fl_config *c, const fl_at *at)
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
-        "model",          "optimizer", "strategy",  "device",  "epochs",
-        "seed",           "dataset",   "slots",     "save",    "save_every",
-        "validate_every", "load",      "deadlines", "trainer", NULL};
+        "model",  "optimizer",  "strategy",       "device",
+        "epochs", "seed",       "dataset",        "slots",
+        "save",   "save_every", "validate_every", "metrics_log",
+        "load",   "deadlines",  "trainer",        NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 

@@ -68,8 +68,10 @@ typedef struct fl_config {
     fleet_dataset_options dataset;
     const char **train, **test, **validation;
     int n_train, n_test, n_validation;
-    bool validates;         /* between batches of the first worker; */
-    int64_t validate_steps; /* 0: between passes */
+    bool validates;          /* between batches of the first worker; */
+    int64_t validate_steps;  /* 0: between passes */
+    const char *metrics_log; /* NULL: none */
+    int64_t metrics_steps;   /* 0: the default */
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;

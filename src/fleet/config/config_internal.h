@@ -6,6 +6,9 @@
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
+/* A text that is not empty. */
+fleet_status fl_config_path(const fl_at *at, const char **path);
+
 /* What is looked at while it trains: validations. After the dataset. */
 fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);
 

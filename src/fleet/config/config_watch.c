@@ -11,6 +11,22 @@ static fleet_status read_validate_every(fl_config *c, const fl_at *at)
     return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->validate_steps);
 }
 
+/* A path, or an object with it. */
+static fleet_status read_metrics_log(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"path", "steps", NULL};
+    fl_at path = fl_at_key(at, "path"), steps = fl_at_key(at, "steps");
+
+    if (!at->json || fl_at_is_string(at))
+        return fl_config_path(at, &c->metrics_log);
+    if (!fl_at_is_object(at))
+        return fl_at_expected(at, "a string or an object");
+    FL_TRY(fl_at_keys(at, keys));
+    FL_TRY(fl_at_required(&path));
+    FL_TRY(fl_config_path(&path, &c->metrics_log));
+    return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->metrics_steps);
+}
+
 /* Files that nothing reads are a mistake, and so is a validation of none. */
 static fleet_status check_files(const fl_config *c, const fl_at *root)
 {
@@ -28,7 +44,9 @@ static fleet_status check_files(const fl_config *c, const fl_at *root)
 fleet_status fl_config_read_watch(fl_config *c, const fl_at *root)
 {
     fl_at every = fl_at_key(root, "validate_every");
+    fl_at lines = fl_at_key(root, "metrics_log");
 
     FL_TRY(read_validate_every(c, &every));
+    FL_TRY(read_metrics_log(c, &lines));
     return check_files(c, root);
 }

@@ -3,14 +3,25 @@
 #pragma once
 
 #include "fleet/config/config.h"
+#include "fleet/config/metric_log.h"
 
-/* What this worker has seen of its training, those before it of --resume
- * included. */
+/* Where a run was as its last line was written to `metrics_log`. */
+typedef struct fl_run_line {
+    int64_t n; /* lines behind the first one of the run */
+    int64_t step, samples;
+    double loss_sum; /* the executor's, of the pass */
+    int64_t loss_samples;
+} fl_run_line;
+
+/* What this worker has seen of its training, before a --resume, too. */
 typedef struct fl_run_state {
-    int64_t step;  /* batches */
-    int64_t since; /* of them since the last validation */
+    int64_t step, samples; /* batches, and what is in them */
+    int64_t since;         /* batches since the last validation */
     int64_t n_validation;
-    fleet_evaluation newest; /* of them */
+    fleet_evaluation newest; /* validation of this process */
+    uint64_t run;            /* that lines are of; 0: there are none yet */
+    fl_run_line line;
+    int64_t pass, batch; /* of a checkpoint: its position */
 } fl_run_state;
 
 typedef struct fl_config_run {
@@ -23,6 +34,9 @@ typedef struct fl_config_run {
     fleet_dataset *validated; /* in the first worker: what validations evaluate,
                                  which may be `test`; NULL: there are none */
     fl_run_state seen;
+    fl_metric_log lines;
+    int64_t line_ns;         /* when the last one was written */
+    double line_validated_s; /* that validations took since */
     fleet_executor *trainer, *tester;
     const char *load; /* what is loaded, and how; NULL: nothing */
     fleet_load_options load_options;

@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fleet/config/config_internal.h"
+#include "fleet/config/run_lines.h"
+#include "fleet/config/run_state.h"
 #include "fleet/config/validation.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/stop.h"
@@ -52,6 +54,7 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
     (void)batch;
     t->epoch_samples += samples;
     t->seen.step++;
+    t->seen.samples += samples;
     t->seen.since++;
     if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
         say_progress(t, t->train->share);
@@ -60,7 +63,13 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
 
 static fleet_status validate(fl_config_run *t, double share)
 {
+    int64_t began_ns = fl_now_ns();
+    double seconds;
+
     FL_TRY(fl_validation_run(t));
+    seconds = (double)(fl_now_ns() - began_ns) * 1e-9;
+    t->validated_s += seconds;
+    t->line_validated_s += seconds;
     if (t->o->on_progress)
         say_progress(t, share);
     return FLEET_OK;
@@ -69,19 +78,20 @@ static fleet_status validate(fl_config_run *t, double share)
 static fleet_status between_batches(void *user)
 {
     fl_config_run *t = user;
-    int64_t began_ns = fl_now_ns();
+    const bool validates = fl_validation_due(t);
 
-    if (!fl_validation_due(t))
-        return FLEET_OK;
-    FL_TRY(validate(t, t->train->share));
-    t->validated_s += (double)(fl_now_ns() - began_ns) * 1e-9;
-    return FLEET_OK;
+    if (validates)
+        FL_TRY(validate(t, t->train->share));
+    return validates || fl_run_lines_due(t) ? fl_run_lines_add(t, validates)
+                                            : FLEET_OK;
 }
 
 static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
 {
-    const fl_config_run *t = user;
+    fl_config_run *t = user;
 
+    FL_TRY(fl_run_state_put(t));
+    fl_metric_log_flush(&t->lines); /* which the checkpoint counts */
     return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
 }
 
@@ -125,6 +135,32 @@ static fleet_status note_stop(const fl_config_run *t)
     return FLEET_OK;
 }
 
+/* A pass is over, for all workers. */
+static fleet_status after_pass(fl_config_run *t)
+{
+    const bool validates = t->validated && t->c->validate_steps == 0;
+
+    FL_TRY(report_loss(t, t->epoch));
+    FL_TRY(fleet_shrink(t->f, NULL));
+    if (t->o->on_progress)
+        say_progress(t, 1);
+    if (validates)
+        FL_TRY(validate(t, 1));
+    return validates || t->seen.step > t->seen.line.step
+               ? fl_run_lines_add(t, validates)
+               : FLEET_OK;
+}
+
+/* What a checkpoint has of the training that goes on from it. */
+static fleet_status begin_watching(fl_config_run *t)
+{
+    bool known = false;
+
+    if (t->load && t->load_options.position == FLEET_POSITION_RESUME)
+        FL_TRY(fl_run_state_take(t, &known));
+    return fl_run_lines_open(t, known);
+}
+
 static fleet_status train(fl_config_run *t)
 {
     fleet_train_options o = {.on_batch = on_batch,
@@ -138,6 +174,7 @@ static fleet_status train(fl_config_run *t)
     FL_TRY(fl_position_take(t->train));
     t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
     t->trains = pass < t->c->epochs;
+    FL_TRY(begin_watching(t));
     t->reported = reports_before(t, pass);
     FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();
@@ -148,6 +185,7 @@ static fleet_status train(fl_config_run *t)
         t->epoch_samples = t->train->at.samples;
         t->skipped += t->epoch_samples;
         t->validated_s = 0;
+        fl_run_lines_begin_pass(t);
         before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
         FL_TRY(
             fl_train_pass(t->trainer, t->train, &o, between_batches, t, &t->r));
@@ -158,15 +196,10 @@ static fleet_status train(fl_config_run *t)
                            "dataset.train: the files have no sample for worker "
                            "%d of %d",
                            fleet_worker_index(t->f), fleet_worker_num(t->f));
-        FL_TRY(report_loss(t, t->epoch));
-        FL_TRY(fleet_shrink(t->f, NULL));
-        if (t->o->on_progress)
-            say_progress(t, 1);
-        if (t->validated && t->c->validate_steps == 0)
-            FL_TRY(validate(t, 1));
+        t->trained_s += t->r.seconds - t->validated_s;
+        FL_TRY(after_pass(t));
         t->before += t->epoch_samples;
         t->trained += t->r.samples - before;
-        t->trained_s += t->r.seconds - t->validated_s;
     }
     return FLEET_OK;
 }
@@ -272,6 +305,8 @@ static fleet_status check_saves(const fl_config_run *t)
 {
     if (t->c->save && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save));
+    if (t->c->metrics_log && fleet_is_first_worker(t->f))
+        FL_TRY(fl_metric_log_check(t->c->metrics_log));
     return t->every.folder ? fl_save_every_check(&t->every, t->f) : FLEET_OK;
 }
 
@@ -319,7 +354,7 @@ static fleet_status train_config(const fl_config *c,
                              .request_deadline_ms = ms[FL_REQUEST_DEADLINE],
                              .peer_deadline_ms = ms[FL_PEER_DEADLINE],
                              .step_deadline_ms = ms[FL_STEP_DEADLINE]};
-    fl_config_run t = {.c = c, .o = o};
+    fl_config_run t = {.c = c, .o = o, .lines = {.fd = -1}};
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));
@@ -334,6 +369,7 @@ static fleet_status train_config(const fl_config *c,
         fleet_free(*line);
         *line = NULL;
     }
+    fl_metric_log_close(&t.lines);
     fleet_executor_destroy(t.trainer);
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);

@@ -1,0 +1,35 @@
+/* metric_log.h - a file of JSON lines about a training: appended, a line in
+ * one write. A run's lines come behind a line that begins with {"run":. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+typedef struct fl_metric_log {
+    int fd; /* -1: not open */
+    const char *path;
+    int64_t size;    /* of whole lines; -1: of no file that can be cut */
+    bool goes_on;    /* behind lines of the same run */
+    bool has_failed; /* the last line, which was said */
+    fl_log *log;
+} fl_metric_log;
+
+/* Could it be opened? Nothing is changed. */
+fleet_status fl_metric_log_check(const char *path);
+
+/* Open it, made where it does not exist. A last line that a crash has cut off
+ * goes. Where `run` is the last run in it, and has as many lines as `lines`,
+ * any further ones go, too: a training that goes on writes them again. run 0:
+ * a new one. FLEET_EFORMAT: a file of something else. */
+fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
+                                uint64_t run, int64_t lines, fl_log *log);
+
+/* One line, without its newline. One that the disk refuses is a warning. */
+void fl_metric_log_add(fl_metric_log *m, const char *line);
+
+/* What was added is on the disk: before a checkpoint that counts it. */
+void fl_metric_log_flush(fl_metric_log *m);
+void fl_metric_log_close(fl_metric_log *m);

@@ -38,11 +38,15 @@ void fl_emu_set_relu_keeps_nan(bool keeps);
 size_t fl_emu_live_bytes(void); /* device and pinned memory that is not freed */
 bool fl_emu_has(const void *p, size_t bytes); /* in one of its allocations */
 
-/* Work of others on a stream, NCCL's: what is queued after it begins when it
- * has ended, and an event has happened then. From any thread. */
-void fl_emu_stream_begin(void *stream);
+/* Work of others on a stream, NCCL's: what is queued behind it begins when it
+ * has ended, and an event has happened then. It may itself begin when
+ * fl_emu_stream_reach(), with what begin gave, is true: that does what was
+ * queued before it, as far as that can be. From any thread. */
+long fl_emu_stream_begin(void *stream);
+bool fl_emu_stream_reach(void *stream, long after);
 void fl_emu_stream_end(void *stream);
 
+long fl_emu_waiting(void);  /* what is queued on all streams, and not done */
 long fl_emu_launches(void); /* kernels started so far */
 long fl_emu_switches(void); /* of fibers */
 long fl_emu_queued(void);   /* kernels, products, copies, fills and graphs that

@@ -15,11 +15,16 @@
 #include "block.h"
 #include "control.h"
 
+struct task {
+    std::function<void()> work;
+    std::function<bool()> is_ready; /* empty: it is */
+    long after;                     /* so many of others have ended */
+};
 struct fl_emu_stream {
     int device;
-    long begun, ended;                      /* by others */
-    std::recursive_mutex lock;              /* of the rest, and who does it */
-    std::deque<std::function<void()>> work; /* not done yet */
+    long begun, ended;         /* by others */
+    std::recursive_mutex lock; /* of the rest, and who does it */
+    std::deque<task> work;     /* not done yet */
     long done;
 };
 struct fl_emu_event {
@@ -43,7 +48,7 @@ static struct {
     int devices = said("FLEET_EMU_DEVICES", 1);
     bool reverse = false, busy = false, late = said("FLEET_EMU_LATE", 0) != 0;
     int fail_at = 0, major = 9;
-    long launches = 0, switches = 0, queued = 0;
+    long launches = 0, switches = 0, queued = 0, waiting = 0;
 } control;
 static std::mutex lock;
 
@@ -101,6 +106,11 @@ long fl_emu_switches(void)
 long fl_emu_queued(void)
 {
     return __atomic_load_n(&control.queued, __ATOMIC_RELAXED);
+}
+
+long fl_emu_waiting(void)
+{
+    return __atomic_load_n(&control.waiting, __ATOMIC_SEQ_CST);
 }
 
 /* --- errors --------------------------------------------------------------- */
@@ -233,18 +243,41 @@ static cudaError_t allocate(void **p, std::size_t bytes, bool device)
 
 /* --- what is queued ------------------------------------------------------- */
 
-static void enqueue(cudaStream_t s, std::function<void()> work)
+static const timespec pause = {0, 20000};
+
+static long begun(cudaStream_t s)
 {
-    fl_emu_synchronize(s);
+    return s ? __atomic_load_n(&s->begun, __ATOMIC_SEQ_CST) : 0;
+}
+
+static bool has_ended(cudaStream_t s, long until)
+{
+    return !s || __atomic_load_n(&s->ended, __ATOMIC_SEQ_CST) >= until;
+}
+
+static void put_off(cudaStream_t s, task t)
+{
+    s->work.push_back(std::move(t));
+    __atomic_fetch_add(&control.waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+/* What comes behind work of others waits for its end, as on a real stream: who
+ * queues it does not. */
+static void enqueue(cudaStream_t s, task t)
+{
     if (!s) {
-        work();
+        while (t.is_ready && !t.is_ready())
+            nanosleep(&pause, nullptr);
+        t.work();
         return;
     }
     std::lock_guard<std::recursive_mutex> held(s->lock);
-    if (control.late)
-        s->work.push_back(std::move(work));
+    t.after = begun(s);
+    if (control.late || !s->work.empty() || !has_ended(s, t.after) ||
+        (t.is_ready && !t.is_ready()))
+        put_off(s, std::move(t));
     else
-        work();
+        t.work();
 }
 
 void fl_emu_queue(cudaStream_t s, std::function<void()> work)
@@ -252,21 +285,37 @@ void fl_emu_queue(cudaStream_t s, std::function<void()> work)
     if (fl_emu_captured(s, work))
         return;
     __atomic_fetch_add(&control.queued, 1, __ATOMIC_RELAXED);
-    enqueue(s, std::move(work));
+    enqueue(s, {std::move(work), nullptr, 0});
 }
 
-static void do_until(cudaStream_t s, long after)
+/* Do what is first on it, if that is ready; false: it is not. */
+static bool do_first(cudaStream_t s, long after, bool *more)
 {
-    if (!s)
-        return;
     std::lock_guard<std::recursive_mutex> held(s->lock);
-    while (s->done < after && !s->work.empty()) {
-        std::function<void()> work = std::move(s->work.front());
 
-        s->work.pop_front();
-        s->done++;
-        work();
-    }
+    *more = s->done < after && !s->work.empty();
+    if (!*more)
+        return true;
+    task &first = s->work.front();
+    if (!has_ended(s, first.after) || (first.is_ready && !first.is_ready()))
+        return false;
+    std::function<void()> work = std::move(first.work);
+    s->work.pop_front();
+    s->done++;
+    work();
+    __atomic_fetch_sub(&control.waiting, 1, __ATOMIC_SEQ_CST);
+    return true;
+}
+
+/* As far as it can be done now: is it? */
+static bool do_until(cudaStream_t s, long after)
+{
+    bool more = s != nullptr;
+
+    while (more)
+        if (!do_first(s, after, &more))
+            return false;
+    return true;
 }
 
 /* So much of its work there is, done or not. */
@@ -280,8 +329,10 @@ static long queued(cudaStream_t s)
 
 static cudaError_t do_all(cudaStream_t s)
 {
-    do_until(s, queued(s));
-    fl_emu_synchronize(s);
+    long until = begun(s), after = queued(s);
+
+    while (!do_until(s, after) || !has_ended(s, until))
+        nanosleep(&pause, nullptr);
     return cudaGetLastError();
 }
 
@@ -383,7 +434,7 @@ cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
 {
     if (fl_emu_captures(s))
         return fl_emu_spoil("cudaFreeAsync");
-    enqueue(s, [=] { release(p, true); });
+    enqueue(s, {[=] { release(p, true); }, nullptr, 0});
     return cudaSuccess;
 }
 
@@ -519,40 +570,24 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
     return need_devices();
 }
 
-void fl_emu_stream_begin(void *stream)
+long fl_emu_stream_begin(void *stream)
 {
-    do_all(static_cast<cudaStream_t>(stream)); /* what was queued before */
-    __atomic_fetch_add(&static_cast<cudaStream_t>(stream)->begun, 1,
-                       __ATOMIC_SEQ_CST);
+    cudaStream_t s = static_cast<cudaStream_t>(stream);
+    std::lock_guard<std::recursive_mutex> held(s->lock);
+
+    __atomic_fetch_add(&s->begun, 1, __ATOMIC_SEQ_CST);
+    return queued(s);
+}
+
+bool fl_emu_stream_reach(void *stream, long after)
+{
+    return do_until(static_cast<cudaStream_t>(stream), after);
 }
 
 void fl_emu_stream_end(void *stream)
 {
     __atomic_fetch_add(&static_cast<cudaStream_t>(stream)->ended, 1,
                        __ATOMIC_SEQ_CST);
-}
-
-static long begun(cudaStream_t s)
-{
-    return s ? __atomic_load_n(&s->begun, __ATOMIC_SEQ_CST) : 0;
-}
-
-static bool has_ended(cudaStream_t s, long until)
-{
-    return !s || __atomic_load_n(&s->ended, __ATOMIC_SEQ_CST) >= until;
-}
-
-static void wait_for(cudaStream_t s, long until)
-{
-    const timespec pause = {0, 20000};
-
-    while (!has_ended(s, until))
-        nanosleep(&pause, nullptr);
-}
-
-void fl_emu_synchronize(cudaStream_t s)
-{
-    wait_for(s, begun(s));
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
@@ -568,9 +603,9 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 {
     if (fl_emu_captures(s))
         return fl_emu_spoil("cudaStreamQuery");
-    if (control.busy || !has_ended(s, begun(s)))
+    if (control.busy || !has_ended(s, begun(s)) || !do_until(s, queued(s)))
         return fl_emu_error(cudaErrorNotReady, "not ready"); /* kept, too */
-    return do_all(s);
+    return cudaGetLastError();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
@@ -587,10 +622,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 
     if (fl_emu_captures(s))
         return fl_emu_spoil("cudaStreamWaitEvent");
-    enqueue(s, [=] {
-        do_until(other, after);
-        wait_for(other, begun);
-    });
+    enqueue(s,
+            {[] {},
+             [=] { return do_until(other, after) && has_ended(other, begun); },
+             0});
     return cudaSuccess;
 }
 
@@ -622,9 +657,9 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 {
     if (fl_emu_captures())
         return fl_emu_spoil("cudaEventQuery");
-    if (control.busy || !has_ended(e->stream, e->begun))
+    if (control.busy || !do_until(e->stream, e->after) ||
+        !has_ended(e->stream, e->begun))
         return fl_emu_error(cudaErrorNotReady, "not ready"); /* kept, too */
-    do_until(e->stream, e->after);
     return cudaGetLastError();
 }
 

@@ -153,9 +153,6 @@ bool fl_emu_captures(cudaStream_t s);
 /* The call cannot be captured: the capture is invalid. */
 cudaError_t fl_emu_spoil(const char *call);
 
-/* Until others have ended what they do on the stream. */
-void fl_emu_synchronize(cudaStream_t s);
-
 /* Keep an error for cudaGetLastError(), with a text of its own. */
 cudaError_t fl_emu_error(cudaError_t e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

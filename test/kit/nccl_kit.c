@@ -38,6 +38,7 @@ static void *symbol(const char *name)
 void nccl_kit_use(const char *name, int devices)
 {
     static const fl_nccl_emu_device device = {fl_emu_stream_begin,
+                                              fl_emu_stream_reach,
                                               fl_emu_stream_end, fl_emu_has};
     void (*connect)(const fl_nccl_emu_device *);
 

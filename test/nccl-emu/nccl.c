@@ -79,6 +79,7 @@ typedef struct op {
     size_t n; /* elements */
     int type, how, root;
     void *stream;
+    long after; /* what was queued on the stream before */
     item *item; /* of a group */
     int n_item;
 } op;
@@ -90,6 +91,7 @@ typedef struct ncclComm {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     op *first, *last;
+    bool busy; /* with what was taken last */
     _Atomic int state;
     _Atomic bool aborted, ends;
 } comm;
@@ -123,6 +125,7 @@ static void find_device(void)
     if (!plugin)
         return;
     *(void **)&device.begin = dlsym(plugin, "fl_emu_stream_begin");
+    *(void **)&device.reach = dlsym(plugin, "fl_emu_stream_reach");
     *(void **)&device.end = dlsym(plugin, "fl_emu_stream_end");
     *(void **)&device.has = dlsym(plugin, "fl_emu_has");
 }
@@ -320,9 +323,11 @@ static op *take(comm *c)
     op *o;
 
     pthread_mutex_lock(&c->lock);
+    c->busy = false;
     while (!c->first && !c->aborted && !c->ends)
         pthread_cond_wait(&c->changed, &c->lock);
     o = c->first;
+    c->busy = o != NULL;
     if (o)
         c->first = o->next;
     pthread_mutex_unlock(&c->lock);
@@ -344,6 +349,8 @@ static void *work(void *arg)
     while ((o = take(c)) != NULL) {
         if (!c->aborted)
             begin(c);
+        while (!c->aborted && !device.reach(o->stream, o->after))
+            usleep(20);
         if (!c->aborted)
             run(c, o);
         release(o);
@@ -353,10 +360,16 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void put(comm *c, op *o)
+/* True: behind other work. */
+static bool put(comm *c, op *o)
 {
-    device.begin(o->stream);
+    bool waits;
+
+    o->after = device.begin(o->stream);
     pthread_mutex_lock(&c->lock);
+    waits = c->busy || c->first;
+    if (!waits && o->kind == GROUP)
+        c->state = IN_PROGRESS;
     if (c->first)
         c->last->next = o;
     else
@@ -364,6 +377,7 @@ static void put(comm *c, op *o)
     c->last = o;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+    return waits;
 }
 
 static int enqueue(comm *c, op o)
@@ -566,17 +580,17 @@ API int ncclGroupStart(void)
     return SUCCESS;
 }
 
-/* Its state is settled once the group has begun. */
+/* Its state is settled once the group has begun, or, as a real one only puts it
+ * on the stream, waits behind other work. */
 API int ncclGroupEnd(void)
 {
-    comm *c = group_comm;
+    bool waits;
 
     if (--depth > 0 || !group)
         return SUCCESS;
-    c->state = IN_PROGRESS;
-    put(c, group);
+    waits = put(group_comm, group);
     group = NULL;
-    return IN_PROGRESS;
+    return waits ? SUCCESS : IN_PROGRESS;
 }
 
 static int add(item i, comm *c, void *stream)

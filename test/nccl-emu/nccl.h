@@ -8,7 +8,8 @@
 
 /* The emulated device's, of test/cuda-emu/control.h. */
 typedef struct fl_nccl_emu_device {
-    void (*begin)(void *stream); /* something is under way on the stream */
+    long (*begin)(void *stream); /* something is under way on the stream */
+    bool (*reach)(void *stream, long after);
     void (*end)(void *stream);
     bool (*has)(const void *p, size_t bytes);
 } fl_nccl_emu_device;

@@ -336,6 +336,20 @@ static void abort_nccl(fl_nccl *n)
     n->comm = NULL;
 }
 
+/* What waits on the queue behind NCCL's part of a call goes on once that is
+ * aborted, and writes to memory that is the caller's again when the call
+ * returns: it comes first, if it does soon. */
+static void abort_call(fl_nccl *n)
+{
+    int64_t until = fl_now_ms() + LEAVE_MS;
+
+    abort_nccl(n);
+    if (fl_cu_record(n->done, n->queue) != 0)
+        return;
+    while (fl_cu_look(n->done) == FL_CU_NOT_READY && fl_now_ms() < until)
+        pause_since(0);
+}
+
 static fleet_status nccl_run(fl_comm_base *g, fl_work *w)
 {
     fl_nccl *n = fl_nccl_of(g);
@@ -348,7 +362,7 @@ static fleet_status nccl_run(fl_comm_base *g, fl_work *w)
     if (status == FLEET_OK)
         return status;
     fl_error_take(&e, status);
-    abort_nccl(n);
+    abort_call(n);
     return fl_error_raise(&e);
 }
 

@@ -1,8 +1,8 @@
 /* optimizer.h - how parameters and rows are updated from their gradients.
  *
  * With g the gradient of weight w, after merging, clipping and decay
- * (g + l2_decay w), and t the number of updates including this one (saves name
- * the states as in brackets):
+ * (g + l2_decay w + l1_decay sign(w), where sign(0) is 0), and t the number of
+ * updates including this one (saves name the states as in brackets):
  *
  *   SGD       w -= lr g
  *   Momentum  v = mu v + g;  w -= lr v   (Nesterov: w -= lr (g + mu v))
@@ -219,6 +219,23 @@ FLEET_API fleet_status fleet_optimizer_set_table(fleet_optimizer *optimizer,
  * more. */
 FLEET_API fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *optimizer,
                                                     float decay);
+
+/* L1 decay of all parameters and rows, beside that: the penalty's subgradient
+ * decay sign(w) is added to the gradient (PaddlePaddle's L1Decay), after the
+ * clips, of a row only in updates that touch it. no_decay of a parameter or a
+ * table (fleet_param_attr) turns it off, too. Weights come near 0 and swing
+ * around it by the learning rate; exact zeros are FTRL's. 0 or more. */
+FLEET_API fleet_status fleet_optimizer_set_l1_decay(fleet_optimizer *optimizer,
+                                                    float decay);
+
+/* Bring each element of the gradient that an update uses into [-most, most]:
+ * PyTorch's clip_grad_value_, PaddlePaddle's ClipGradByValue; after the clip by
+ * global norm if there is one, before decay. A table with an optimizer of its
+ * own has that one's. most is above 0. FLEET_ESTATE if a training without it
+ * has begun, as below. FLEET_EUNSUPPORTED with strategy.dgc, by the first pass
+ * or fleet_run(). */
+FLEET_API fleet_status
+fleet_optimizer_set_value_clip(fleet_optimizer *optimizer, float most);
 
 /* Scale all gradients, dense and sparse together, by norm / max(norm, their
  * global norm): Pascanu, Mikolov, Bengio 2013. norm is above 0. FLEET_ESTATE if

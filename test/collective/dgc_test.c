@@ -253,6 +253,12 @@ TEST(a_clip_by_global_norm_is_refused)
     m.f->store->agree = &g.rank[0].rounds;
     CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
     CHECK_CONTAINS(fleet_last_error(), "strategy.dgc: no rank knows");
+    m.o->clip_norm = 0;
+    m.o->value_clip = 0.1f;
+    CHECK(fleet_program_dump(m.p, FLEET_DUMP_PLAN, 40) == NULL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "strategy.dgc: ranks exchange parts of what they have "
+                   "gathered over many steps, which a clip by value is not of");
     m.f->store->agree = NULL;
     kit_close(&m);
     fake_group_close(&g);

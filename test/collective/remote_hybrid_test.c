@@ -121,6 +121,7 @@ static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
 static void set_anew(fleet_optimizer *o)
 {
     CHECK_OK(fleet_optimizer_set_l2_decay(o, 0.5f));
+    CHECK_OK(fleet_optimizer_set_l1_decay(o, 0.25f));
     CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 0.05f));
     CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.7f, 1, 0));
     CHECK_OK(fleet_optimizer_set_learning_rate(o, 0.03f));

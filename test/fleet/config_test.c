@@ -313,6 +313,10 @@ TEST(names_what_does_not_go_together)
 {
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"sgd\", \"beta1\": 0.5}}",
             "optimizer.beta1: expected nothing: it is another optimizer's");
+    REFUSED("{" MODEL ", \"optimizer\": {\"l1_decay\": -1}}",
+            "optimizer.l1_decay: expected a number from 0");
+    REFUSED("{" MODEL ", \"optimizer\": {\"clip_value\": 0}}",
+            "optimizer.clip_value: expected a number from 1e-30");
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"ftrl\", \"beta\": 0}}",
             "optimizer.beta: expected a number from 1e-30");
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"adamw\", "

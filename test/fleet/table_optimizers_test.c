@@ -443,7 +443,8 @@ TEST(a_configuration_gives_tables_their_optimizers)
     static const char text[] =
         CONFIG("{\"type\": \"momentum\", \"tables\": {\"embedding\": "
                "{\"type\": \"rowwise_adagrad\", \"learning_rate\": 0.25, "
-               "\"epsilon\": 0.5, \"row_bounds\": [-1, 2]}, \"more\": {}}}");
+               "\"epsilon\": 0.5, \"row_bounds\": [-1, 2], "
+               "\"l1_decay\": 0.125, \"clip_value\": 3}, \"more\": {}}}");
     const fl_config_optimizer *own;
     fl_config c;
 
@@ -454,6 +455,8 @@ TEST(a_configuration_gives_tables_their_optimizers)
     CHECK_INT(own[0].type, FL_RULE_ROWWISE_ADAGRAD);
     CHECK(own[0].learning_rate == 0.25);
     CHECK(FL_NUMBER_OF(&own[0], ROWWISE_ADAGRAD, epsilon) == 0.5f);
+    CHECK(own[0].l1_decay == 0.125 && own[0].clip_value == 3);
+    CHECK(own[1].l1_decay == 0 && own[1].clip_value == 0);
     CHECK(own[0].bounds && own[0].low == -1 && own[0].high == 2);
     CHECK_TEXT(own[1].table, "more");
     CHECK_INT(own[1].type, FL_RULE_ADAM); /* not that around it */

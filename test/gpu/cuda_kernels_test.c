@@ -108,6 +108,8 @@ TEST(agree_in_models_that_merge_and_clip)
     compare_model(KIT_MLP, &(kit_options){.merge = 2, .clip = 0.01f});
     compare_model(KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
     compare_model(KIT_MLP, &(kit_options){.clip = 1e6f});
+    compare_model(KIT_CTR,
+                  &(kit_options){.value_clip = 1e-3f, .l1_decay = 0.03125f});
 }
 
 static void compare_layers(void)
@@ -119,8 +121,10 @@ static void compare_layers(void)
         compare_model(KIT_CTR, &(kit_options){.layers = all[i],
                                               .layer_decay = 0.1f,
                                               .l2_decay = 0.01f,
+                                              .l1_decay = 0.01f,
                                               .merge = 2,
-                                              .clip = 0.1f});
+                                              .clip = 0.1f,
+                                              .value_clip = 0.01f});
     }
 }
 

@@ -100,6 +100,8 @@ static void give_rule(fleet *f, fleet_optimizer *o, const char *table,
         return;
     CHECK(own != NULL);
     CHECK_OK(fleet_optimizer_set_l2_decay(own, 0.003f));
+    CHECK_OK(fleet_optimizer_set_l1_decay(own, 0.001f));
+    CHECK_OK(fleet_optimizer_set_value_clip(own, 0.01f));
     CHECK_OK(fleet_optimizer_set_exponential_decay(own, 0.9f, 2, 0));
     CHECK_OK(fleet_optimizer_set_table(o, table, own));
 }
@@ -124,6 +126,9 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
 
     if (how->l2_decay > 0)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, how->l2_decay));
+    CHECK_OK(fleet_optimizer_set_l1_decay(o, how->l1_decay));
+    if (how->value_clip > 0)
+        CHECK_OK(fleet_optimizer_set_value_clip(o, how->value_clip));
     if (how->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
     give_rule(f, o, "embedding", how->embedding);

@@ -195,6 +195,8 @@ fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
     if (fl_rule_of(o->kind)->n_row == 0)
         return o;
     rest = fleet_sgd(f, rate);
+    CHECK_OK(fleet_optimizer_set_l1_decay(o, 0.002f));
+    CHECK_OK(fleet_optimizer_set_value_clip(o, 0.02f));
     give_to_tables(f, rest, o);
     return rest;
 }
@@ -232,6 +234,9 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     CHECK(o != NULL);
     if (options->l2_decay > 0)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, options->l2_decay));
+    CHECK_OK(fleet_optimizer_set_l1_decay(o, options->l1_decay));
+    if (options->value_clip > 0)
+        CHECK_OK(fleet_optimizer_set_value_clip(o, options->value_clip));
     if (options->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, options->clip));
     s.gradient_merge = options->merge > 1;

@@ -118,12 +118,12 @@ TEST(settings_that_cannot_be_are_refused)
 
     lane_open(&k, SIM_SGD, 1, false);
     push_bytes(&k, 0);
-    lane_hear_refusal(&k, 0, "0 bytes of optimizer settings: expected 12");
+    lane_hear_refusal(&k, 0, "0 bytes of optimizer settings: expected 20");
     push_bytes(&k, 16);
-    lane_hear_refusal(&k, 0, "16 bytes of optimizer settings: expected 12");
+    lane_hear_refusal(&k, 0, "16 bytes of optimizer settings: expected 20");
     lane_push_with(&k, 0, 1, 5, &(fl_update_settings){.learning_rate = NAN});
     lane_hear_refusal(&k, 0, "learning_rate: nan is out of range");
-    lane_push_with(&k, 0, 1, 5, &(fl_update_settings){1, -0.5f, 0});
+    lane_push_with(&k, 0, 1, 5, &(fl_update_settings){.l2_decay = -0.5f});
     lane_hear_refusal(&k, 0, "l2_decay: -0.5 is out of range");
     CHECK_INT(fl_lane_version(k.lane), 0);
     lane_push(&k, 0, 1, 5, 1);

@@ -31,6 +31,10 @@ static fleet_status set(fleet_optimizer *o, int i)
         return fleet_optimizer_set_exponential_decay(o, 0.99f, 1, 0);
     case 4:
         return fleet_optimizer_set_learning_rate(o, 0.03125f);
+    case 5:
+        return fleet_optimizer_set_l1_decay(o, 0.125f);
+    case 6:
+        return fleet_optimizer_set_value_clip(o, 0.0005f);
     default:
         return fleet_optimizer_set_schedule(
             o, &(fleet_schedule){.kind = FLEET_SCHEDULE_INVERSE_TIME,
@@ -39,7 +43,7 @@ static fleet_status set(fleet_optimizer *o, int i)
     }
 }
 
-enum { N_CALL = 6 };
+enum { N_CALL = 8 };
 
 /* job.user: the first and the last call that are made. */
 static fleet_status set_between_passes(ps_node *n)
@@ -79,13 +83,14 @@ static uint64_t hash_alone(const ps_job *j, const int calls[2])
 TEST(servers_update_with_what_workers_have_set_between_passes)
 {
     int calls[2];
-    ps_job j = {.servers = 2,
-                .workers = 2,
-                .lanes = 2,
-                .work = set_between_passes,
-                .how = {.optimizer = "momentum", .clip = 0.3f},
-                .user = calls,
-                .file = {scene_file("a.txt", 200, 1)}};
+    ps_job j = {
+        .servers = 2,
+        .workers = 2,
+        .lanes = 2,
+        .work = set_between_passes,
+        .how = {.optimizer = "momentum", .clip = 0.3f, .value_clip = 0.25f},
+        .user = calls,
+        .file = {scene_file("a.txt", 200, 1)}};
 
     for (int i = 0; i < N_CALL; i++) {
         calls[0] = i;
@@ -111,7 +116,8 @@ TEST(so_they_do_with_rates_by_layer)
                     .how = {.optimizer = rules[i][1],
                             .layers = rules[i][0],
                             .units = 1200,
-                            .clip = 0.3f},
+                            .clip = 0.3f,
+                            .value_clip = 0.25f},
                     .user = calls,
                     .file = {scene_file("a.txt", 200, 1)}};
 
@@ -291,15 +297,18 @@ TEST(workers_in_sync_that_set_differently_end_the_job_with_both_values)
         "learning_rate is 0.05 in worker 0, 0.002 in worker 1",
         "learning_rate is 0.05 in worker 0, 0.0",
         "learning_rate is 0.05 in worker 0, 0.03125 in worker 1",
+        "l1_decay is 0 in worker 0, 0.125 in worker 1",
+        "value_clip is 0.25 in worker 0, 0.0005 in worker 1",
         "learning_rate is 0.05 in worker 0, 0.0",
     };
 
     for (int i = 0; i < N_CALL; i++) {
-        ps_job j = {.workers = 2,
-                    .work = set_in_worker_1,
-                    .how = {.optimizer = "sgd", .clip = 0.3f},
-                    .user = &i,
-                    .file = {scene_file("a.txt", 200, 1)}};
+        ps_job j = {
+            .workers = 2,
+            .work = set_in_worker_1,
+            .how = {.optimizer = "sgd", .clip = 0.3f, .value_clip = 0.25f},
+            .user = &i,
+            .file = {scene_file("a.txt", 200, 1)}};
 
         ps_run(&j);
         for (int w = 0; w < 2; w++) {

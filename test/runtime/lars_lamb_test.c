@@ -157,24 +157,36 @@ static void clip(reference *r, double most)
             r[i].g[j] *= most / sqrt(sum);
 }
 
+static void clip_values(reference *r, double most)
+{
+    for (int i = 0; most > 0 && i < N_PARAM; i++)
+        for (int64_t j = 0; j < r[i].p->n; j++)
+            r[i].g[j] = fmax(-most, fmin(most, r[i].g[j]));
+}
+
 /* What the parameter says itself. */
 typedef struct numbers {
-    double rate, l2, decay;
+    double rate, l2, l1, decay;
     bool bare;
 } numbers;
 
 static numbers numbers_of(const reference *r, const kit_options *o)
 {
-    numbers x = {(double)rate, (double)o->l2_decay, (double)o->layer_decay,
-                 r->p->attr.no_decay};
+    numbers x = {(double)rate, (double)o->l2_decay, (double)o->l1_decay,
+                 (double)o->layer_decay, r->p->attr.no_decay};
 
     if (strcmp(r->p->name, "own.w") == 0) {
         x.rate *= (double)own_rate;
         x.l2 = (double)own_decay;
     }
     if (x.bare)
-        x.l2 = x.decay = 0;
+        x.l2 = x.l1 = x.decay = 0;
     return x;
+}
+
+static double sign_of(double w)
+{
+    return (w > 0) - (w < 0);
 }
 
 static void lars_in_double(reference *r, const kit_options *o)
@@ -184,7 +196,7 @@ static void lars_in_double(reference *r, const kit_options *o)
     double w, g, ratio = 1;
 
     for (int64_t i = 0; i < n; i++)
-        r->g[i] += x.l2 * r->w[i];
+        r->g[i] += x.l2 * r->w[i] + x.l1 * sign_of(r->w[i]);
     w = norm_of(r->w, n);
     g = norm_of(r->g, n);
     if (w > 0 && !x.bare)
@@ -205,7 +217,7 @@ static void lamb_in_double(reference *r, const kit_options *o, int t)
     double w = norm_of(r->w, n), step;
 
     for (int64_t i = 0; i < n; i++) {
-        double g = r->g[i] + x.l2 * r->w[i];
+        double g = r->g[i] + x.l2 * r->w[i] + x.l1 * sign_of(r->w[i]);
 
         r->a[i] = b1 * r->a[i] + (1 - b1) * g;
         r->b[i] = b2 * r->b[i] + (1 - b2) * g * g;
@@ -224,6 +236,7 @@ static void step_in_double(reference *r, const kit_options *o,
     for (int i = 0; i < N_PARAM; i++)
         set_gradient(&r[i], b);
     clip(r, (double)o->clip);
+    clip_values(r, (double)o->value_clip);
     for (int i = 0; i < N_PARAM; i++)
         if (strcmp(o->layers, "lars") == 0)
             lars_in_double(&r[i], o);
@@ -273,6 +286,9 @@ TEST(lars_does_what_its_formula_says_over_steps)
     check_steps(&o);
     o.clip = 0.01f;
     check_steps(&o);
+    o.value_clip = 2e-4f;
+    o.l1_decay = 0.0078125f;
+    check_steps(&o);
 }
 
 TEST(lamb_does_what_its_formula_says_over_steps)
@@ -283,6 +299,9 @@ TEST(lamb_does_what_its_formula_says_over_steps)
     o.l2_decay = 0.0625f;
     check_steps(&o);
     o.clip = 0.01f;
+    check_steps(&o);
+    o.value_clip = 2e-4f;
+    o.l1_decay = 0.0078125f;
     check_steps(&o);
 }
 

@@ -88,6 +88,9 @@ static int choose(row *x, int dim, int t, float g[ROWS][MOST_DIM], float **to,
     return n;
 }
 
+/* Of every other update. */
+static const float most = 0.125f, l1 = 0.03125f;
+
 static void step(const fleet_optimizer *o, const fl_simd *simd, row *x, int dim,
                  int t)
 {
@@ -100,6 +103,8 @@ static void step(const fleet_optimizer *o, const fl_simd *simd, row *x, int dim,
     u.scale = 0.5f;
     u.clip = 0.75f;
     u.decay = 0.01f;
+    u.most = t % 2 ? most : 0;
+    u.l1 = t % 2 ? l1 : 0;
     fl_rule_set_on(simd)->of[o->kind].rows(&u, to, from, n, dim);
 }
 
@@ -149,8 +154,15 @@ static void step_in_double(const fleet_optimizer *o, reference *x, int r,
     bool own = fl_optimizer_has_row_steps(o);
 
     x->steps++;
-    for (int i = 0; i < dim; i++)
-        g[i] = (double)gradient(r, i, t) * 0.5 * 0.75 + (double)0.01f * x->w[i];
+    for (int i = 0; i < dim; i++) {
+        double w = x->w[i];
+
+        g[i] = (double)gradient(r, i, t) * 0.5 * 0.75;
+        if (t % 2)
+            g[i] = fmax(-(double)most, fmin((double)most, g[i])) +
+                   (double)l1 * ((w > 0) - (w < 0));
+        g[i] += (double)0.01f * w;
+    }
     if (o->kind == FL_RULE_ROWWISE_ADAGRAD)
         adagrad_in_double(o, x, g, dim);
     else

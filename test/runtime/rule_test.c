@@ -116,6 +116,14 @@ static void start(weights *x, const fleet_optimizer *o)
     x->state[1] = x->s1;
 }
 
+/* Every other update is clipped by value and decays by L1. */
+static const float most = 0.125f, l1 = 0.03125f;
+
+static bool is_shaped(int t)
+{
+    return t % 2 != 0;
+}
+
 /* The scalars of step t, with everything that they can say. */
 static fl_update update_of(const fleet_optimizer *o, int t)
 {
@@ -125,6 +133,8 @@ static fl_update update_of(const fleet_optimizer *o, int t)
     u.scale = 0.5f;
     u.clip = 0.75f;
     u.decay = 0.01f;
+    u.most = is_shaped(t) ? most : 0;
+    u.l1 = is_shaped(t) ? l1 : 0;
     return u;
 }
 
@@ -140,11 +150,22 @@ typedef struct reference {
     double w, s0, s1;
 } reference;
 
+/* As update t + 1 uses it. */
+static double gradient_in_double(double g, double w, int t)
+{
+    double d = g * 0.5 * 0.75;
+
+    if (!is_shaped(t - 1))
+        return d + (double)0.01f * w;
+    return fmax(-(double)most, fmin((double)most, d)) + (double)0.01f * w +
+           (double)l1 * ((w > 0) - (w < 0));
+}
+
 /* optimizer.h, word by word. */
 static void step_in_double(const fleet_optimizer *o, reference *r, double g0,
                            int t)
 {
-    double g = g0 * 0.5 * 0.75 + (double)0.01f * r->w;
+    double g = gradient_in_double(g0, r->w, t);
     double lr = (double)o->learning_rate, a = (double)o->number[0];
     double b = (double)o->number[1], e = (double)o->number[2], d;
 
@@ -293,6 +314,54 @@ TEST(bits_are_the_same_at_every_split_and_on_every_instruction_set)
             }
     }
     fleet_destroy(f);
+}
+
+/* One step of SGD whose rate is 1. */
+static float step_alone(const fl_simd *simd, const fl_update *u, float w,
+                        float g)
+{
+    float many[N], all[N];
+
+    for (int i = 0; i < N; i++) {
+        many[i] = w;
+        all[i] = g;
+    }
+    dense_of(simd, FL_RULE_SGD)(u, many, all, NULL, N);
+    for (int i = 1; i < N; i++)
+        CHECK(memcmp(&many[i], &many[0], sizeof *many) == 0);
+    return many[0];
+}
+
+TEST(a_clip_by_value_takes_what_is_not_finite_as_pytorch_does)
+{
+    for (const fl_simd *const *t = fl_simd_all(); *t; t++) {
+        const fl_update u = {
+            .lr = 1, .scale = 1, .clip = 1, .most = 0.5f, .decay = 0};
+
+        CHECK(step_alone(*t, &u, 0, INFINITY) == -0.5f);
+        CHECK(step_alone(*t, &u, 0, -INFINITY) == 0.5f);
+        CHECK(step_alone(*t, &u, 0, 0.375f) == -0.375f);
+        CHECK(isnan(step_alone(*t, &u, 0, NAN)));
+    }
+}
+
+/* 2^-149 is the least that a float can be above 0. */
+TEST(l1_decay_is_of_the_signs_of_weights_however_small)
+{
+    for (const fl_simd *const *t = fl_simd_all(); *t; t++) {
+        fl_update u = {.lr = 1, .scale = 1, .clip = 1, .l1 = 0.25f};
+
+        CHECK(step_alone(*t, &u, 0x1p-149f, 0) == -0.25f);
+        CHECK(step_alone(*t, &u, -0x1p-149f, 0) == 0.25f);
+        CHECK(step_alone(*t, &u, 0x1p20f, 0) == 0x1p20f - 0.25f);
+        CHECK(step_alone(*t, &u, 0, 0) == 0);
+        CHECK(step_alone(*t, &u, 0, INFINITY) == -INFINITY);
+        CHECK(isnan(step_alone(*t, &u, NAN, 0)));
+        fl_update_change(&u, &(fl_update_rates){1, 0.5f}); /* its own L2 */
+        CHECK(step_alone(*t, &u, 1, 0) == 0.25f);
+        fl_update_change(&u, &(fl_update_rates){1, 0}); /* no_decay */
+        CHECK(step_alone(*t, &u, 1, 0) == 1);
+    }
 }
 
 /* ((g scale) clip) + decay w, each operation rounded once. */
@@ -620,6 +689,16 @@ static void set_clip(fleet_optimizer *o)
     CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 1e-30f));
 }
 
+static void set_l1(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_l1_decay(o, 0.1f));
+}
+
+static void set_most(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_value_clip(o, 2));
+}
+
 static void set_pieces(fleet_optimizer *o)
 {
     CHECK_OK(fleet_optimizer_set_piecewise_decay(
@@ -637,6 +716,9 @@ TEST(processes_of_a_job_compare_what_each_setter_sets)
                    "optimizer: l2_decay is 0 in rank 0, 0.1 in rank 1");
     check_settings(set_clip, "optimizer: global_norm_clip is 0 in rank 0, "
                              "1e-30 in rank 1");
+    check_settings(set_l1, "optimizer: l1_decay is 0 in rank 0, 0.1 in rank 1");
+    check_settings(set_most,
+                   "optimizer: value_clip is 0 in rank 0, 2 in rank 1");
     check_settings(set_pieces,
                    "optimizer: schedule is none in rank 0, piecewise 0.3 below "
                    "7 0.05 below 1000000 then 0.001 in rank 1");
@@ -714,6 +796,14 @@ TEST(impossible_settings_are_refused)
 
     CHECK_FAILS(fleet_optimizer_set_l2_decay(o, -1), FLEET_EINVAL, "l2_decay");
     CHECK_FAILS(fleet_optimizer_set_l2_decay(o, NAN), FLEET_EINVAL, "l2_decay");
+    CHECK_FAILS(fleet_optimizer_set_l1_decay(o, -1), FLEET_EINVAL,
+                "l1_decay: -1 is out of range");
+    CHECK_FAILS(fleet_optimizer_set_l1_decay(o, INFINITY), FLEET_EINVAL,
+                "l1_decay: inf");
+    CHECK_FAILS(fleet_optimizer_set_value_clip(o, 0), FLEET_EINVAL,
+                "value clip: 0 is out of range");
+    CHECK_FAILS(fleet_optimizer_set_value_clip(o, NAN), FLEET_EINVAL,
+                "value clip: nan");
     CHECK_FAILS(fleet_optimizer_set_global_norm_clip(o, 0), FLEET_EINVAL,
                 "global norm: 0");
     CHECK_FAILS(fleet_optimizer_set_global_norm_clip(o, INFINITY), FLEET_EINVAL,
@@ -727,6 +817,7 @@ TEST(impossible_settings_are_refused)
     CHECK_FAILS(fleet_optimizer_set_exponential_decay(o, 0.5f, 0, 0),
                 FLEET_EINVAL, "steps: 0");
     CHECK(rate_after(o, 100) == 1 && o->l2_decay == 0 && o->clip_norm == 0);
+    CHECK(o->l1_decay == 0 && o->value_clip == 0);
     fleet_destroy(f);
 }
 
@@ -759,6 +850,10 @@ TEST(settings_need_an_optimizer)
     CHECK_FAILS(fleet_optimizer_set_l2_decay(NULL, 1), FLEET_EINVAL,
                 "fleet_optimizer_set_l2_decay: no optimizer");
     CHECK_STATUS(fleet_optimizer_set_global_norm_clip(NULL, 1), FLEET_EINVAL);
+    CHECK_FAILS(fleet_optimizer_set_l1_decay(NULL, 1), FLEET_EINVAL,
+                "fleet_optimizer_set_l1_decay: no optimizer");
+    CHECK_FAILS(fleet_optimizer_set_value_clip(NULL, 1), FLEET_EINVAL,
+                "fleet_optimizer_set_value_clip: no optimizer");
     CHECK_STATUS(fleet_optimizer_set_piecewise_decay(NULL, (int64_t[]){1},
                                                      (float[]){1, 1}, 1),
                  FLEET_EINVAL);

@@ -8,7 +8,9 @@ test/golden/rules.txt, which rules_ref_test.c reads:
 A line "case JSON" has the optimizer as a configuration of fleet-train says it;
 lines "after T" the weights after T updates. Weights begin with noise(1),
 noise(2) ..., the gradient of weight i in update t is noise(1000 + 7 t + i).
-PyTorch's weight_decay is l2_decay here, but for AdamW.
+PyTorch's weight_decay is l2_decay here, but for AdamW. clip_value is
+clip_grad_value_(), and l1_decay what autograd adds for l1_decay times the sum
+of |w|, each before the optimizer's step.
 """
 import json
 import math
@@ -58,7 +60,27 @@ CASES = [
     ({"type": "rmsprop_centered", "learning_rate": 0.005, "alpha": 0.9,
       "epsilon": 0.01}, OPTIM.RMSprop,
      {"alpha": 0.9, "eps": 0.01, "centered": True}),
+    ({"type": "sgd", "learning_rate": 0.1, "l1_decay": 0.1}, OPTIM.SGD, {}),
+    ({"type": "adam", "learning_rate": 0.01, "l1_decay": 0.1,
+      "l2_decay": 0.01}, OPTIM.Adam, {"weight_decay": 0.01}),
+    ({"type": "sgd", "learning_rate": 0.1, "clip_value": 0.25}, OPTIM.SGD, {}),
+    ({"type": "momentum", "learning_rate": 0.02, "momentum": 0.9,
+      "clip_value": 0.25, "l1_decay": 0.2, "l2_decay": 0.01}, OPTIM.SGD,
+     {"momentum": 0.9, "weight_decay": 0.01}),
+    ({"type": "adagrad", "learning_rate": 0.1, "epsilon": 1e-10,
+      "clip_value": 0.5, "l1_decay": 0.2}, OPTIM.Adagrad, {}),
 ]
+
+
+def shape(weight, how):
+    if "clip_value" in how:
+        torch.nn.utils.clip_grad_value_([weight], how["clip_value"])
+    if "l1_decay" in how:
+        gradient = weight.grad
+        weight.grad = None
+        (how["l1_decay"] * weight.abs().sum()).backward()
+        weight.grad += gradient
+
 
 for how, rule, numbers in CASES:
     print("case", json.dumps(how))
@@ -66,6 +88,7 @@ for how, rule, numbers in CASES:
     optimizer = rule([weight], lr=how["learning_rate"], **numbers)
     for t in range(STEPS):
         weight.grad = row(1000 + 7 * t)
+        shape(weight, how)
         optimizer.step()
         if t + 1 in (1, 2, 10, 50, STEPS):
             print("after", t + 1, *(f"{x:.9g}" for x in weight.tolist()))

@@ -25,6 +25,16 @@ static fleet_status set_clip(fleet_optimizer *o)
     return fleet_optimizer_set_global_norm_clip(o, 0.01f);
 }
 
+static fleet_status set_l1(fleet_optimizer *o)
+{
+    return fleet_optimizer_set_l1_decay(o, 0.0625f);
+}
+
+static fleet_status set_most(fleet_optimizer *o)
+{
+    return fleet_optimizer_set_value_clip(o, 0.0005f);
+}
+
 static fleet_status set_rate(fleet_optimizer *o)
 {
     return fleet_optimizer_set_learning_rate(o, 0.75f);
@@ -50,8 +60,8 @@ static fleet_status set_warmed(fleet_optimizer *o)
 
 typedef fleet_status set_one(fleet_optimizer *o);
 
-static set_one *const setters[] = {set_decay,  set_clip, set_rate,
-                                   set_pieces, set_fall, set_warmed};
+static set_one *const setters[] = {set_decay, set_l1,     set_clip, set_most,
+                                   set_rate,  set_pieces, set_fall, set_warmed};
 enum { N_SETTER = sizeof setters / sizeof *setters };
 
 /* --- within a pass -------------------------------------------------------- */
@@ -87,7 +97,9 @@ TEST(setters_are_refused_within_a_training_pass_and_change_nothing)
         scene s;
 
         scene_open_as(&s, &o,
-                      &(scene_training){.optimizer = "sgd", .clip = 0.5f});
+                      &(scene_training){.optimizer = "sgd",
+                                        .clip = 0.5f,
+                                        .value_clip = 0.25f});
         scene_data(&s, file, 32, 1, 0);
         s.e = fleet_executor_create(s.p, NULL);
         watch w = {s.p->training.optimizer, fleet_sgd(s.f, 0.1f), 0};
@@ -152,6 +164,7 @@ static uint64_t n_weights(const char *device, set_one *set, float *weight)
     kit_options o = {.optimizer = "sgd",
                      .learning_rate = 0.01f,
                      .clip = 0.5f,
+                     .value_clip = 0.25f,
                      .max_batch = 40,
                      .device = device};
     kit_model m;
@@ -200,27 +213,39 @@ static void check_difference(fl_update_settings a, fl_update_settings b,
 
 TEST(what_differs_first_is_named_with_both_values)
 {
-    const fl_update_settings s = {0.1f, 0, 2};
+    const fl_update_settings s = {0.1f, 0, 2, 0, 0};
 
     check_difference(s, s, NULL);
-    check_difference(s, (fl_update_settings){0.05f, 1, 2},
+    check_difference(s, (fl_update_settings){0.05f, 1, 2, 0, 0},
                      "learning_rate is 0.1 in worker 3, 0.05 in worker 17");
-    check_difference(s, (fl_update_settings){0.1f, 1e-4f, 3},
+    check_difference(s, (fl_update_settings){0.1f, 1e-4f, 3, 0, 0},
                      "l2_decay is 0 in worker 3, 0.0001 in worker 17");
-    check_difference(s, (fl_update_settings){0.1f, 0, 0},
+    check_difference(s, (fl_update_settings){0.1f, 0, 0, 0, 0},
                      "global_norm_clip is 2 in worker 3, 0 in worker 17");
+    check_difference(s, (fl_update_settings){0.1f, 0, 2, 0.5f, 0},
+                     "value_clip is 0 in worker 3, 0.5 in worker 17");
+    check_difference(s, (fl_update_settings){0.1f, 0, 2, 0, 3},
+                     "l1_decay is 0 in worker 3, 3 in worker 17");
 }
 
 TEST(settings_that_no_optimizer_has_are_refused_by_name)
 {
-    CHECK_OK(fl_update_settings_check(&(fl_update_settings){0.1f, 0, 0}));
-    CHECK_OK(fl_update_settings_check(&(fl_update_settings){0, 0, 0}));
-    CHECK_FAILS(fl_update_settings_check(&(fl_update_settings){NAN, 0, 0}),
-                FLEET_EINVAL, "learning_rate: nan is out of range");
-    CHECK_FAILS(fl_update_settings_check(&(fl_update_settings){1, -1, 0}),
+    CHECK_OK(fl_update_settings_check(&(fl_update_settings){0.1f, 0, 0, 0, 0}));
+    CHECK_OK(fl_update_settings_check(&(fl_update_settings){0, 0, 0, 0, 0}));
+    CHECK_FAILS(
+        fl_update_settings_check(&(fl_update_settings){NAN, 0, 0, 0, 0}),
+        FLEET_EINVAL, "learning_rate: nan is out of range");
+    CHECK_FAILS(fl_update_settings_check(&(fl_update_settings){1, -1, 0, 0, 0}),
                 FLEET_EINVAL, "l2_decay: -1 is out of range");
-    CHECK_FAILS(fl_update_settings_check(&(fl_update_settings){1, 0, INFINITY}),
-                FLEET_EINVAL, "global_norm_clip: inf is out of range");
+    CHECK_FAILS(
+        fl_update_settings_check(&(fl_update_settings){1, 0, INFINITY, 0, 0}),
+        FLEET_EINVAL, "global_norm_clip: inf is out of range");
+    CHECK_FAILS(
+        fl_update_settings_check(&(fl_update_settings){.value_clip = -1}),
+        FLEET_EINVAL, "value_clip: -1 is out of range");
+    CHECK_FAILS(
+        fl_update_settings_check(&(fl_update_settings){.l1_decay = NAN}),
+        FLEET_EINVAL, "l1_decay: nan is out of range");
 }
 
 /* What an earlier call had set, and no call has undone. */
@@ -240,7 +265,9 @@ TEST(the_hash_is_of_what_counts)
         before = hash;
     }
     CHECK_OK(set_decay(b));
+    CHECK_OK(set_l1(b));
     CHECK_OK(set_clip(b));
+    CHECK_OK(set_most(b));
     CHECK_OK(set_rate(b));
     CHECK_OK(set_warmed(b));
     CHECK(fl_optimizer_settings_hash(b) == before);

@@ -122,14 +122,15 @@ static sim_fault sleep_of(uint64_t seed, const sim_options *o, int64_t ms)
     return f;
 }
 
-/* It wakes when all others have ended, and hears why. */
+/* It wakes when all others have ended, and hears why; nothing strange comes
+ * between what they said last. */
 static const char *process_sleeps(uint64_t seed)
 {
     sim_options o;
     sim_script k;
 
     make_job(seed, &o, &k);
-    o.lost = 0;
+    o.lost = o.strange = 0;
     o.fault[0] = sleep_of(seed, &o, 2 * o.peer_ms + o.request_ms);
     return run_fault(&o, &k, true);
 }

@@ -29,6 +29,7 @@ static void give_rule(fleet *f, sim_kind kind, fleet_optimizer *o)
 
     CHECK(own != NULL);
     CHECK_OK(fleet_optimizer_set_l2_decay(own, 0.02f));
+    CHECK_OK(fleet_optimizer_set_l1_decay(own, 0.03f));
     CHECK_OK(fleet_optimizer_set_exponential_decay(own, 0.8f, 1, 0));
     CHECK_OK(fleet_optimizer_set_table(o, "first", own));
 }
@@ -48,6 +49,10 @@ static fleet_optimizer *make_optimizer(fleet *f, sim_kind kind)
             o, kind == SIM_BLOCKS ? 3.0f : 0.7f));
     if (kind == SIM_SGD || kind == SIM_ADAM)
         CHECK_OK(fleet_optimizer_set_l2_decay(o, 0.01f));
+    if (kind == SIM_SGD || kind == SIM_BLOCKS)
+        CHECK_OK(fleet_optimizer_set_l1_decay(o, 0.02f));
+    if (kind == SIM_ADAM || kind == SIM_SGD_CLIP)
+        CHECK_OK(fleet_optimizer_set_value_clip(o, 0.1f));
     /* so that it matters of which version a worker believes to be */
     CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.9f, 1, 0));
     if (kind == SIM_ADAGRAD || kind == SIM_SGD_CLIP)

@@ -249,7 +249,7 @@ static fl_update for_attr(const fl_update *all, const fleet_param_attr *a)
     if (a->l2_decay > 0)
         u.decay = a->l2_decay;
     if (a->no_decay)
-        u.decay = 0;
+        u.decay = u.l1 = 0;
     return u;
 }
 

@@ -211,7 +211,7 @@ static fleet_status read_plateau(const fl_at *at, fl_config_optimizer *o)
 }
 
 /* What tables' optimizers have, too, and then what only the first one has. */
-enum { SHARED_KEYS = 5, OWN_KEYS = 3 };
+enum { SHARED_KEYS = 7, OWN_KEYS = 3 };
 
 static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
                              fl_config_optimizer *o)
@@ -221,8 +221,9 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
 #include "runtime/optim/rules.def"
         NULL};
     const char *keys[NUMBER_KEYS + SHARED_KEYS + OWN_KEYS + 1] = {
-        "type",       "learning_rate",    "l2_decay", "decay",
-        "row_bounds", "clip_global_norm", "tables",   "plateau"};
+        "type",   "learning_rate", "l2_decay",   "l1_decay",
+        "decay",  "row_bounds",    "clip_value", "clip_global_norm",
+        "tables", "plateau"};
     int n = SHARED_KEYS + (is_table ? 0 : OWN_KEYS);
     fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
     fl_at bounds = fl_at_key(at, "row_bounds");
@@ -235,6 +236,8 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
     FL_TRY(read_numbers(o, at));
     FL_TRY(read_double(at, "learning_rate", 1e-30, 1e6, &o->learning_rate));
     FL_TRY(read_double(at, "l2_decay", 0, 1e6, &o->l2_decay));
+    FL_TRY(read_double(at, "l1_decay", 0, 1e6, &o->l1_decay));
+    FL_TRY(read_double(at, "clip_value", 1e-30, 1e30, &o->clip_value));
     FL_TRY(
         read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
     FL_TRY(read_bounds(&bounds, o));
@@ -308,6 +311,10 @@ fleet_optimizer *fl_config_make_optimizer(fleet *f,
 
     if (status == FLEET_OK)
         status = fleet_optimizer_set_l2_decay(made, (float)o->l2_decay);
+    if (status == FLEET_OK)
+        status = fleet_optimizer_set_l1_decay(made, (float)o->l1_decay);
+    if (status == FLEET_OK && o->clip_value > 0)
+        status = fleet_optimizer_set_value_clip(made, (float)o->clip_value);
     if (status == FLEET_OK && o->bounds)
         status =
             fleet_optimizer_set_row_bounds(made, (float)o->low, (float)o->high);

@@ -142,7 +142,7 @@ _Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152 &&
                "records are written as they lie in memory");
 
 _Static_assert(sizeof(fl_place_record) == 120 &&
-                   sizeof(fl_update_record) == 48 &&
+                   sizeof(fl_update_record) == 56 &&
                    sizeof(fl_section_record) == 24 &&
                    sizeof(fl_command_record) == 32,
                "records are written as they lie in memory");

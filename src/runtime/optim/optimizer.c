@@ -126,6 +126,8 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
         .scale = 1.0f / (float)batches,
         .clip = 1.0f,
         .decay = o->l2_decay,
+        .most = o->value_clip,
+        .l1 = o->l1_decay,
         .correct_a = o->n_correct ? o->correct_a[t] : 1.0f,
         .correct_b = o->n_correct ? o->correct_b[t] : 1.0f,
         .version = (uint64_t)done + 1,
@@ -230,6 +232,28 @@ fleet_status fleet_optimizer_set_l2_decay(fleet_optimizer *o, float decay)
     if (!(decay >= 0) || !isfinite(decay))
         return out_of_range("l2_decay", (double)decay);
     o->l2_decay = decay;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_l1_decay(fleet_optimizer *o, float decay)
+{
+    FL_TRY(fl_optimizer_check_setter(o, "fleet_optimizer_set_l1_decay"));
+    if (!(decay >= 0) || !isfinite(decay))
+        return out_of_range("l1_decay", (double)decay);
+    o->l1_decay = decay;
+    return FLEET_OK;
+}
+
+/* What a plan was made for stays. */
+fleet_status fleet_optimizer_set_value_clip(fleet_optimizer *o, float most)
+{
+    FL_TRY(fl_optimizer_check_setter(o, "fleet_optimizer_set_value_clip"));
+    if (!(most > 0) || !isfinite(most))
+        return out_of_range("value clip", (double)most);
+    if (o->in_use && o->value_clip <= 0)
+        return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_value_clip: a "
+                                     "training without it has begun");
+    o->value_clip = most;
     return FLEET_OK;
 }
 

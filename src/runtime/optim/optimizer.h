@@ -23,8 +23,10 @@ struct fleet_optimizer {
     float first_rate;            /* before what was reported lowered it */
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
     float l2_decay;
-    float clip_norm; /* 0: none */
-    bool bounds;     /* rows have weights in [low, high] */
+    float l1_decay;
+    float clip_norm;  /* 0: none */
+    float value_clip; /* 0: none */
+    bool bounds;      /* rows have weights in [low, high] */
     float low, high;
     bool residuals;      /* parameters have dgc's residuals, too */
     _Atomic bool in_use; /* plans with or without a clip have been made */

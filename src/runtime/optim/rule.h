@@ -38,13 +38,18 @@ enum {
 };
 
 /* The scalars of an update. The gradient that a rule uses is
- *     ((g * scale) * clip) + decay * w */
+ *     ((g * scale) * clip) + decay * w
+ * or, where the update is shaped,
+ *     clamp((g * scale) * clip) + decay * w + l1 * sign(w),
+ * the clamp being to [-most, most]. */
 typedef struct fl_update {
     float lr;
     float scale; /* 1 / batches in this update */
     float clip;  /* factor of the clip by global norm; 1: none */
     float decay; /* L2 */
     float apart; /* LAMB's decay, beside the moments */
+    float most;  /* of the clip by value; 0: none */
+    float l1;    /* L1 */
     float number[FL_MAX_NUMBER]; /* the rule's own, see FL_NUMBER_OF */
 
     /* Adam's bias corrections 1 / (1 - beta^t): of the update, and by t for
@@ -60,7 +65,8 @@ typedef struct fl_update {
 
 /* What a parameter or a table changes of an update. */
 typedef struct fl_update_rates {
-    float learning_rate, decay; /* a factor; below 0: the optimizer's */
+    float learning_rate, decay; /* a factor; below 0: the optimizer's, 0: no
+                                   decay, of L1 neither */
 } fl_update_rates;
 
 FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
@@ -68,6 +74,14 @@ FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
     u->lr *= by->learning_rate;
     if (by->decay >= 0)
         u->decay = by->decay;
+    if (by->decay == 0) /* no_decay: neither of them */
+        u->l1 = 0;
+}
+
+/* Most updates are not, and their loops ask once. */
+FL_EVERYWHERE bool fl_update_is_shaped(const fl_update *u)
+{
+    return u->most > 0 || u->l1 > 0;
 }
 
 /* Before the weights of every row; the states follow them, dim floats each,

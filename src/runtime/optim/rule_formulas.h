@@ -10,12 +10,16 @@
  */
 #pragma once
 
+#include <math.h>
+
 #include "runtime/optim/rule.h"
 
 /* The scalars of an update, each in all lanes. What formulas derive from
  * numbers is in it, too: compilers do not move all of that out of a loop. */
 typedef struct fl_spread {
     vf lr, scale, clip, decay, apart, correct_a, correct_b;
+    bool shaped; /* by what follows */
+    vf most, least, l1;
     vf number[FL_MAX_NUMBER];
     vf rest[FL_MAX_NUMBER]; /* 1 - number */
     bool flag[FL_MAX_NUMBER];
@@ -37,6 +41,10 @@ FL_FORMULA fl_spread fl_spread_of(const fl_update *u)
     all.apart = v_set(u->apart);
     all.correct_a = v_set(u->correct_a);
     all.correct_b = v_set(u->correct_b);
+    all.shaped = fl_update_is_shaped(u);
+    all.most = v_set(u->most > 0.0f ? u->most : INFINITY);
+    all.least = v_sub(v_set(0.0f), all.most);
+    all.l1 = v_set(u->l1);
     for (int i = 0; i < FL_MAX_NUMBER; i++) {
         all.number[i] = v_set(u->number[i]);
         all.rest[i] = v_set(1.0f - u->number[i]);
@@ -45,10 +53,29 @@ FL_FORMULA fl_spread fl_spread_of(const fl_update *u)
     return all;
 }
 
-/* The gradient that a rule uses. */
+/* -1, 0 or 1: the least number above 0 times 2^200 is above 1. */
+FL_FORMULA vf fl_formula_sign(vf w)
+{
+    vf large = v_mul(v_mul(w, v_set(0x1p100f)), v_set(0x1p100f));
+
+    return v_min(v_set(1.0f), v_max(v_set(-1.0f), large));
+}
+
+/* The gradient that a rule uses. One that is NaN stays it. */
+FL_FORMULA vf fl_formula_gradient_as(const fl_spread *u, vf g, vf w,
+                                     bool shaped)
+{
+    vf d = v_mul(v_mul(g, u->scale), u->clip);
+
+    if (shaped)
+        d = v_min(u->most, v_max(u->least, d));
+    d = v_add(d, v_mul(u->decay, w));
+    return shaped ? v_add(d, v_mul(u->l1, fl_formula_sign(w))) : d;
+}
+
 FL_FORMULA vf fl_formula_gradient(const fl_spread *u, vf g, vf w)
 {
-    return v_add(v_mul(v_mul(g, u->scale), u->clip), v_mul(u->decay, w));
+    return fl_formula_gradient_as(u, g, w, u->shaped);
 }
 
 FL_FORMULA void fl_formula_sgd(const fl_spread *u, fl_rule_cell *x, vf g)

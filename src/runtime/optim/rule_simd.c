@@ -83,12 +83,16 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
         store_cell(&x_, to, s0, s1, n_state, k);                               \
     } while (0)
 
+/* A loop for updates that are shaped, and a loop for updates that are not: no
+ * loop asks at each vector. */
 #define DENSE(name, n_state, to)                                               \
-    static void name##_dense(const fl_update *u, float *w, const float *g,     \
-                             float *const *state, int64_t n)                   \
+    FL_FORMULA void name##_dense_as(const fl_update *u, float *w,              \
+                                    const float *g, float *const *state,       \
+                                    int64_t n, bool shaped)                    \
     {                                                                          \
-        const fl_spread v = fl_spread_of(u);                                   \
+        fl_spread v = fl_spread_of(u);                                         \
                                                                                \
+        v.shaped = shaped;                                                     \
         FL_FOR_VEC(i, k, n)                                                    \
         {                                                                      \
             float *s0 = (n_state) > 0 ? state[0] + i : NULL;                   \
@@ -99,15 +103,25 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
             else                                                               \
                 STEP(name, n_state, (to) + i, w + i, g + i, s0, s1, (int)k);   \
         }                                                                      \
+    }                                                                          \
+    static void name##_dense(const fl_update *u, float *w, const float *g,     \
+                             float *const *state, int64_t n)                   \
+    {                                                                          \
+        if (fl_update_is_shaped(u))                                            \
+            name##_dense_as(u, w, g, state, n, true);                          \
+        else                                                                   \
+            name##_dense_as(u, w, g, state, n, false);                         \
     }
 
 #define ROWS(name, n_state)                                                    \
-    static void name##_rows(const fl_update *u, float *const *w,               \
-                            const float *const *g, int64_t n, int64_t dim)     \
+    FL_FORMULA void name##_rows_as(const fl_update *u, float *const *w,        \
+                                   const float *const *g, int64_t n,           \
+                                   int64_t dim, bool shaped)                   \
     {                                                                          \
         fl_spread v = fl_spread_of(u);                                         \
         row_before b = {0};                                                    \
                                                                                \
+        v.shaped = shaped;                                                     \
         for (int64_t r = 0; r < n; r++) {                                      \
             if (r + AHEAD < n) {                                               \
                 v_prefetch(w[r + AHEAD] - HEAD, HEAD + (1 + (n_state)) * dim); \
@@ -126,6 +140,14 @@ FL_FORMULA void store_cell(const fl_rule_cell *x, float *w, float *s0,
             }                                                                  \
             hash_after(u, w[r], &b);                                           \
         }                                                                      \
+    }                                                                          \
+    static void name##_rows(const fl_update *u, float *const *w,               \
+                            const float *const *g, int64_t n, int64_t dim)     \
+    {                                                                          \
+        if (fl_update_is_shaped(u))                                            \
+            name##_rows_as(u, w, g, n, dim, true);                             \
+        else                                                                   \
+            name##_rows_as(u, w, g, n, dim, false);                            \
     }
 
 #define FL_RULE(KIND, name, n_state, n_row, ...) DENSE(name, n_state, w)
@@ -167,14 +189,15 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
     }
 }
 
-#define ROW_ROWS(name, n_row)                                                  \
-    FL_FORMULA vf name##_gradient(const fl_spread *v, const float *w,          \
-                                  const float *g, int k)                       \
+#define ROW_ROWS_AS(name, n_row, as, shaped)                                   \
+    FL_FORMULA vf name##_gradient##as(const fl_spread *v, const float *w,      \
+                                      const float *g, int k)                   \
     {                                                                          \
-        return fl_formula_gradient(v, v_load_row(g, k), v_load_row(w, k));     \
+        return fl_formula_gradient_as(v, v_load_row(g, k), v_load_row(w, k),   \
+                                      shaped);                                 \
     }                                                                          \
-    static void name##_sums(const fl_spread *v, fl_row_numbers *r,             \
-                            const float *w, const float *g, int64_t dim)       \
+    static void name##_sums##as(const fl_spread *v, fl_row_numbers *r,         \
+                                const float *w, const float *g, int64_t dim)   \
     {                                                                          \
         row_sums s;                                                            \
                                                                                \
@@ -183,7 +206,7 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
                 s.of[j][i] = v_set(0.0f);                                      \
         FL_FOR_VEC(i, k, dim)                                                  \
         {                                                                      \
-            vf d = name##_gradient(v, w + i, g + i, (int)k);                   \
+            vf d = name##_gradient##as(v, w + i, g + i, (int)k);               \
             fl_row_terms t = fl_terms_##name(v, r, d);                         \
                                                                                \
             add_terms(&s, &t, n_row, i, (int)k);                               \
@@ -191,8 +214,8 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
         for (int j = 0; j < (n_row); j++)                                      \
             r->mean[j] = sum_lanes(s.of[j]) / (float)dim;                      \
     }                                                                          \
-    static void name##_rows(const fl_update *u, float *const *w,               \
-                            const float *const *g, int64_t n, int64_t dim)     \
+    static void name##_rows##as(const fl_update *u, float *const *w,           \
+                                const float *const *g, int64_t n, int64_t dim) \
     {                                                                          \
         fl_spread v = fl_spread_of(u);                                         \
         row_before b = {0};                                                    \
@@ -208,19 +231,31 @@ FL_FORMULA void add_terms(row_sums *s, const fl_row_terms *t, int n_row,
             hash_before(u, r, w[r], &b);                                       \
             count_step(u, &v, w[r]);                                           \
             memcpy(x.was, number, (n_row) * sizeof *number);                   \
-            name##_sums(&v, &x, w[r], g[r], dim);                              \
+            name##_sums##as(&v, &x, w[r], g[r], dim);                          \
             fl_state_##name(&x);                                               \
             memcpy(number, x.now, (n_row) * sizeof *number);                   \
             FL_FOR_VEC(i, k, dim)                                              \
             {                                                                  \
                 float *at = w[r] + i;                                          \
-                vf d = name##_gradient(&v, at, g[r] + i, (int)k);              \
+                vf d = name##_gradient##as(&v, at, g[r] + i, (int)k);          \
                 vf new = fl_weight_##name(&v, &x, v_load_row(at, (int)k), d);  \
                                                                                \
                 v_store_row(at, new, (int)k);                                  \
             }                                                                  \
             hash_after(u, w[r], &b);                                           \
         }                                                                      \
+    }
+
+#define ROW_ROWS(name, n_row)                                                  \
+    ROW_ROWS_AS(name, n_row, _plain, false)                                    \
+    ROW_ROWS_AS(name, n_row, _shaped, true)                                    \
+    static void name##_rows(const fl_update *u, float *const *w,               \
+                            const float *const *g, int64_t n, int64_t dim)     \
+    {                                                                          \
+        if (fl_update_is_shaped(u))                                            \
+            name##_rows_shaped(u, w, g, n, dim);                               \
+        else                                                                   \
+            name##_rows_plain(u, w, g, n, dim);                                \
     }
 
 #define FL_RULE(KIND, name, n_state, n_row, ...)

@@ -19,7 +19,7 @@ enum { FL_MOST_OWN = 4 };
 
 /* What the optimizer of such a table says in place of the whole update's. */
 typedef struct fl_device_own {
-    float decay, number[FL_MAX_NUMBER];
+    float decay, most, l1, number[FL_MAX_NUMBER];
     const float *correct_a_at, *correct_b_at; /* device memory */
     uint32_t n_correct;
     fl_device_rates after[FL_MOST_UNKNOWN + 1];

@@ -9,13 +9,15 @@
 fl_update_settings fl_update_settings_of(const fleet_optimizer *o,
                                          const fl_update *u)
 {
-    return (fl_update_settings){u->lr, u->decay, o->clip_norm};
+    return (fl_update_settings){u->lr, u->decay, o->clip_norm, u->most, u->l1};
 }
 
 void fl_update_settings_apply(const fl_update_settings *s, fl_update *u)
 {
     u->lr = s->learning_rate;
     u->decay = s->l2_decay;
+    u->most = s->value_clip;
+    u->l1 = s->l1_decay;
 }
 
 /* The settings as an array, in their order. */
@@ -63,7 +65,8 @@ bool fl_update_settings_differ(const fl_update_settings *a, int worker_a,
 
 uint64_t fl_optimizer_settings_hash(const fleet_optimizer *o)
 {
-    const float number[] = {o->learning_rate, o->l2_decay, o->clip_norm};
+    const float number[] = {o->learning_rate, o->l2_decay, o->clip_norm,
+                            o->value_clip, o->l1_decay};
     fl_hasher h;
 
     fl_hasher_init(&h, 0);

@@ -10,7 +10,9 @@
 #define FL_UPDATE_SETTINGS(X)                                                  \
     X(learning_rate)                                                           \
     X(l2_decay)                                                                \
-    X(global_norm_clip) /* 0: none */
+    X(global_norm_clip) /* 0: none */                                          \
+    X(value_clip)       /* 0: none */                                          \
+    X(l1_decay)
 
 typedef struct fl_update_settings {
 #define FL_UPDATE_SETTING(name) float name;

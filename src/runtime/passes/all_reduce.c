@@ -114,6 +114,11 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "strategy.dgc: no rank knows the norm of all gradients "
                        "for the clip by global norm");
+    if (l->program->training.dgc.on && plan->store->optimizer->value_clip > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.dgc: ranks exchange parts of what they have "
+                       "gathered over many steps, which a clip by value is not "
+                       "of");
     fl_update_value(l);
     plan->works =
         fl_object(l, "works", (plan->store->params.n + 1) * sizeof(fl_work *));

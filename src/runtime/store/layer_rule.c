@@ -41,6 +41,17 @@ float fl_layer_ratio(const fl_layerwise *how, const fl_layer *l,
 
 /* --- LARS ---------------------------------------------------------------- */
 
+/* fl_formula_gradient(), of one element. */
+static float used(const fl_update *u, float w, float g)
+{
+    float d = g * u->scale * u->clip;
+
+    if (u->most > 0 && (d > u->most || d < -u->most))
+        d = copysignf(u->most, d);
+    d += u->decay * w;
+    return d + (w > 0 ? u->l1 : w < 0 ? -u->l1 : 0);
+}
+
 /* Of the gradient as the rule uses it. */
 static double square_sum_used(const fl_update *u, const float *w,
                               const float *g, int64_t n)
@@ -48,7 +59,7 @@ static double square_sum_used(const fl_update *u, const float *w,
     double sum = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = (double)(g[i] * u->scale * u->clip + u->decay * w[i]);
+        double x = (double)used(u, w[i], g[i]);
 
         sum += x * x;
     }

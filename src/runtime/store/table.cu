@@ -252,6 +252,8 @@ __device__ static fl_update update_of(const changes &c,
 
         u.lr = r.lr;
         u.decay = o.decay;
+        u.most = o.most;
+        u.l1 = o.l1;
         for (int i = 0; i < FL_MAX_NUMBER; i++)
             u.number[i] = o.number[i];
         u.correct_a = r.correct_a;

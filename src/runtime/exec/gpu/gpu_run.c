@@ -194,6 +194,8 @@ static void fill_own(const fl_store *s, const fleet_optimizer *o,
                      fl_device_own *to)
 {
     to->decay = o->l2_decay;
+    to->most = o->value_clip;
+    to->l1 = o->l1_decay;
     memcpy(to->number, o->number, sizeof to->number);
     to->n_correct = fl_optimizer_has_row_steps(o) ? o->n_correct : 0;
     fill_rates(s, o, to->after);

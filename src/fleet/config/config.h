@@ -24,6 +24,14 @@ typedef struct fl_config_slot {
     fleet_ps ps;       /* of its table */
 } fl_config_slot;
 
+/* A number of a validation; larger is better of some. */
+typedef enum fl_metric_kind {
+    FL_METRIC_LOSS,
+    FL_METRIC_AUC,
+    FL_METRIC_LOGLOSS,
+    FL_METRIC_ACCURACY
+} fl_metric_kind;
+
 /* How the optimizer is said. */
 typedef struct fl_config_optimizer {
     int type; /* fl_rule_kind */
@@ -68,8 +76,12 @@ typedef struct fl_config {
     fleet_dataset_options dataset;
     const char **train, **test, **validation;
     int n_train, n_test, n_validation;
-    bool validates;          /* between batches of the first worker; */
-    int64_t validate_steps;  /* 0: between passes */
+    bool validates;         /* between batches of the first worker; */
+    int64_t validate_steps; /* 0: between passes */
+    fl_metric_kind metric;  /* by which validations are judged */
+    double min_delta;
+    int64_t patience;        /* 0: none, it never stops early */
+    const char *save_best;   /* NULL: none */
     const char *metrics_log; /* NULL: none */
     int64_t metrics_steps;   /* 0: the default */
     fl_config_slot *slot;

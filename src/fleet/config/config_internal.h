@@ -9,6 +9,8 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 /* A text that is not empty. */
 fleet_status fl_config_path(const fl_at *at, const char **path);
 
+extern const char *const fl_metric_names[]; /* by kind; NULL ends them */
+
 /* What is looked at while it trains: validations. After the dataset. */
 fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);
 

@@ -1,13 +1,45 @@
 /* config_watch.c - what of the configuration says how a training is watched. */
 #include "fleet/config/config_internal.h"
 
+#include <string.h>
+
+const char *const fl_metric_names[] = {"loss", "auc", "logloss", "accuracy",
+                                       NULL};
+
+/* What nothing asks for is a mistake. */
+static fleet_status check_judging(const fl_config *c, const fl_at *at)
+{
+    fl_at metric = fl_at_key(at, "metric"), delta = fl_at_key(at, "min_delta");
+    fl_at best = fl_at_key(at, "save_best");
+
+    if (metric.json && c->patience == 0 && !c->save_best)
+        return fl_at_expected(&metric,
+                              "nothing: there is no patience or save_best");
+    if (delta.json && c->patience == 0)
+        return fl_at_expected(&delta, "nothing: there is no patience");
+    if (c->save_best && c->save && strcmp(c->save_best, c->save) == 0)
+        return fl_at_expected(&best, "another folder than that of `save`");
+    return FLEET_OK;
+}
+
 static fleet_status read_validate_every(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"steps", NULL};
-    fl_at steps = fl_at_key(at, "steps");
+    static const char *const keys[] = {"steps",     "metric",    "patience",
+                                       "min_delta", "save_best", NULL};
+    fl_at steps = fl_at_key(at, "steps"), metric = fl_at_key(at, "metric");
+    fl_at patience = fl_at_key(at, "patience");
+    fl_at delta = fl_at_key(at, "min_delta");
+    fl_at best = fl_at_key(at, "save_best");
+    int which = FL_METRIC_LOSS;
 
     FL_TRY(fl_at_keys(at, keys));
     c->validates = at->json;
+    FL_TRY(fl_at_choice(&metric, fl_metric_names, &which));
+    c->metric = (fl_metric_kind)which;
+    FL_TRY(fl_at_int(&patience, 1, FL_MOST_EXACT, &c->patience));
+    FL_TRY(fl_at_double(&delta, 0, 1e9, &c->min_delta));
+    FL_TRY(fl_config_path(&best, &c->save_best));
+    FL_TRY(check_judging(c, at));
     return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->validate_steps);
 }
 

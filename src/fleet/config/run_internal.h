@@ -15,11 +15,14 @@ typedef struct fl_run_line {
 
 /* What this worker has seen of its training, before a --resume, too. */
 typedef struct fl_run_state {
-    int64_t step, samples; /* batches, and what is in them */
-    int64_t since;         /* batches since the last validation */
-    int64_t n_validation;
-    fleet_evaluation newest; /* validation of this process */
-    uint64_t run;            /* that lines are of; 0: there are none yet */
+    int64_t step, samples;   /* batches, and what is in them */
+    int64_t since;           /* batches since the last validation */
+    fleet_evaluation newest; /* validation of this process; samples 0: none */
+    int64_t metric;     /* 1 more than its kind: what these are of; 0: none */
+    double best, beats; /* the best number; and what the next one has to beat by
+                           min_delta. NAN: none yet */
+    int64_t bad;        /* validations in a row that did not */
+    uint64_t run;       /* that lines are of; 0: there are none yet */
     fl_run_line line;
     int64_t pass, batch; /* of a checkpoint: its position */
 } fl_run_state;

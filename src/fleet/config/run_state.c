@@ -18,7 +18,8 @@ static const struct {
     {"batch", offsetof(fl_run_state, batch)},
     {"samples", offsetof(fl_run_state, samples)},
     {"since_validation", offsetof(fl_run_state, since)},
-    {"validations", offsetof(fl_run_state, n_validation)},
+    {"metric", offsetof(fl_run_state, metric)},
+    {"bad", offsetof(fl_run_state, bad)},
     {"lines", offsetof(fl_run_state, line.n)},
     {"line_step", offsetof(fl_run_state, line.step)},
     {"line_samples", offsetof(fl_run_state, line.samples)},
@@ -46,6 +47,8 @@ static fleet_status put_all(fl_run_state *s, fl_json *to)
 {
     for (int i = 0; i < N_WHOLE; i++)
         FL_TRY(fl_json_put(to, whole[i].key, fl_json_int(*whole_of(s, i))));
+    FL_TRY(put_double(to, "best", s->best));
+    FL_TRY(put_double(to, "beats", s->beats));
     FL_TRY(put_double(to, "line_loss_sum", s->line.loss_sum));
     return fl_json_put(to, "run", fl_json_hex(s->run));
 }
@@ -94,24 +97,19 @@ static fleet_status take_all(const fl_at *from, fl_run_state *s)
 
         FL_TRY(fl_at_int(&at, 0, FL_MOST_EXACT, whole_of(s, i)));
     }
+    FL_TRY(take_double(from, "best", &s->best));
+    FL_TRY(take_double(from, "beats", &s->beats));
     FL_TRY(take_double(from, "line_loss_sum", &s->line.loss_sum));
     return fl_at_hex(&run, &s->run);
 }
 
-/* A program's own bytes are no training's. */
-fleet_status fl_run_state_take(fl_config_run *t, bool *known)
+fleet_status fl_run_state_read(const void *extra, size_t size, fl_run_state *s)
 {
-    size_t size;
-    const char *text = fleet_extra_get(t->f, &size);
-    fl_run_state s = {0};
     fl_json *json = NULL;
-    fleet_status status;
+    fleet_status status = fl_json_parse(extra, size, "extra", &json);
+    fl_run_state found = {0};
     fl_at root, at;
 
-    *known = false;
-    if (!text)
-        return FLEET_OK;
-    status = fl_json_parse(text, size, "extra", &json);
     if (status == FLEET_ECONFIG) {
         fl_error_clear();
         return FLEET_OK;
@@ -119,14 +117,29 @@ fleet_status fl_run_state_take(fl_config_run *t, bool *known)
     FL_TRY(status);
     root = fl_at_root(json);
     at = fl_at_key(&root, KEY);
-    if (at.json) {
-        status = take_all(&at, &s);
-        *known = status == FLEET_OK;
-        if (*known)
-            t->seen = s;
-    }
+    if (at.json)
+        status = take_all(&at, &found);
+    if (at.json && status == FLEET_OK)
+        *s = found;
     fl_json_free(json);
-    return status == FLEET_OK
-               ? FLEET_OK
-               : fl_fail_in(FLEET_ECORRUPT, "%s: extra", t->load);
+    return status;
+}
+
+fleet_status fl_run_state_take(fl_config_run *t, bool *known)
+{
+    size_t size;
+    const void *extra = fleet_extra_get(t->f, &size);
+    fl_run_state s = {.line = {.n = -1}};
+    fleet_status status;
+
+    *known = false;
+    if (!extra)
+        return FLEET_OK;
+    status = fl_run_state_read(extra, size, &s);
+    if (status != FLEET_OK)
+        return fl_fail_in(FLEET_ECORRUPT, "%s: extra", t->load);
+    *known = s.line.n >= 0;
+    if (*known)
+        t->seen = s;
+    return FLEET_OK;
 }

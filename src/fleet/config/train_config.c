@@ -33,7 +33,7 @@ static void say_progress(fl_config_run *t, double share)
     fleet_progress p = {.epoch = t->epoch, .epochs = t->c->epochs};
 
     t->last_ns = now;
-    p.validation = t->seen.n_validation > 0 ? &t->seen.newest : NULL;
+    p.validation = t->seen.newest.samples > 0 ? &t->seen.newest : NULL;
     p.samples = t->epoch_samples;
     p.loss = e->loss_samples > 0 ? e->loss_sum / (double)e->loss_samples
                                  : (double)NAN;
@@ -158,7 +158,57 @@ static fleet_status begin_watching(fl_config_run *t)
 
     if (t->load && t->load_options.position == FLEET_POSITION_RESUME)
         FL_TRY(fl_run_state_take(t, &known));
+    FL_TRY(fl_validation_go_on(t, known));
+    t->trains = t->train->at.pass < t->c->epochs && !fl_validation_is_over(t);
     return fl_run_lines_open(t, known);
+}
+
+/* What is left of a pass, which ends early. */
+static fleet_status end_early(fl_config_run *t)
+{
+    t->r.stopped = 0;
+    return t->seen.step > t->seen.line.step ? fl_run_lines_add(t, false)
+                                            : FLEET_OK;
+}
+
+/* *ends: it is the last one, as it was stopped, by a signal or early. */
+static fleet_status train_epoch(fl_config_run *t, const fleet_train_options *o,
+                                bool *ends)
+{
+    const bool goes_on = t->train->at.batch > 0;
+    int64_t before;
+
+    t->epoch_samples = t->train->at.samples;
+    t->skipped += t->epoch_samples;
+    t->validated_s = 0;
+    fl_run_lines_begin_pass(t);
+    before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
+    FL_TRY(fl_train_pass(t->trainer, t->train, o, between_batches, t, &t->r));
+    if (t->r.samples == 0 && !goes_on && !t->r.stopped)
+        return fl_fail(FLEET_EEND,
+                       "dataset.train: the files have no sample for worker "
+                       "%d of %d",
+                       fleet_worker_index(t->f), fleet_worker_num(t->f));
+    t->trained_s += t->r.seconds - t->validated_s;
+    if (!t->r.stopped)
+        FL_TRY(after_pass(t));
+    FL_TRY(fl_validation_agree(t, ends));
+    if (t->r.stopped && !*ends) {
+        *ends = true;
+        return note_stop(t);
+    }
+    if (t->r.stopped)
+        FL_TRY(end_early(t));
+    t->before += t->epoch_samples;
+    t->trained += t->r.samples - before;
+    return FLEET_OK;
+}
+
+/* If nothing is left to train. */
+static double loss_of_before(const fl_position *at)
+{
+    return at->batch > 0 && at->samples > 0 ? at->loss_sum / (double)at->samples
+                                            : at->last_loss;
 }
 
 static fleet_status train(fl_config_run *t)
@@ -168,39 +218,20 @@ static fleet_status train(fl_config_run *t)
                              .save_every = t->every.folder ? &t->every : NULL,
                              .thread = (int)t->c->trainer_threads,
                              .hogwild = t->c->hogwild};
-    int64_t pass, batch, before;
+    int64_t pass, batch;
+    bool ends;
 
     FL_TRY(fleet_dataset_position(t->train, &pass, &batch));
     FL_TRY(fl_position_take(t->train));
-    t->r.loss = t->train->at.last_loss; /* if all epochs are trained */
-    t->trains = pass < t->c->epochs;
     FL_TRY(begin_watching(t));
+    t->r.loss = loss_of_before(&t->train->at);
     t->reported = reports_before(t, pass);
     FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();
     t->done_before = (double)NAN;
-    for (t->epoch = pass + 1; t->epoch <= t->c->epochs; t->epoch++) {
-        const bool goes_on = t->train->at.batch > 0;
-
-        t->epoch_samples = t->train->at.samples;
-        t->skipped += t->epoch_samples;
-        t->validated_s = 0;
-        fl_run_lines_begin_pass(t);
-        before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
-        FL_TRY(
-            fl_train_pass(t->trainer, t->train, &o, between_batches, t, &t->r));
-        if (t->r.stopped)
-            return note_stop(t);
-        if (t->r.samples == 0 && !goes_on)
-            return fl_fail(FLEET_EEND,
-                           "dataset.train: the files have no sample for worker "
-                           "%d of %d",
-                           fleet_worker_index(t->f), fleet_worker_num(t->f));
-        t->trained_s += t->r.seconds - t->validated_s;
-        FL_TRY(after_pass(t));
-        t->before += t->epoch_samples;
-        t->trained += t->r.samples - before;
-    }
+    ends = !t->trains;
+    for (t->epoch = pass + 1; t->epoch <= t->c->epochs && !ends; t->epoch++)
+        FL_TRY(train_epoch(t, &o, &ends));
     return FLEET_OK;
 }
 
@@ -305,6 +336,8 @@ static fleet_status check_saves(const fl_config_run *t)
 {
     if (t->c->save && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save));
+    if (t->c->save_best && fleet_is_first_worker(t->f))
+        FL_TRY(fl_save_check(t->c->save_best));
     if (t->c->metrics_log && fleet_is_first_worker(t->f))
         FL_TRY(fl_metric_log_check(t->c->metrics_log));
     return t->every.folder ? fl_save_every_check(&t->every, t->f) : FLEET_OK;
@@ -333,6 +366,7 @@ static fleet_status run_action(fl_config_run *t, char **line, int64_t begun_ns)
         FL_TRY(check_saves(t));
     FL_TRY(fl_run_make_datasets(t));
     FL_TRY(fl_run_make_model(t));
+    FL_TRY(fl_validation_check(t));
     if (action == FLEET_CONFIG_CHECK)
         return fleet_is_worker(t->f) ? fl_run_check(t, line) : FLEET_OK;
     if (fleet_is_worker(t->f))
@@ -355,6 +389,7 @@ static fleet_status train_config(const fl_config *c,
                              .peer_deadline_ms = ms[FL_PEER_DEADLINE],
                              .step_deadline_ms = ms[FL_STEP_DEADLINE]};
     fl_config_run t = {.c = c, .o = o, .lines = {.fd = -1}};
+
     fleet_status status;
 
     FL_TRY(fleet_init(&t.f, &options));

@@ -204,11 +204,16 @@ static fleet_status train_epoch(fl_config_run *t, const fleet_train_options *o,
     return FLEET_OK;
 }
 
-/* If nothing is left to train. */
-static double loss_of_before(const fl_position *at)
+/* If nothing is left to train. In the middle of a job's pass the other workers'
+ * is not known. */
+static double loss_of_before(const fl_config_run *t)
 {
-    return at->batch > 0 && at->samples > 0 ? at->loss_sum / (double)at->samples
-                                            : at->last_loss;
+    const fl_position *at = &t->train->at;
+
+    if (at->batch > 0 && at->samples > 0 &&
+        !fl_store_is_shared(t->trainer->store))
+        return at->loss_sum / (double)at->samples;
+    return at->batch == 0 && at->pass > 0 ? at->last_loss : (double)NAN;
 }
 
 static fleet_status train(fl_config_run *t)
@@ -224,7 +229,7 @@ static fleet_status train(fl_config_run *t)
     FL_TRY(fleet_dataset_position(t->train, &pass, &batch));
     FL_TRY(fl_position_take(t->train));
     FL_TRY(begin_watching(t));
-    t->r.loss = loss_of_before(&t->train->at);
+    t->r.loss = loss_of_before(t);
     t->reported = reports_before(t, pass);
     FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();

@@ -1,6 +1,7 @@
 /* runner.c - runs the tests where Criterion cannot, under ThreadSanitizer: a
- * process per test, as many at once as there are processors, a time limit for
- * each. Empty of code without FL_OWN_RUNNER.
+ * process per test, as many at once as there are processors and, while these
+ * have nothing to do because tests wait, as many again; a time limit for each.
+ * Empty of code without FL_OWN_RUNNER.
  *
  *     fleet-tests [SUBSTRING of suite/name]
  *
@@ -12,6 +13,7 @@
 
 #ifdef FL_OWN_RUNNER
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,9 @@
 
 enum {
     SKIPPED = 77, /* what test_skip() exits with */
-    MOST_CHILDREN = 16
+    MOST_CHILDREN = 16,
+    LOOK_MS = 10,   /* at what tests do */
+    IDLE_LOOKS = 20 /* in a row: a processor has nothing to do */
 };
 
 static test_case *tests;
@@ -45,8 +49,9 @@ typedef struct child {
 } child;
 
 typedef struct tally {
-    child child[MOST_CHILDREN];
-    int running, most;
+    child child[2 * MOST_CHILDREN];
+    int running, most; /* most: processors */
+    int idle;          /* looks in a row */
     int passed, failed, skipped, left_out;
 } tally;
 
@@ -84,18 +89,56 @@ static void judge(tally *n, const test_case *t, int64_t ms, int status)
     }
 }
 
-/* One child ends. */
-static void wait_for_one(tally *n)
+static void take_end(tally *n, pid_t pid, int status)
 {
-    int status;
-    pid_t pid = wait(&status);
-
-    for (int i = 0; i < n->most; i++)
+    for (int i = 0; i < 2 * n->most; i++)
         if (n->child[i].pid == pid) {
             n->child[i].pid = 0;
             n->running--;
             judge(n, n->child[i].test, fl_now_ms() - n->child[i].began, status);
         }
+}
+
+/* Threads of the machine that run, or would if they could, but for this one. */
+static int runnable(void)
+{
+    FILE *f = fopen("/proc/loadavg", "r");
+    int count;
+
+    if (!f || fscanf(f, "%*f %*f %*f %d/", &count) != 1)
+        count = INT_MAX;
+    if (f)
+        fclose(f);
+    return count == INT_MAX ? count : count - 1;
+}
+
+/* Until one more test may begin: what waits for a deadline needs no
+ * processor. */
+static void make_room(tally *n)
+{
+    int status;
+    pid_t pid;
+
+    while (n->running >= n->most) {
+        pid = waitpid(-1, &status, WNOHANG);
+        if (pid > 0) {
+            take_end(n, pid, status);
+            continue;
+        }
+        n->idle = runnable() < n->most ? n->idle + 1 : 0;
+        if (n->idle >= IDLE_LOOKS && n->running < 2 * n->most)
+            break;
+        usleep(LOOK_MS * 1000);
+    }
+    n->idle = 0;
+}
+
+static void wait_for_one(tally *n)
+{
+    int status;
+    pid_t pid = wait(&status);
+
+    take_end(n, pid, status);
 }
 
 static void run_alone(const test_case *t)
@@ -111,8 +154,7 @@ static void start(tally *n, const test_case *t)
 {
     child *c = n->child;
 
-    if (n->running == n->most)
-        wait_for_one(n);
+    make_room(n);
     while (c->pid)
         c++;
     fflush(NULL); /* or the child writes it, too */

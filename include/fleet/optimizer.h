@@ -244,6 +244,16 @@ fleet_optimizer_set_value_clip(fleet_optimizer *optimizer, float most);
 FLEET_API fleet_status
 fleet_optimizer_set_global_norm_clip(fleet_optimizer *optimizer, float norm);
 
+/* Scale the gradient of each parameter, and that of each table, by norm /
+ * max(norm, its own norm): PaddlePaddle's ClipGradByNorm. A table's is that of
+ * all rows that the update touches. Before decay, and before a clip by value.
+ * norm is above 0. FLEET_EINVAL of a table's optimizer, and beside a clip by
+ * global norm; FLEET_ESTATE after fleet_minimize(), which is FLEET_EUNSUPPORTED
+ * with a clip by norm where servers, lars, lamb or dgc update, or ranks share
+ * out a table. */
+FLEET_API fleet_status fleet_optimizer_set_norm_clip(fleet_optimizer *optimizer,
+                                                     float norm);
+
 /* Weights of rows that this optimizer updates are brought back to [low, high]
  * after each update (Fleet's sparse_weight_bounds); low < high, both finite.
  * Rows that are not updated keep what they have, initial values included, and

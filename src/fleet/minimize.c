@@ -205,6 +205,43 @@ static fleet_status check_bounds(const fleet *f, const fleet_program *p,
     return FLEET_OK;
 }
 
+/* A clip by norm needs all of a parameter's or a table's gradient in one place.
+ * NULL: it is. */
+static const char *why_no_norms(const fleet *f)
+{
+    fl_job_mode mode = fl_handle_mode(f);
+
+    if (mode != FL_LOCAL && mode != FL_COLLECTIVE)
+        return "a lane of a server has parts of a gradient, and no other "
+               "lane's "
+               "norm";
+    if (f->strategy.lars || f->strategy.lamb)
+        return "strategy.lars and strategy.lamb have rates by the norm of each "
+               "parameter themselves";
+    if (f->strategy.dgc)
+        return "strategy.dgc: no rank knows the norm of a gradient";
+    return NULL;
+}
+
+static fleet_status check_norm_clip(const fleet *f, const fleet_program *p,
+                                    const fleet_optimizer *o)
+{
+    const char *why = o->norm_clip > 0 ? why_no_norms(f) : NULL;
+
+    if (why)
+        return fl_fail(FLEET_EUNSUPPORTED, "fleet_minimize: a clip by norm: %s",
+                       why);
+    for (size_t i = 0; o->norm_clip > 0 && i < p->n_var; i++)
+        if (p->var[i]->kind == FL_VAR_TABLE && !p->var[i]->attr.frozen &&
+            fl_handle_mode(f) == FL_COLLECTIVE)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: a clip by norm: table \"%s\" is "
+                           "shared out, and each rank has the gradient of its "
+                           "own rows",
+                           p->var[i]->name);
+    return FLEET_OK;
+}
+
 static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
 {
     if (o->n_user > 0)
@@ -248,6 +285,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     if (fl_shown_slots_check(p) != FLEET_OK)
         return fl_fail_in(fl_last_code(), "fleet_minimize");
     FL_TRY(check_bounds(f, p, o));
+    FL_TRY(check_norm_clip(f, p, o));
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));

@@ -170,6 +170,15 @@ TEST(decay_and_clip_are_those_of_the_mean)
     check_equal_to_one(&s, 3);
 }
 
+TEST(a_clip_by_norm_is_that_of_the_mean)
+{
+    lesson s = {.how = {.l2_decay = 0.01f, .norm_clip = 0.02f, .threads = 2},
+                .batches = 7,
+                .last = 31};
+
+    check_equal_to_one(&s, 3);
+}
+
 TEST(pooled_slots_train_as_in_one_process)
 {
     for (int ranks = 1; ranks <= 4; ranks++) {

@@ -315,6 +315,11 @@ TEST(names_what_does_not_go_together)
             "optimizer.beta1: expected nothing: it is another optimizer's");
     REFUSED("{" MODEL ", \"optimizer\": {\"l1_decay\": -1}}",
             "optimizer.l1_decay: expected a number from 0");
+    REFUSED("{" MODEL ", \"optimizer\": {\"clip_norm\": 0}}",
+            "optimizer.clip_norm: expected a number from 1e-30");
+    REFUSED("{" MODEL ", \"optimizer\": {\"tables\": {\"t\": "
+            "{\"clip_norm\": 1}}}}",
+            "optimizer.tables.t.clip_norm");
     REFUSED("{" MODEL ", \"optimizer\": {\"clip_value\": 0}}",
             "optimizer.clip_value: expected a number from 1e-30");
     REFUSED("{" MODEL ", \"optimizer\": {\"type\": \"ftrl\", \"beta\": 0}}",

@@ -154,6 +154,12 @@ TEST(what_is_set_for_a_table_again_is_what_counts)
     close_net(&n);
 }
 
+/* In [-1, 1). */
+static double noise_of(int t)
+{
+    return sin(12.9898 * (t + 1)) * 0.99;
+}
+
 /* Squares of all gradients: 1/4 of w, 1/3 of a, 1/2 of b. */
 TEST(one_clip_is_of_all_gradients)
 {
@@ -171,6 +177,42 @@ TEST(one_clip_is_of_all_gradients)
     CHECK(fabsf(first[0] - got[0] - 0.1f * 0.5f * factor) < 1e-6f);
     for (int i = 1; i <= DIM_A; i++)
         CHECK(fabsf(first[i] - got[i] - factor) < 1e-6f);
+    close_net(&n);
+}
+
+/* Gradients are x of w, 1/3 of each weight of a, 1/2 of each of b: norms |x|,
+ * sqrt(1/3), sqrt(1/2). A decay comes behind the clip. */
+TEST(a_clip_by_norm_is_of_each_parameter_and_table_over_a_hundred_updates)
+{
+    enum { STEPS = 100, N = 1 + DIM_A + DIM_B };
+    const double most = 0.6, scaled = most / sqrt(0.5);
+    double w[N], velocity[N] = {0};
+    float got[N];
+    net n;
+
+    open_net(&n);
+    CHECK_OK(fleet_optimizer_set_norm_clip(n.all, (float)most));
+    CHECK_OK(fleet_optimizer_set_l2_decay(n.all, 0.01f));
+    start_net(&n);
+    look(&n, 7, got);
+    for (int i = 0; i < N; i++)
+        w[i] = (double)got[i];
+    for (int t = 0; t < STEPS; t++) {
+        double x = noise_of(t);
+
+        step_net(&n, (float)x, 7);
+        for (int i = 0; i < N; i++) {
+            double g = i == 0       ? fmax(-most, fmin(most, x))
+                       : i <= DIM_A ? 1.0 / DIM_A
+                                    : scaled / DIM_B;
+
+            velocity[i] = (double)0.9f * velocity[i] + g + (double)0.01f * w[i];
+            w[i] -= (double)0.1f * velocity[i];
+        }
+        look(&n, 7, got);
+        for (int i = 0; i < N; i++)
+            CHECK(fabs((double)got[i] - w[i]) < 2e-5 * fmax(1, fabs(w[i])));
+    }
     close_net(&n);
 }
 

@@ -108,6 +108,8 @@ TEST(agree_in_models_that_merge_and_clip)
     compare_model(KIT_MLP, &(kit_options){.merge = 2, .clip = 0.01f});
     compare_model(KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
     compare_model(KIT_MLP, &(kit_options){.clip = 1e6f});
+    compare_model(KIT_MLP, &(kit_options){.merge = 2, .norm_clip = 0.01f});
+    compare_model(KIT_CTR, &(kit_options){.norm_clip = 0.01f});
     compare_model(KIT_CTR,
                   &(kit_options){.value_clip = 1e-3f, .l1_decay = 0.03125f});
 }
@@ -187,6 +189,7 @@ TEST_LIMIT(agree_all_of_them, 180)
     device_kit_open(&k, false);
     compare_cases(&k, 600);
     compare_model_on(&k, KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
+    compare_model_on(&k, KIT_CTR, &(kit_options){.norm_clip = 0.01f});
     compare_model_on(&k, KIT_POOLED, &(kit_options){0});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lars"});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lamb"});

@@ -26,6 +26,24 @@ static void run(device_kit *k, const char *name, const fl_device_lookup *c,
                    &(fl_device_step){.arg = arg, .n_arg = n, .config = c});
 }
 
+/* To a quarter of the norm, from the squares that are there. */
+static void check_clipped(device_kit *k, const fl_device_lookup *c,
+                          fl_device_arg *arg, const float *sum, double norm)
+{
+    const fl_device_update now = {.norm_clip = (float)(norm / 4)};
+    const float factor = (float)((double)now.norm_clip / norm);
+    const fl_device_arg with[] = {
+        arg[0], {.data = device_kit_make(k, &now, sizeof now)}, arg[2], arg[3]};
+    float *got;
+
+    run(k, "lookup.clip", c, with, 4);
+    got = device_kit_fetch(k, arg[2].data, 100 * sizeof *got);
+    for (int i = 0; i < 100; i++)
+        CHECK(fabsf(got[i] - sum[i] * factor) <= 1e-6f * fabsf(sum[i]));
+    free(got);
+    device_kit_drop(k, with[1].data);
+}
+
 TEST(squares_are_summed_for_the_clip)
 {
     enum { ROWS = 700 };
@@ -51,6 +69,7 @@ TEST(squares_are_summed_for_the_clip)
     for (int i = 0; i < FL_LOOKUP_NORMS; i++)
         got += norm[i];
     CHECK(fabs(got - want) < 1e-9 * want);
+    check_clipped(&k, &c, arg, sum, sqrt(want));
     for (int i = 0; i < 4; i++)
         device_kit_drop(&k, arg[i].data);
     free(norm);

@@ -202,6 +202,26 @@ static void check_weights(const char *name, const float *got,
     }
 }
 
+/* With the clip by a norm of its own. */
+static sgd_step step_of(const sgd_step *all, double squares)
+{
+    sgd_step one = *all;
+
+    if (all->norm > 0 && sqrt(squares) > all->norm)
+        one.clip = (float)(all->norm / sqrt(squares));
+    return one;
+}
+
+static double table_square(const gradients *g, const char *table, float scale)
+{
+    double sum = 0;
+
+    for (int i = 0; i < g->n_row; i++)
+        if (strcmp(g->row[i].table, table) == 0)
+            sum += square_of(g->row[i].g, g->row[i].dim, scale);
+    return sum;
+}
+
 void gradients_check(const gradients *g, const kit_model *m,
                      const sgd_step *step)
 {
@@ -211,8 +231,10 @@ void gradients_check(const gradients *g, const kit_model *m,
         const dense *d = &g->dense[i];
         const fl_param *p = fl_store_param(m->f->store, d->name);
 
+        sgd_step one = step_of(step, square_of(d->g, d->n, step->scale));
+
         check_weights(d->name, p->flat->weight + p->offset, d->first, d->g,
-                      d->n, step);
+                      d->n, &one);
     }
     for (int i = 0; i < g->n_row; i++) {
         const row *r = &g->row[i];
@@ -221,7 +243,9 @@ void gradients_check(const gradients *g, const kit_model *m,
 
         CHECK_OK(table->methods->find(table, &r->key, 1, &w));
         CHECK(w != NULL);
-        check_weights(r->table, w, r->first, r->g, r->dim, step);
+        sgd_step one = step_of(step, table_square(g, r->table, step->scale));
+
+        check_weights(r->table, w, r->first, r->g, r->dim, &one);
     }
     for (size_t i = 0; i < m->f->store->tables.n; i++) {
         const fl_rows *table = m->f->store->tables.entry[i].value;

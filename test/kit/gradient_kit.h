@@ -21,6 +21,7 @@ double gradients_square(const gradients *g, float scale);
  * w - rate (((g scale) clip) + decay w), within `tolerance`; 0: to the bit. */
 typedef struct sgd_step {
     float rate, scale, clip, decay;
+    double norm; /* that each parameter and table is clipped to; 0: none is */
     double tolerance;
 } sgd_step;
 

@@ -237,6 +237,8 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
     CHECK_OK(fleet_optimizer_set_l1_decay(o, options->l1_decay));
     if (options->value_clip > 0)
         CHECK_OK(fleet_optimizer_set_value_clip(o, options->value_clip));
+    if (options->norm_clip > 0)
+        CHECK_OK(fleet_optimizer_set_norm_clip(o, options->norm_clip));
     if (options->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, options->clip));
     s.gradient_merge = options->merge > 1;

@@ -50,7 +50,7 @@ typedef struct kit_options {
     int threads;           /* 0: 1 */
     const char *optimizer; /* a rule's name; NULL: adam */
     float learning_rate;   /* 0: 0.05 */
-    float l2_decay, l1_decay, clip, value_clip;
+    float l2_decay, l1_decay, clip, value_clip, norm_clip;
     int merge; /* batches per update; 0: 1 */
     bool sum;  /* they are not averaged */
     bool bf16; /* by strategy.amp: begin such a test with kit_need_bf16(), if

@@ -694,6 +694,11 @@ static void set_l1(fleet_optimizer *o)
     CHECK_OK(fleet_optimizer_set_l1_decay(o, 0.1f));
 }
 
+static void set_norm(fleet_optimizer *o)
+{
+    CHECK_OK(fleet_optimizer_set_norm_clip(o, 3));
+}
+
 static void set_most(fleet_optimizer *o)
 {
     CHECK_OK(fleet_optimizer_set_value_clip(o, 2));
@@ -717,6 +722,8 @@ TEST(processes_of_a_job_compare_what_each_setter_sets)
     check_settings(set_clip, "optimizer: global_norm_clip is 0 in rank 0, "
                              "1e-30 in rank 1");
     check_settings(set_l1, "optimizer: l1_decay is 0 in rank 0, 0.1 in rank 1");
+    check_settings(set_norm,
+                   "optimizer: norm_clip is 0 in rank 0, 3 in rank 1");
     check_settings(set_most,
                    "optimizer: value_clip is 0 in rank 0, 2 in rank 1");
     check_settings(set_pieces,

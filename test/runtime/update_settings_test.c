@@ -199,6 +199,40 @@ TEST(a_gpu_trains_with_them_as_the_cpu_does)
     gpu_kit_close();
 }
 
+static int64_t n_clipped(const char *device, int merge, float norm,
+                         float *weight)
+{
+    kit_options o = {.optimizer = "sgd",
+                     .max_batch = 40,
+                     .merge = merge,
+                     .norm_clip = norm,
+                     .device = device};
+    kit_model m;
+    int64_t n;
+
+    kit_open(&m, KIT_CTR, &o);
+    gpu_kit_train(&m, 6);
+    n = gpu_kit_weights(m.f->store, weight);
+    kit_close(&m);
+    return n;
+}
+
+TEST(a_gpu_clips_by_norm_as_the_cpu_does)
+{
+    static float plain[GPU_KIT_MOST], cpu[GPU_KIT_MOST], gpu[GPU_KIT_MOST];
+
+    gpu_kit_open();
+    for (int merge = 1; merge <= 2; merge++) {
+        int64_t n = n_clipped(NULL, merge, 0, plain);
+
+        CHECK_INT(n_clipped(NULL, merge, 0.003f, cpu), n);
+        CHECK(memcmp(plain, cpu, (size_t)n * sizeof *cpu) != 0);
+        CHECK_INT(n_clipped("gpu:0", merge, 0.003f, gpu), n);
+        gpu_kit_near(gpu, cpu, n);
+    }
+    gpu_kit_close();
+}
+
 /* --- compared ------------------------------------------------------------- */
 
 static void check_difference(fl_update_settings a, fl_update_settings b,

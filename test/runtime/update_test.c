@@ -250,6 +250,126 @@ static void check_clip(kit_kind kind, int n, double share, float decay)
     kit_close(&m);
 }
 
+static void check_own_clip(kit_kind kind, int n, float norm, int threads)
+{
+    kit_options o = {.optimizer = "sgd",
+                     .learning_rate = 0.5f,
+                     .merge = n,
+                     .threads = threads,
+                     .l2_decay = 0.125f,
+                     .norm_clip = norm};
+    gradients *g;
+    kit_model m;
+
+    kit_open(&m, kind, &o);
+    g = gradients_new(&m);
+    for (int i = 0; i < n; i++) {
+        kit_batch *b = kit_batch_for(&m, 50, i);
+
+        CHECK_OK(kit_run(m.e, b));
+        gradients_add(g, b);
+        kit_batch_free(b);
+    }
+    gradients_check(g, &m,
+                    &(sgd_step){.rate = 0.5f,
+                                .scale = 1.0f / (float)n,
+                                .clip = 1,
+                                .decay = 0.125f,
+                                .norm = (double)norm,
+                                .tolerance = 1e-4});
+    gradients_free(g);
+    kit_close(&m);
+}
+
+/* One between the norms of a model's gradients, one below all, one above. */
+TEST(each_parameter_and_table_is_scaled_down_to_the_norm_by_its_own)
+{
+    static const float norm[] = {1e-2f, 1e-4f, 1e4f};
+
+    for (int i = 0; i < 3; i++) {
+        check_own_clip(KIT_MLP, 1, norm[i], 1);
+        check_own_clip(KIT_CTR, 1, norm[i], 2);
+        check_own_clip(KIT_CTR, 2, norm[i], 1);
+        check_own_clip(KIT_POOLED, 1, norm[i], 1);
+    }
+}
+
+TEST(a_clip_by_norm_is_set_before_training_and_alone)
+{
+    kit_model m;
+    fleet_optimizer *o, *own;
+
+    kit_open(&m, KIT_MLP, &(kit_options){0});
+    CHECK_FAILS(fleet_optimizer_set_norm_clip(m.o, 1), FLEET_ESTATE,
+                "call it before fleet_minimize()");
+    o = fleet_sgd(m.f, 1);
+    own = fleet_sgd(m.f, 1);
+    CHECK_FAILS(fleet_optimizer_set_norm_clip(o, 0), FLEET_EINVAL,
+                "norm: 0 is out of range");
+    CHECK_FAILS(fleet_optimizer_set_norm_clip(o, NAN), FLEET_EINVAL,
+                "norm: nan is out of range");
+    CHECK_OK(fleet_optimizer_set_norm_clip(o, 2));
+    CHECK_FAILS(fleet_optimizer_set_global_norm_clip(o, 1), FLEET_EINVAL,
+                "clips by norm: expected one of them");
+    CHECK_OK(fleet_optimizer_set_norm_clip(own, 2));
+    CHECK_FAILS(fleet_optimizer_set_table(o, "t", own), FLEET_EINVAL,
+                "table \"t\": its optimizer clips by norm");
+    own = fleet_sgd(m.f, 1);
+    CHECK_OK(fleet_optimizer_set_table(o, "t", own));
+    CHECK_FAILS(fleet_optimizer_set_norm_clip(own, 1), FLEET_EINVAL,
+                "not on a table's: it clips that table's gradient, too");
+    o = fleet_sgd(m.f, 1);
+    CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 1));
+    CHECK_FAILS(fleet_optimizer_set_norm_clip(o, 1), FLEET_EINVAL,
+                "clips by global norm: expected one of them");
+    kit_close(&m);
+}
+
+/* What a worker of such a job is told. */
+static void check_no_norms(void (*make)(fleet *f), const char *words)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fleet_optimizer *o = fleet_momentum(f, 1, NULL);
+    fleet_var *row =
+        fleet_sparse_embedding(p, kit_data_ids(p, "id", 1), 2,
+                               &(fleet_sparse_embedding_options){.table = "t"});
+
+    CHECK_OK(fleet_optimizer_set_norm_clip(o, 1));
+    make(f);
+    CHECK_FAILS(fleet_minimize(o, fleet_mean(p, row)), FLEET_EUNSUPPORTED,
+                words);
+    f->role.server_num = 0;
+    f->role.worker_num = 1;
+    fleet_destroy(f);
+}
+
+static void of_servers(fleet *f)
+{
+    f->role.server_num = 1;
+}
+
+static void of_layers(fleet *f)
+{
+    f->strategy.lars = 1;
+}
+
+static void of_ranks(fleet *f)
+{
+    f->role.worker_num = 2;
+    f->role.collective = true;
+    f->strategy.is_collective = 1;
+}
+
+TEST(modes_without_the_norms_refuse_a_clip_by_norm)
+{
+    check_no_norms(of_servers, "fleet_minimize: a clip by norm: a lane of a "
+                               "server has parts of a gradient");
+    check_no_norms(of_layers, "a clip by norm: strategy.lars and strategy.lamb "
+                              "have rates by the norm");
+    check_no_norms(of_ranks, "a clip by norm: table \"t\" is shared out");
+}
+
 TEST(gradients_beyond_the_norm_are_scaled_down_to_it)
 {
     check_clip(KIT_MLP, 1, 0.3, 0);

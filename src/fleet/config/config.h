@@ -35,7 +35,8 @@ typedef enum fl_metric_kind {
 /* How the optimizer is said. */
 typedef struct fl_config_optimizer {
     int type; /* fl_rule_kind */
-    double learning_rate, l2_decay, l1_decay, clip_global_norm, clip_value;
+    double learning_rate, l2_decay, l1_decay, clip_global_norm, clip_value,
+        clip_norm;
     float number[FL_MAX_NUMBER]; /* the rule's own, by their places */
     fleet_schedule schedule;
     bool has_plateau;

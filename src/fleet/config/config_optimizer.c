@@ -211,7 +211,7 @@ static fleet_status read_plateau(const fl_at *at, fl_config_optimizer *o)
 }
 
 /* What tables' optimizers have, too, and then what only the first one has. */
-enum { SHARED_KEYS = 7, OWN_KEYS = 3 };
+enum { SHARED_KEYS = 7, OWN_KEYS = 4 };
 
 static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
                              fl_config_optimizer *o)
@@ -221,9 +221,9 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
 #include "runtime/optim/rules.def"
         NULL};
     const char *keys[NUMBER_KEYS + SHARED_KEYS + OWN_KEYS + 1] = {
-        "type",   "learning_rate", "l2_decay",   "l1_decay",
-        "decay",  "row_bounds",    "clip_value", "clip_global_norm",
-        "tables", "plateau"};
+        "type",      "learning_rate", "l2_decay",   "l1_decay",
+        "decay",     "row_bounds",    "clip_value", "clip_global_norm",
+        "clip_norm", "tables",        "plateau"};
     int n = SHARED_KEYS + (is_table ? 0 : OWN_KEYS);
     fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
     fl_at bounds = fl_at_key(at, "row_bounds");
@@ -240,6 +240,7 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
     FL_TRY(read_double(at, "clip_value", 1e-30, 1e30, &o->clip_value));
     FL_TRY(
         read_double(at, "clip_global_norm", 1e-30, 1e30, &o->clip_global_norm));
+    FL_TRY(read_double(at, "clip_norm", 1e-30, 1e30, &o->clip_norm));
     FL_TRY(read_bounds(&bounds, o));
     FL_TRY(read_plateau(&plateau, o));
     return read_decay(c, &decay, &o->schedule);
@@ -321,6 +322,8 @@ fleet_optimizer *fl_config_make_optimizer(fleet *f,
     if (status == FLEET_OK && o->clip_global_norm > 0)
         status = fleet_optimizer_set_global_norm_clip(
             made, (float)o->clip_global_norm);
+    if (status == FLEET_OK && o->clip_norm > 0)
+        status = fleet_optimizer_set_norm_clip(made, (float)o->clip_norm);
     if (status == FLEET_OK)
         status = fleet_optimizer_set_schedule(made, &o->schedule);
     if (status == FLEET_OK && o->has_plateau)

@@ -53,6 +53,8 @@ static fleet_status check_hogwild(const fleet_executor *e, const char *what)
     if (t->layerwise.rule != FL_NO_LAYERS)
         return refuse(what, "with hogwild do not train by lars or lamb, whose "
                             "norms are of whole parameters");
+    if (t->optimizer && t->optimizer->norm_clip > 0)
+        return refuse(what, "with hogwild do not clip by norm in this version");
     return FLEET_OK;
 }
 

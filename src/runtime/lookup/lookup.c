@@ -213,6 +213,7 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
                         int n_slot, int lookup)
 {
     fl_sparse sparse = {.table = table,
+                        .norms = -1,
                         .rows = fl_value_of(l, table),
                         .lookup = lookup,
                         .sums = -1};
@@ -236,7 +237,8 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
                          const fl_sparse *s, int lookup, fl_operand third)
 {
-    fl_operand *o = fl_lookup_operands(l, 3 + s->n_gradient);
+    int n = 3 + s->n_gradient;
+    fl_operand *o = fl_lookup_operands(l, n + 1);
 
     if (!o)
         return;
@@ -244,7 +246,9 @@ static void emit_on_sums(fl_lowering *l, const fl_kernel *kernel,
     o[1] = (fl_operand)FL_R(l->plan->update);
     o[2] = third;
     memcpy(o + 3, s->gradient, (size_t)s->n_gradient * sizeof *o);
-    fl_emit(l, kernel, NULL, s->config, o, 3 + s->n_gradient);
+    if (kernel == &fl_kernel_rows_update && s->norms >= 0)
+        o[n++] = (fl_operand)FL_R(s->norms);
+    fl_emit(l, kernel, NULL, s->config, o, n);
 }
 
 /* Lookups that take turns, and lookups of a crew, have their merged sums beside
@@ -294,6 +298,15 @@ int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n)
     emit_on_sums(l, &fl_kernel_rows_norm, s, fl_lookup_sums(s),
                  (fl_operand)FL_W(norms));
     return norms;
+}
+
+void fl_lookup_clip(fl_lowering *l, fl_sparse *s)
+{
+    int n;
+
+    s->norms = fl_lookup_norm(l, s, &n);
+    if (s->gpu)
+        fl_lookup_gpu_clip(l, s->gpu, s->norms);
 }
 
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s)

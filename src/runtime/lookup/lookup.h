@@ -70,6 +70,9 @@ void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n);
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);
 
+/* Its update clips by the table's own norm. */
+void fl_lookup_clip(fl_lowering *l, fl_sparse *s);
+
 /* Features of a slot: one for each id of a dense slot, one for a ragged
  * slot. */
 int fl_lookup_features(const fl_lookup_slot *slot);

@@ -20,6 +20,7 @@ FL_GPU_STEP(kernel_sum, "sum");
 FL_GPU_STEP(kernel_append, "append");
 FL_GPU_STEP(kernel_check, "check");
 FL_GPU_STEP(kernel_norm, "norm");
+FL_GPU_STEP(kernel_clip, "clip");
 FL_GPU_STEP(kernel_insert, "insert");
 FL_GPU_STEP(kernel_update, "update");
 
@@ -408,6 +409,13 @@ int fl_lookup_gpu_norm(fl_lowering *l, fl_lookup_gpu *x, int *n)
             FL_R(l->plan->update), FL_R(x->changed_sum),
             FL_R(x->changed->n_unique));
     return norms;
+}
+
+void fl_lookup_gpu_clip(fl_lowering *l, fl_lookup_gpu *x, int norms)
+{
+    FL_EMIT(l, &kernel_clip, NULL, &x->changed->config, FL_R(norms),
+            FL_R(l->plan->update), FL_RW(x->changed_sum),
+            FL_R(x->changed->n_unique));
 }
 
 void fl_lookup_gpu_update(fl_lowering *l, fl_lookup_gpu *x)

@@ -56,4 +56,5 @@ void fl_lookup_gpu_gradient(fl_lowering *l, const fl_node *n,
 void fl_lookup_gpu_merge(fl_lowering *l, fl_lookup_gpu *x);
 int fl_lookup_gpu_check(fl_lowering *l, fl_lookup_gpu *x, int *n);
 int fl_lookup_gpu_norm(fl_lowering *l, fl_lookup_gpu *x, int *n);
+void fl_lookup_gpu_clip(fl_lowering *l, fl_lookup_gpu *x, int norms);
 void fl_lookup_gpu_update(fl_lowering *l, fl_lookup_gpu *x);

@@ -269,10 +269,38 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
                        "minimized, not on a table's");
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("global norm", (double)norm);
+    if (o->norm_clip > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_optimizer_set_global_norm_clip: the optimizer "
+                       "clips by norm: expected one of them");
     if (o->in_use && o->clip_norm <= 0)
         return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_global_norm_clip: a "
                                      "training without it has begun");
     o->clip_norm = norm;
+    return FLEET_OK;
+}
+
+fleet_status fleet_optimizer_set_norm_clip(fleet_optimizer *o, float norm)
+{
+    static const char call[] = "fleet_optimizer_set_norm_clip";
+
+    FL_TRY(fl_optimizer_check_setter(o, call));
+    if (o->is_fixed)
+        return fl_fail(FLEET_ESTATE, "%s: call it before fleet_minimize()",
+                       call);
+    if (o->n_user > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: set it on the optimizer that is minimized, not on "
+                       "a table's: it clips that table's gradient, too",
+                       call);
+    if (!(norm > 0) || !isfinite(norm))
+        return out_of_range("norm", (double)norm);
+    if (o->clip_norm > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: the optimizer clips by global norm: expected one "
+                       "of them",
+                       call);
+    o->norm_clip = norm;
     return FLEET_OK;
 }
 

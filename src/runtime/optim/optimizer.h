@@ -26,6 +26,7 @@ struct fleet_optimizer {
     float l1_decay;
     float clip_norm;  /* 0: none */
     float value_clip; /* 0: none */
+    float norm_clip;  /* of each parameter and table; 0: none */
     bool bounds;      /* rows have weights in [low, high] */
     float low, high;
     bool residuals;      /* parameters have dgc's residuals, too */

@@ -63,6 +63,11 @@ static fleet_status check_pair(const fleet_optimizer *o, const char *table,
                        "that of all gradients, set it on the optimizer that is "
                        "minimized",
                        call, table);
+    if (of_table->norm_clip > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: table \"%s\": its optimizer clips by norm: set it "
+                       "on the optimizer that is minimized",
+                       call, table);
     if (of_table->plateau.on)
         return fl_fail(FLEET_EINVAL,
                        "%s: table \"%s\": its optimizer has a plateau: its "

@@ -3,6 +3,8 @@
  * GPU sends back. */
 #pragma once
 
+#include <math.h>
+
 #include "runtime/optim/rule.h"
 
 /* What the updates done change of an update. */
@@ -28,7 +30,8 @@ typedef struct fl_device_own {
 typedef struct fl_device_update {
     fl_update u; /* correct_a_at, correct_b_at: device memory */
     float clip_norm;
-    int32_t skip; /* set by scaling.decide: nothing is to be updated now */
+    float norm_clip; /* of each parameter and table by itself */
+    int32_t skip;    /* set by scaling.decide: nothing is to be updated now */
     int64_t known_skips; /* that the numbers of u know of */
     fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* [i]: after i more skips */
     int32_t more;                               /* how many of them u is for */
@@ -39,6 +42,14 @@ typedef struct fl_device_update {
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */
 } fl_device_update;
+
+/* What a gradient with these squares is multiplied by. */
+FL_EVERYWHERE float fl_own_clip(const fl_device_update *now, double squares)
+{
+    double norm = sqrt(squares), limit = (double)now->norm_clip;
+
+    return norm > limit ? (float)(limit / norm) : 1.0f;
+}
 
 /* Of iterations up to now; all zero at first. */
 typedef struct fl_device_status {

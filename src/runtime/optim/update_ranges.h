@@ -28,7 +28,8 @@ typedef struct fl_norm_block {
     int64_t offset, n;
 } fl_norm_block;
 
-/* clip.norm    update, norms (double, one per block), gradient */
+/* clip.norm    update, norms (double, one per block), gradient
+ * clip.own     the same: the gradient of the parameter whose norms these are */
 typedef struct fl_norm_config {
     fl_norm_block *block;
     int n;

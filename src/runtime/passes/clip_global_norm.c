@@ -1,7 +1,8 @@
-/* clip_global_norm.c - clip by global norm, in the order that all topologies
- * share: squares in double, per dense block in index order, per row, rows in
- * key order per (table, bucket); then blocks and buckets in number order,
- * parameters and tables by name. */
+/* clip_global_norm.c - clip by norm, of each parameter by its own or of all by
+ * the global one, which is in the order that all topologies share: squares in
+ * double, per dense block in index order, per row, rows in key order per
+ * (table, bucket); then blocks and buckets in number order, parameters and
+ * tables by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,34 @@ static const fl_kernel kernel_clip = {
     .run = clip_run,
 };
 
+/* --- clip.own: a parameter's gradient, by its own norm -------------------- */
+
+/* Operands: update, norms, gradient. */
+static fleet_status own_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_norm_config *c = in->step->config;
+    const fl_norm_block *b = &c->block[r->begin];
+    const fl_update_now *now = fl_ptr(in, 0);
+    const double *square = fl_ptr(in, 1);
+    float *g = (float *)fl_ptr(in, 2) + b->offset;
+    double sum = 0;
+    float factor;
+
+    for (int i = 0; i < c->n; i++)
+        sum += square[i];
+    factor = fl_clip_factor(sum, now->optimizer->norm_clip);
+    for (int64_t i = 0; factor != 1.0f && i < b->n; i++)
+        g[i] *= factor;
+    return FLEET_OK;
+}
+
+static const fl_kernel kernel_own = {
+    .name = "clip.own",
+    .split = FL_SPLIT_PARTS,
+    .prepare = norm_prepare,
+    .run = own_run,
+};
+
 /* --- the pass ------------------------------------------------------------ */
 
 typedef struct norms {
@@ -78,17 +107,18 @@ static void add_norm(norms *all, int value, int count)
     all->count[all->n++] = count;
 }
 
-static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
-                          const fl_param *p)
+/* NULL, with the lowering's status, if it fails. */
+static const fl_norm_config *emit_norm(fl_lowering *l, const fl_dense *d,
+                                       const fl_param *p, int *value)
 {
     fl_norm_config c = {.n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK)};
-    int value;
+    const fl_norm_config *kept;
 
     c.block =
         fl_arena_alloc(&l->plan->arena, (size_t)c.n * sizeof(fl_norm_block));
     if (!c.block) {
         l->status = FLEET_ENOMEM;
-        return;
+        return NULL;
     }
     for (int i = 0; i < c.n; i++) {
         int64_t left = p->n - (int64_t)i * FL_BLOCK;
@@ -96,11 +126,23 @@ static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
         c.block[i].offset = p->offset + (int64_t)i * FL_BLOCK;
         c.block[i].n = left < FL_BLOCK ? left : FL_BLOCK;
     }
-    value = fl_object(l, "norms", (size_t)c.n * sizeof(double));
+    *value = fl_object(l, "norms", (size_t)c.n * sizeof(double));
+    kept = fl_config(l, &c, sizeof c);
+    FL_EMIT(l, &kernel_norm, NULL, kept, FL_R(l->plan->update), FL_W(*value),
+            FL_R(d->gradient));
+    return kept;
+}
+
+static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
+                          const fl_param *p)
+{
+    int value;
+    const fl_norm_config *c = emit_norm(l, d, p, &value);
+
+    if (!c)
+        return;
     all->param[all->n] = (fl_param_norm){p, value};
-    FL_EMIT(l, &kernel_norm, NULL, fl_config(l, &c, sizeof c),
-            FL_R(l->plan->update), FL_W(value), FL_R(d->gradient));
-    add_norm(all, value, c.n);
+    add_norm(all, value, c->n);
 }
 
 static const fl_dense *dense_of(const fl_plan *plan, const fl_flat *g)
@@ -173,6 +215,29 @@ static fleet_status make_room(fl_lowering *l, norms *all, int n)
     return all->operand && all->count && all->param ? FLEET_OK : FLEET_ENOMEM;
 }
 
+/* Each parameter, each table: by what is its own. */
+static fleet_status clip_each(fl_lowering *l)
+{
+    fl_plan *plan = l->plan;
+    int n, value;
+    const fleet_var **param = trained_vars(l, FL_VAR_PARAM, &n);
+
+    if (!param)
+        return FLEET_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        const fl_param *p = fl_store_param(plan->store, param[i]->name);
+        const fl_dense *d = dense_of(plan, p->flat);
+        const fl_norm_config *c = emit_norm(l, d, p, &value);
+
+        if (c)
+            FL_EMIT(l, &kernel_own, NULL, c, FL_R(plan->update), FL_R(value),
+                    FL_RW(d->gradient));
+    }
+    for (size_t i = 0; i < plan->n_sparse; i++)
+        fl_lookup_clip(l, &plan->sparse[i]);
+    return l->status;
+}
+
 fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
@@ -183,6 +248,12 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     if (!plan->training || !plan->store->optimizer)
         return FLEET_OK;
     plan->store->optimizer->in_use = true;
+    if (plan->store->optimizer->norm_clip > 0) {
+        *applied = true;
+        l->phase = FL_UPDATE;
+        fl_update_value(l);
+        return clip_each(l);
+    }
     if (plan->store->optimizer->clip_norm <= 0)
         return FLEET_OK;
     if (plan->store->remote && !plan->store->dense_local &&

@@ -147,6 +147,37 @@ static fleet_status launch_norm(fl_device *, fl_queue *q,
                      fl_step_ptr<fl_device_update>(s, 0));
 }
 
+/* --- clip.own: update, norms, gradient ------------------------------------ */
+
+__global__ static void clip_blocks(float *g, const double *square, int n,
+                                   const fl_norm_block *block,
+                                   const fl_device_update *now)
+{
+    __shared__ float factor;
+    fl_norm_block b = block[blockIdx.x];
+    double sum = 0;
+
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        sum += square[i];
+    sum = fl_block_sum(sum);
+    if (threadIdx.x == 0)
+        factor = fl_own_clip(now, sum);
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x)
+        g[b.offset + i] *= factor;
+}
+
+static fleet_status launch_own(fl_device *, fl_queue *q,
+                               const fl_device_step *s)
+{
+    int n = config_of<fl_norm_config>(s)->n;
+
+    return FL_LAUNCH(clip_blocks, (unsigned)n, FL_THREADS, 0, q,
+                     fl_step_f32(s, 2), fl_step_ptr<double>(s, 1), n,
+                     static_cast<const fl_norm_block *>(list_of(s)->copy),
+                     fl_step_ptr<fl_device_update>(s, 0));
+}
+
 /* --- clip.factor: update, then all norms --------------------------------- */
 
 __global__ static void add_norms(double *sum, const double *launch_norm, int n)
@@ -215,6 +246,8 @@ const fl_device_kernel fl_cuda_update[] = {
                    copy_blocks<fl_update_ranges>, drop_list, launch_update),
     FL_KERNEL_WITH("clip.norm", sizeof(fl_device_list),
                    copy_blocks<fl_norm_config>, drop_list, launch_norm),
+    FL_KERNEL_WITH("clip.own", sizeof(fl_device_list),
+                   copy_blocks<fl_norm_config>, drop_list, launch_own),
     FL_KERNEL_WITH("clip.factor", 0, factor_prepare, nullptr, factor),
     FL_KERNEL_END,
 };

@@ -61,6 +61,7 @@ static void add_one(fl_text *t, const fleet_optimizer *o, float rate)
     add_number(t, ", l1_decay ", o->l1_decay);
     add_number(t, ", global_norm_clip ", o->clip_norm);
     add_number(t, ", value_clip ", o->value_clip);
+    add_number(t, ", norm_clip ", o->norm_clip);
     if (o->bounds) {
         add_number(t, ", row_bounds ", o->low);
         add_number(t, " to ", o->high);

@@ -114,6 +114,7 @@ typedef struct fl_sparse {
     const fl_operand *gradient; /* of the outputs, which sums may point into */
     int n_gradient;
     struct fl_lookup_gpu *gpu; /* its rows are on a GPU; NULL: else */
+    int norms; /* squares that its update clips by; -1: it does not */
 } fl_sparse;
 
 /* A group's gradient. */

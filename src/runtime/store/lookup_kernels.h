@@ -15,6 +15,8 @@
  *                    have appended
  *   lookup.norm      FL_LOOKUP_NORMS partial sums of squares (double) <-
  *                    update, sum, n_unique
+ *   lookup.clip      sum <- the same sums of squares, update, sum, n_unique:
+ *                    scaled to the clip by the table's own norm
  *   lookup.check     FL_LOOKUP_CHECKS findings (float: 1 where a sum is not
  *                    finite) <- sum, n_unique
  *   lookup.insert    table, slot <- update, unique, n_unique: missing rows

@@ -206,6 +206,7 @@ void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
 {
     *to = (fl_device_update){.u = now->u,
                              .clip_norm = now->optimizer->clip_norm,
+                             .norm_clip = now->optimizer->norm_clip,
                              .skip = now->skip,
                              .known_skips = s->known_skips,
                              .micro = now->micro,

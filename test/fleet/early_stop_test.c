@@ -267,6 +267,36 @@ TEST(what_would_do_nothing_is_refused)
                   "\"logloss\", \"accuracy\"");
 }
 
+TEST(a_metric_of_two_classes_is_refused_for_more)
+{
+    static const char text[] =
+        "{\"model\": {\"type\": \"mlp\", \"classes\": 5}, \"dataset\": "
+        "{\"format\": \"multislot\", \"train\": [\"%s\"], \"test\": "
+        "[\"%s\"]}, \"slots\": [{\"name\": \"x\", \"type\": \"float\", "
+        "\"dim\": 2}, {\"name\": \"y\", \"type\": \"uint64\", \"role\": "
+        "\"label\"}], \"validate_every\": {\"patience\": 1, \"metric\": "
+        "\"%s\"}}";
+    const char *data = test_file("d.txt", "2 0.1 0.2 1 4\n2 0.3 0.1 1 2\n");
+    static const char *const name[] = {"auc", "logloss", "accuracy", "loss"};
+    const fleet_config_options o = {.action = FLEET_CONFIG_CHECK};
+    char all[2000], want[100];
+    char *line;
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(all, sizeof all, text, data, data, name[i]);
+        snprintf(want, sizeof want, "\"accuracy\" of 5 classes, got \"%s\"",
+                 name[i]);
+        if (i < 2)
+            CHECK_FAILS(
+                fleet_train_from_config(test_file("c.json", all), &o, &line),
+                FLEET_ECONFIG, want);
+        else
+            CHECK_OK(
+                fleet_train_from_config(test_file("c.json", all), &o, &line));
+        fleet_free(line);
+    }
+}
+
 /* --- a job ---------------------------------------------------------------- */
 
 static const char *job_config(void)

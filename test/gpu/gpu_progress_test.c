@@ -194,3 +194,40 @@ TEST(the_last_progress_of_an_epoch_has_the_mean_of_all_its_batches)
     CHECK_NEAR(loss[1], loss[0], 1e-3);
     gpu_kit_close();
 }
+
+/* --- validations ---------------------------------------------------------- */
+
+/* Between two batches nothing may be left on the GPU, or be lost there. */
+TEST(a_training_that_is_validated_between_batches_is_the_same_one)
+{
+    char config[1500], log_path[400];
+    char *line[2];
+
+    gpu_kit_open();
+    snprintf(config, sizeof config,
+             "{\"model\": {\"type\": \"mlp\", \"classes\": 5},"
+             " \"device\": \"gpu:0\", \"epochs\": 2, \"dataset\": {"
+             " \"format\": \"multislot\", \"batch_size\": %d,"
+             " \"train\": [\"%s\"], \"test\": [\"%s\"]}, \"slots\": ["
+             " {\"name\": \"image\", \"type\": \"float\", \"dim\": %d},"
+             " {\"name\": \"label\", \"type\": \"uint64\","
+             " \"role\": \"label\"}]}",
+             ROWS, write_data(), write_data(), PIXELS);
+    snprintf(log_path, sizeof log_path, "metrics_log.path=%s", test_path("m"));
+    for (int i = 0; i < 2; i++) {
+        const char *const set[] = {"validate_every.steps=1", log_path,
+                                   "metrics_log.steps=1"};
+        const fleet_config_options o = {
+            .log = keep_info, .set = set, .n_set = i ? 3 : 0};
+
+        CHECK_OK(
+            fleet_train_from_config(test_file("c.json", config), &o, &line[i]));
+    }
+    CHECK_TEXT(test_json_value(line[1], "\"params_hash\""),
+               test_json_value(line[0], "\"params_hash\""));
+    CHECK_TEXT(test_json_value(line[1], "\"loss\""),
+               test_json_value(line[0], "\"loss\""));
+    for (int i = 0; i < 2; i++)
+        fleet_free(line[i]);
+    gpu_kit_close();
+}

@@ -111,7 +111,7 @@ TEST(an_update_is_shown_with_whose_it_is_and_what_it_brought)
 
     CHECK_INT(run("--update 2", write_log(), said), 0);
     CHECK_TEXT(said,
-               "3 update 2, 160 bytes, 2 batches, clip 0.5, of worker 0 step "
+               "3 update 2, 168 bytes, 2 batches, clip 0.5, of worker 0 step "
                "2 (pass 1, batch 2), worker 3 step 9 (pass 1, batch 3 to 4)\n  "
                "table 1: 1 rows, norm 5\n  dense: 1 "
                "blocks, norm 2\n");

@@ -41,6 +41,8 @@ static fleet_status write_parts(fleet *f, fl_save *s, const char *path)
     fl_save_elsewhere elsewhere = {.write = fl_save_part_collect, .arg = f};
     fleet_status status = FLEET_ENOMEM;
 
+    if (s->elsewhere) /* the caller knows how parts are made */
+        return fl_save_write(s, path);
     if (!f->worker_io && !fl_ranks_share(f))
         return write_here(s, path);
     FL_TRY(FL_NEW(&elsewhere.rows,
@@ -80,20 +82,6 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
     s->table = values_of(&f->store->tables, p, marked, &s->n_table);
     if (s->param && s->table)
         status = write_parts(f, s, path);
-    fl_free(s->param);
-    fl_free(s->table);
-    return status;
-}
-
-fleet_status fl_checkpoint_write_all(fleet *f, fl_save *s, const char *path)
-{
-    fleet_status status = FLEET_ENOMEM;
-
-    s->store = f->store;
-    s->param = values_of(&f->store->params, NULL, NULL, &s->n_param);
-    s->table = values_of(&f->store->tables, NULL, NULL, &s->n_table);
-    if (s->param && s->table)
-        status = fl_save_write(s, path);
     fl_free(s->param);
     fl_free(s->table);
     return status;

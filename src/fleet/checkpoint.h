@@ -5,13 +5,10 @@
 #include "fleet/save/load_into.h"
 
 /* Write the store's parameters and tables, those alone that marked nodes of the
- * program read unless `marked` is NULL; with the servers and ranks that have
- * parts of it, if any have. */
+ * program read unless `marked` is NULL; as s->elsewhere says, or, if that is
+ * NULL, with the servers and ranks that have parts of it, if any have. */
 fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
                                  const bool *marked, const char *path);
-
-/* All of the store's parameters and tables, as s->elsewhere says. */
-fleet_status fl_checkpoint_write_all(fleet *f, fl_save *s, const char *path);
 
 /* A save of the tables that it lists, of no parameter. */
 fleet_status fl_checkpoint_save_tables(fleet *f, fl_save *s, const char *path);

@@ -303,7 +303,7 @@ static fleet_status write_all(replay *r, fl_save *s)
     for (size_t i = 0; i < tables->n; i++)
         own[i] = ((const fl_rows *)tables->entry[i].value)->filler;
     r->f->store->joins = false;
-    status = fl_checkpoint_write_all(r->f, s, r->o->save);
+    status = fl_checkpoint_write(r->f, s, NULL, NULL, r->o->save);
     r->f->store->joins = joins;
     for (size_t i = 0; i < tables->n; i++)
         ((fl_rows *)tables->entry[i].value)->filler = own[i];

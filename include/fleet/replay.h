@@ -51,8 +51,9 @@ typedef struct fleet_replay_result {
  *   FLEET_ENOENT   there is no log; or a save that the job had loaded, and that
  *                  the log refers to, is gone
  *   FLEET_EEXIST   a process has the log: of a job that runs, replay a copy
- *   FLEET_EINVAL   another program has written it; or the update is none of
- *                  those in the logs: a log that was cut begins behind its
+ *   FLEET_EINVAL   another program has written it; or servers' logs are not of
+ *                  one run of one job; or the update is none of those in the
+ *                  logs: a log that was cut begins behind its
  *                  snapshot; in sync, with save: lanes of a job that was killed
  *                  end at different updates, and to_update is 0
  *   FLEET_ECORRUPT a log is damaged, or has another hash: server, lane and

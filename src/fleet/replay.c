@@ -14,12 +14,14 @@ typedef struct replay {
     fleet *f;
     const fleet_replay_options *o;
     fleet_replay_result *result;
+    fl_log_facts facts;   /* the same of all servers, but for lanes */
+    uint32_t run;         /* of the job, that server 0 says; 0: not known yet */
     fl_server_replay *of; /* the server that is read */
     fl_replay_lane at;
     fl_replay_before before;
-    int64_t first;   /* updates that the lane had as its log began; -1: none */
-    int64_t least;   /* that any lane has come to; -1: none yet */
-    bool sync, ends; /* ends: the lane has come to what was asked for */
+    int64_t first; /* updates that the lane had as its log began; -1: none */
+    int64_t least; /* that any lane has come to; -1: none yet */
+    bool ends;     /* the lane has come to what was asked for */
 } replay;
 
 /* --- what is said --------------------------------------------------------- */
@@ -71,10 +73,15 @@ static fleet_status say_changes(const replay *r,
     return status;
 }
 
+static bool is_update(const fl_journal_record *record)
+{
+    return record->kind == FL_LANE_RECORD_UPDATE;
+}
+
 /* Behind the record. Which update it was: a load is behind one. */
 static fleet_status find_nonfinite(replay *r, const fl_journal_record *record)
 {
-    bool updates = record && record->kind == FL_LANE_RECORD_UPDATE;
+    bool updates = record && is_update(record);
     int64_t version = fl_server_replay_version(r->of);
     fl_text where = {0}, text = {0};
     fleet_status status =
@@ -98,11 +105,6 @@ static fleet_status find_nonfinite(replay *r, const fl_journal_record *record)
 }
 
 /* --- a lane --------------------------------------------------------------- */
-
-static bool is_update(const fl_journal_record *record)
-{
-    return record->kind == FL_LANE_RECORD_UPDATE;
-}
 
 /* What may have changed all weights at once. */
 static bool brings_all(const fl_journal_record *record)
@@ -226,10 +228,26 @@ static fleet_status write_lane(const replay *r, const replay_save *s)
     return status;
 }
 
+/* Behind a lane, whose server knows its run by then. */
+static fleet_status check_run(replay *r)
+{
+    uint32_t run = fl_server_replay_run(r->of);
+
+    if (r->run == 0)
+        r->run = run;
+    return run == 0 || run == r->run
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "the log of server %d is of another job than that of "
+                         "server 0, or of another run of it: expected the logs "
+                         "of one job",
+                         r->at.server);
+}
+
 /* Lanes of a job that was killed end where they were. */
 static fleet_status check_together(const replay *r, const replay_save *s)
 {
-    return !s || !r->sync || r->least == r->result->update
+    return !s || !r->facts.sync || r->least == r->result->update
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
                          "the logs end at updates from %" PRId64 " to %" PRId64
@@ -240,11 +258,11 @@ static fleet_status check_together(const replay *r, const replay_save *s)
 
 static fleet_status replay_server(replay *r, const replay_save *s)
 {
-    const fl_log_facts *facts = fl_server_replay_facts(r->of);
+    const int n_lane = fl_server_replay_facts(r->of)->n_lane;
 
-    r->sync = facts->sync;
-    for (int i = 0; i < facts->n_lane; i++) {
+    for (int i = 0; i < n_lane; i++) {
         FL_TRY(replay_lane(r, i));
+        FL_TRY(check_run(r));
         FL_TRY(check_together(r, s));
         if (s)
             FL_TRY(write_lane(r, s));
@@ -252,19 +270,43 @@ static fleet_status replay_server(replay *r, const replay_save *s)
     return FLEET_OK;
 }
 
+static const char *order_of(const fl_log_facts *facts)
+{
+    return facts->sync ? "sync" : "async";
+}
+
+/* Before the first of them is made again, which takes its time. */
+static fleet_status check_logs(replay *r)
+{
+    const fl_log_facts *all = &r->facts;
+    fl_log_facts one;
+
+    FL_TRY(fl_log_facts_read(r->o->log, 0, &r->facts));
+    for (int i = 1; i < all->n_server; i++) {
+        FL_TRY(fl_log_facts_read(r->o->log, i, &one));
+        if (one.n_server != all->n_server || one.n_worker != all->n_worker ||
+            one.sync != all->sync)
+            return fl_fail(FLEET_EINVAL,
+                           "the log of server %d is of a job with %d servers "
+                           "and %d workers in %s, that of server 0 of one with "
+                           "%d and %d in %s: expected the logs of one job",
+                           i, one.n_server, one.n_worker, order_of(&one),
+                           all->n_server, all->n_worker, order_of(all));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status replay_all(replay *r, const replay_save *s)
 {
     fl_server_options o = fl_servers_options(r->f);
-    fl_log_facts facts = {.n_server = 1};
 
     o.ranks = false;
     o.log = (fl_server_log_options){.folder = r->o->log};
     r->least = -1;
-    for (o.index = 0; o.index < facts.n_server; o.index++) {
+    for (o.index = 0; o.index < r->facts.n_server; o.index++) {
         fleet_status status;
 
         FL_TRY(fl_server_replay_open(&r->of, &o));
-        facts = *fl_server_replay_facts(r->of);
         status = replay_server(r, s);
         fl_server_replay_close(r->of);
         r->of = NULL;
@@ -358,6 +400,7 @@ fleet_status fleet_replay_log(fleet *f, const fleet_replay_options *o,
     *r.result = (fleet_replay_result){0};
     FL_TRY(check_options(f, o));
     FL_TRY(fl_add_programs(f));
+    FL_TRY(check_logs(&r));
     status = o->save ? write_checkpoint(&r) : replay_all(&r, NULL);
     fl_server_replay_close(r.of);
     fl_replay_before_done(&r.before);

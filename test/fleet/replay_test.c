@@ -1,7 +1,7 @@
 /* replay_test.c - lanes made again from their logs have the parameters of the
  * job at that update, to the bit; what an update has changed, and which one was
  * the first with a weight that is not finite, is said; what is no update of the
- * logs, or of another program, is refused. */
+ * logs, or of another program or job, is refused. */
 #define SUITE replay
 #include "ps_kit.h"
 #include "test.h"
@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "ps/aggregate/update_view.h"
 #include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_folder.h"
@@ -374,6 +376,55 @@ TEST(a_weight_that_is_no_number_is_the_largest_change)
 }
 
 /* --- what is refused ------------------------------------------------------ */
+
+/* Of a job that has ended. */
+static void change_identity(const ps_job *j, const char *from, const char *to)
+{
+    char path[600], *text, *at;
+    size_t size;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/server-1/ended", j->how.log_configs.folder);
+    CHECK_OK(fl_file_read(path, &text, &size));
+    at = strstr(text, from);
+    CHECK(at != NULL && strlen(from) == strlen(to));
+    memcpy(at, to, strlen(to));
+    f = fopen(path, "w");
+    CHECK(f != NULL && fwrite(text, 1, size, f) == size && fclose(f) == 0);
+    fl_free(text);
+}
+
+/* Server 1 of the job before has left its log where that of the next job's is
+ * expected. */
+static void mix(const ps_job *before, const ps_job *next)
+{
+    char from[600], to[600];
+
+    snprintf(from, sizeof from, "%s/server-1", before->how.log_configs.folder);
+    snprintf(to, sizeof to, "%s/server-1", next->how.log_configs.folder);
+    CHECK(rename(to, test_path("aside")) == 0);
+    CHECK(rename(from, to) == 0);
+}
+
+TEST(logs_of_two_jobs_or_runs_are_refused)
+{
+    const fleet_replay_options all = {.save = test_path("again")};
+    ps_job before = job_of("before", 1), next = job_of("next", 1);
+
+    before.how.a_sync = next.how.a_sync = true;
+    ps_hash(&before);
+    ps_hash(&next);
+    CHECK_OK(replay(&next, &all, NULL));
+    change_identity(&next, "\"workers\":2", "\"workers\":3");
+    CHECK_FAILS(replay(&next, &all, NULL), FLEET_EINVAL,
+                "the log of server 1 is of a job with 2 servers and 3 workers "
+                "in async, that of server 0 of one with 2 and 2 in async: "
+                "expected the logs of one job");
+    mix(&before, &next);
+    CHECK_FAILS(replay(&next, &all, NULL), FLEET_EINVAL,
+                "the log of server 1 is of another job than that of server 0, "
+                "or of another run of it: expected the logs of one job");
+}
 
 /* One lane of a job that was killed has made an update more than the others. */
 TEST(lanes_that_end_at_different_updates_make_no_checkpoint)

@@ -146,7 +146,8 @@ fleet_status fl_server_log_write(const fl_server *s, const char *folder,
                                  uint32_t file, uint64_t lsn,
                                  fl_journal_writer **writer);
 
-/* With what the server of that text had begun: s->program_before, s->load. */
+/* With what the server of that text had begun: s->identity.run, which only the
+ * first server's text has, s->program_before, s->load. */
 fleet_status fl_server_read_beginning(fl_server *s, const fl_at *root);
 
 /* FLEET_EINVAL: that one is not s->program. */

@@ -176,7 +176,10 @@ fleet_status fl_server_read_beginning(fl_server *s, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "load"), program = fl_at_key(root, "program");
     const char *load = NULL;
+    uint32_t run = 0;
 
+    FL_TRY(read_number(root, "run", &run));
+    atomic_store(&s->identity.run, run);
     FL_TRY(fl_at_hex(&program, &s->program_before));
     FL_TRY(fl_at_string(&at, &load));
     fl_free(s->load);
@@ -188,14 +191,12 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
 {
     fl_at at = fl_at_key(root, "sockets");
     const char *sockets = "";
-    uint32_t nonce = 0, run = 0;
+    uint32_t nonce = 0;
 
     FL_TRY(check_job(s, root));
     FL_TRY(warn_of_isa(s, root));
     FL_TRY(read_number(root, "nonce", &nonce));
-    FL_TRY(read_number(root, "run", &run));
     atomic_store(&s->identity.nonce, nonce);
-    atomic_store(&s->identity.run, run);
     FL_TRY(read_number(root, "mark", &s->mark));
     FL_TRY(read_ports(s, root));
     FL_TRY(fl_server_read_beginning(s, root));

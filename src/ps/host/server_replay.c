@@ -244,3 +244,8 @@ int64_t fl_server_replay_version(const fl_server_replay *r)
 {
     return fl_lane_version(r->lane->lane);
 }
+
+uint32_t fl_server_replay_run(const fl_server_replay *r)
+{
+    return atomic_load(&r->server->identity.run);
+}

@@ -54,3 +54,8 @@ fleet_status fl_server_replay_apply(fl_server_replay *r,
 
 /* How many updates the lane has made. */
 int64_t fl_server_replay_version(const fl_server_replay *r);
+
+/* The job's run, which the first server has drawn; to other servers their
+ * workers say it, and so do records of lanes before the first update. 0: none
+ * of those has been applied. */
+uint32_t fl_server_replay_run(const fl_server_replay *r);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/store/norm.h"
 
 /* --- weights -------------------------------------------------------------- */
 
@@ -32,14 +33,22 @@ static fleet_status read_row(const fl_rows *rows, uint64_t key, float *to,
     return FLEET_OK;
 }
 
-/* NULL: it is no section of rows, or of a table that there is not. */
-static const fl_rows *table_of(const fl_replay_lane *at,
-                               const fl_section_view *s)
+/* The update's next section of rows, and their table; *rows NULL: it has no
+ * more. A table that there is not has none. */
+static fleet_status next_rows(const fl_replay_lane *at,
+                              const fl_journal_record *r, fl_update_view *v,
+                              fl_section_view *s, const fl_rows **rows)
 {
-    return s->head->op == FL_SECTION_ROWS &&
-                   s->head->table < (uint32_t)at->layout->n_table
-               ? at->layout->table[s->head->table]
-               : NULL;
+    bool more = true;
+
+    *rows = NULL;
+    while (!*rows && more) {
+        FL_TRY(fl_update_view_next(r, v, s, &more));
+        if (more && s->head->op == FL_SECTION_ROWS &&
+            s->head->table < (uint32_t)at->layout->n_table)
+            *rows = at->layout->table[s->head->table];
+    }
+    return FLEET_OK;
 }
 
 /* A block that the lane keeps, in the order of all; NULL: it is another
@@ -96,13 +105,13 @@ fleet_status fl_replay_note(fl_replay_before *b, const fl_replay_lane *at,
     size_t n = 0, floats = 0;
     fl_update_view v;
     fl_section_view s;
-    bool more = true;
+    const fl_rows *rows;
 
     FL_TRY(fl_update_view_of(r, &v));
-    while (more) {
-        FL_TRY(fl_update_view_next(r, &v, &s, &more));
-        if (more && table_of(at, &s))
-            FL_TRY(note_rows(b, table_of(at, &s), &s, &n, &floats));
+    FL_TRY(next_rows(at, r, &v, &s, &rows));
+    while (rows) {
+        FL_TRY(note_rows(b, rows, &s, &n, &floats));
+        FL_TRY(next_rows(at, r, &v, &s, &rows));
     }
     return note_dense(b, at);
 }
@@ -235,28 +244,19 @@ fleet_status fl_replay_changes(const fl_replay_before *b,
     noted from = {0};
     fl_update_view v;
     fl_section_view s;
-    bool more = true;
+    const fl_rows *rows;
 
     FL_TRY(fl_update_view_of(r, &v));
-    while (more) {
-        FL_TRY(fl_update_view_next(r, &v, &s, &more));
-        if (more && table_of(at, &s))
-            FL_TRY(changes_of_rows(b, table_of(at, &s), &s, &from, out));
+    FL_TRY(next_rows(at, r, &v, &s, &rows));
+    while (rows) {
+        FL_TRY(changes_of_rows(b, rows, &s, &from, out));
+        FL_TRY(next_rows(at, r, &v, &s, &rows));
     }
     changes_of_dense(b, at, out);
     return out->status;
 }
 
 /* --- not finite ----------------------------------------------------------- */
-
-static bool is_finite(const float *x, int64_t n)
-{
-    float sum = 0; /* x * 0 is not 0 of an infinity, and of what is no number */
-
-    for (int64_t i = 0; i < n; i++)
-        sum += x[i] * 0.0f;
-    return sum == 0;
-}
 
 /* A walk over all rows of a table. */
 typedef struct walk {
@@ -268,7 +268,7 @@ typedef struct walk {
 static void look_at_row(const walk *w, uint64_t key, const float *row)
 {
     fl_rows_read(w->rows, w->now, row);
-    if (w->where->length == 0 && !is_finite(w->now, w->rows->dim))
+    if (w->where->length == 0 && !fl_all_finite(w->now, w->rows->dim))
         fl_text_add(w->where, "table \"%s\", row %" PRIu64, w->rows->name, key);
 }
 
@@ -310,7 +310,7 @@ static void look_at_dense(const fl_replay_lane *at, fl_text *where)
             const float *now = block_of(at, p, k);
 
             if (now && where->length == 0 &&
-                !is_finite(now, fl_block_size(p, k)))
+                !fl_all_finite(now, fl_block_size(p, k)))
                 fl_text_add(where,
                             "parameter \"%s\", numbers from %" PRId64 " on",
                             p->name, k * FL_BLOCK);
@@ -323,13 +323,13 @@ static fleet_status look_at_sections(const fl_replay_lane *at,
 {
     fl_update_view v;
     fl_section_view s;
-    bool more = true;
+    const fl_rows *rows;
 
     FL_TRY(fl_update_view_of(r, &v));
-    while (more && where->length == 0) {
-        FL_TRY(fl_update_view_next(r, &v, &s, &more));
-        if (more && table_of(at, &s))
-            FL_TRY(look_at_rows(table_of(at, &s), &s, where));
+    FL_TRY(next_rows(at, r, &v, &s, &rows));
+    while (rows && where->length == 0) {
+        FL_TRY(look_at_rows(rows, &s, where));
+        FL_TRY(next_rows(at, r, &v, &s, &rows));
     }
     return FLEET_OK;
 }

@@ -156,6 +156,13 @@ static bool read_step(const char **path, path_step *s)
     return s->is_last || **path == '[';
 }
 
+/* What the first `length` characters of the path lead to is something else. */
+static fleet_status is_no(const char *what, const char *path, int length)
+{
+    return fl_fail(FLEET_ECONFIG, "%.*s: expected it to be an %s", length, path,
+                   what);
+}
+
 /* Where the step leads from what the first `length` characters of the path lead
  * to. *child NULL: nothing is there yet, and something may be. */
 static fleet_status find_child(fl_json *at, const path_step *s,
@@ -173,8 +180,7 @@ static fleet_status find_child(fl_json *at, const path_step *s,
         length = (int)strlen(path);
     }
     return *s->name || !cJSON_IsArray(at)
-               ? fl_fail(FLEET_ECONFIG, "%.*s: expected it to be an %s", length,
-                         path, *s->name ? "object" : "array")
+               ? is_no(*s->name ? "object" : "array", path, length)
                : fl_fail(FLEET_ECONFIG,
                          "%.*s: expected an element %ld, but it has %d", length,
                          path, s->index, n);
@@ -222,6 +228,10 @@ static fleet_status set_at(fl_json *at, const char *path, fl_json *value)
         if (s.is_last)
             return put_child(at, &s, child, value);
         if (!child) {
+            const char *element = strchr(next, '[');
+
+            if (element) /* of an array that there is not */
+                return is_no("array", path, (int)(element - path));
             child = cJSON_AddObjectToObject(at, s.name);
             if (!child)
                 return fl_fail(FLEET_ENOMEM, "out of memory: JSON");

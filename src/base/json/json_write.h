@@ -12,7 +12,8 @@ fleet_status fl_json_put_array(fl_json *object, const char *key,
 fleet_status fl_json_append(fl_json *array, fl_json *value);
 /* What the path leads to is the value from now on: "epochs", "slots[2].dim".
  * Objects on the way are made where there are none; arrays stay as long as they
- * are. FLEET_ECONFIG: it leads nowhere. The value goes in any case. */
+ * are. FLEET_ECONFIG: it leads nowhere, and nothing has changed. The value goes
+ * in any case. */
 fleet_status fl_json_set(fl_json *root, const char *path, fl_json *value);
 fl_json *fl_json_string(const char *text);
 fl_json *fl_json_bool(bool value);

@@ -135,8 +135,8 @@ typedef struct fleet_config_options {
  *   FLEET_ECONFIG  a key that does not exist, a value that cannot be: its path
  *                  in the configuration, what was expected and what came; an
  *                  evaluation without `dataset.test`, or with nothing to load
- *   FLEET_EINVAL   an action that does not exist; set is NULL, and n_set is not
- *                  0
+ *   FLEET_EINVAL   an action that does not exist; set, or one of its texts, is
+ *                  NULL
  *   and everything that training, evaluating, loading and saving can give
  */
 FLEET_API fleet_status fleet_train_from_config(

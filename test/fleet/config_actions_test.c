@@ -82,10 +82,10 @@ TEST(values_are_put_in_where_their_path_leads)
         "epochs=3",           "optimizer.learning_rate=0.5",
         "epochs=4",           "dataset.train[1]=more words=1",
         "model.hidden=[7,5]", "strategy.a_sync_configs.k_steps=20",
-        "save=true story"};
+        "save=true story",    "load=\xc3\xa9t\xc3\xa9"};
     fl_config c;
 
-    read_with(&c, set, 7);
+    read_with(&c, set, 8);
     CHECK_INT(c.epochs, 4);
     CHECK_NEAR(c.optimizer.learning_rate, 0.5, 0);
     CHECK_TEXT(c.train[0], "a");
@@ -94,6 +94,7 @@ TEST(values_are_put_in_where_their_path_leads)
     CHECK_INT(c.hidden[1], 5);
     CHECK_INT(c.strategy.a_sync_configs.k_steps, 20);
     CHECK_TEXT(c.save, "true story");
+    CHECK_TEXT(c.load, "\xc3\xa9t\xc3\xa9");
     fl_config_done(&c);
 }
 
@@ -125,6 +126,19 @@ TEST(what_leads_nowhere_is_refused_by_name)
                                            "an object");
     check_refused("slots[0].name.x=c", "\"slots[0].name.x=c\": slots[0].name: "
                                        "expected it to be an object");
+}
+
+/* As in the file, with quotes or without; names of tables may be any. */
+TEST(what_is_not_utf8_is_refused)
+{
+    check_refused("save=\xe9t\xe9",
+                  "\"save=\\xe9t\\xe9\": a string that is not "
+                  "UTF-8 (0xe9)");
+    check_refused("save=\"\xc3\"",
+                  "\"save=\"\\xc3\"\": a string that is not UTF-8 (0xc3)");
+    check_refused("optimizer.tables.\xff.type=sgd",
+                  "\"optimizer.tables.\\xff.type=sgd\": a string that is not "
+                  "UTF-8 (0xff)");
 }
 
 TEST(who_mistypes_a_key_is_told_what_was_meant)
@@ -259,6 +273,9 @@ TEST(actions_that_do_not_exist_are_refused)
     o = (fleet_config_options){.n_set = 2};
     CHECK_FAILS(fleet_train_from_config("f.json", &o, &line), FLEET_EINVAL,
                 "set is NULL, but n_set is 2");
+    o.set = (const char *const[]){"epochs=3", NULL};
+    CHECK_FAILS(fleet_train_from_config("f.json", &o, &line), FLEET_EINVAL,
+                "set[1] is NULL");
 }
 
 /* --- the program ---------------------------------------------------------- */

@@ -171,6 +171,19 @@ fleet_status fl_json_check_text(const char *text, size_t size, const char *name)
     return FLEET_OK;
 }
 
+fleet_status fl_json_check_string(const char *text)
+{
+    size_t size = strlen(text), n;
+
+    for (size_t i = 0; i < size; i += n) {
+        n = utf8_bytes((const unsigned char *)text + i, size - i);
+        if (n == 0)
+            return fl_fail(FLEET_ECONFIG, "a string that is not UTF-8 (0x%02x)",
+                           (unsigned)(unsigned char)text[i]);
+    }
+    return FLEET_OK;
+}
+
 void fl_json_free(fl_json *json)
 {
     cJSON_Delete(json);

@@ -28,6 +28,10 @@ void fl_json_free(fl_json *json);
 fleet_status fl_json_check_text(const char *text, size_t size,
                                 const char *name);
 
+/* Of text that is not JSON, and becomes names and strings: FLEET_ECONFIG if it
+ * is not UTF-8. */
+fleet_status fl_json_check_string(const char *text);
+
 fl_at fl_at_root(const fl_json *json);
 fl_at fl_at_key(const fl_at *object, const char *key); /* may be absent */
 fl_at fl_at_index(const fl_at *array, int index); /* walks: for short ones */

@@ -411,6 +411,7 @@ static fleet_status set_one(fl_json *root, const char *set)
 
     if (!value || value == set)
         return fl_fail(FLEET_ECONFIG, "expected key=value");
+    FL_TRY(fl_json_check_string(set)); /* no quotes are around its names */
     FL_TRY(fl_json_check_text(value + 1, strlen(value + 1), "the value"));
     path = fl_strndup(set, (size_t)(value - set));
     if (!path)

@@ -455,6 +455,22 @@ fleet_status fl_config_with_model(const char *path, const fleet_role *role,
     return status;
 }
 
+static fleet_status check_options(const fleet_config_options *o)
+{
+    static const char call[] = "fleet_train_from_config";
+
+    if (o->action < FLEET_CONFIG_TRAIN || o->action > FLEET_CONFIG_PRINT)
+        return fl_fail(FLEET_EINVAL, "%s: action: expected 0 to %d, got %d",
+                       call, FLEET_CONFIG_PRINT, (int)o->action);
+    if (!o->set && o->n_set != 0)
+        return fl_fail(FLEET_EINVAL, "%s: set is NULL, but n_set is %d", call,
+                       o->n_set);
+    for (int i = 0; i < o->n_set; i++)
+        if (!o->set[i])
+            return fl_fail(FLEET_EINVAL, "%s: set[%d] is NULL", call, i);
+    return FLEET_OK;
+}
+
 fleet_status fleet_train_from_config(const char *path,
                                      const fleet_config_options *options,
                                      char **line)
@@ -474,16 +490,7 @@ fleet_status fleet_train_from_config(const char *path,
     o = options ? options : &defaults;
     if (o->stopped)
         *o->stopped = 0;
-    if (o->action < FLEET_CONFIG_TRAIN || o->action > FLEET_CONFIG_PRINT)
-        return fl_fail(FLEET_EINVAL,
-                       "fleet_train_from_config: action: expected 0 to %d, got "
-                       "%d",
-                       FLEET_CONFIG_PRINT, (int)o->action);
-    if (!o->set && o->n_set != 0)
-        return fl_fail(FLEET_EINVAL,
-                       "fleet_train_from_config: set is NULL, "
-                       "but n_set is %d",
-                       o->n_set);
+    FL_TRY(check_options(o));
     FL_TRY(fl_file_read(path, &text, &size));
     status = fl_config_read_with(&c, text, size, path, o->set, o->n_set);
     if (status == FLEET_OK && o->action == FLEET_CONFIG_PRINT) {

@@ -194,6 +194,34 @@ TEST(a_save_from_before_the_first_report_has_none)
     scene_close(&s);
 }
 
+/* Patience is 1: reduced behind two that are worse, whatever is unknown between
+ * them. */
+TEST(a_metric_that_is_not_known_counts_and_changes_nothing)
+{
+    fl_plateau *p;
+    scene s;
+    float first;
+
+    open_falling(&s);
+    first = rate_of(&s);
+    p = &s.p->training.optimizer->plateau;
+    fl_plateau_pass_by(p);
+    scene_train(&s, 1);
+    CHECK_OK(fleet_save_persistables(s.f, test_path("saved")));
+    CHECK_OK(fleet_load_model(s.f, test_path("saved")));
+    CHECK_INT(p->seen.reports, 1);
+    report(&s, (double[]){9, 9}, 2);
+    CHECK(p->seen.best == 9);
+    CHECK_INT(p->seen.bad, 1);
+    fl_plateau_pass_by(p);
+    CHECK_INT(p->seen.reports, 4);
+    CHECK_INT(p->seen.bad, 1);
+    CHECK(rate_of(&s) == first);
+    report(&s, (double[]){9}, 1);
+    CHECK(rate_of(&s) < first);
+    scene_close(&s);
+}
+
 TEST(another_executor_leaves_what_was_reported)
 {
     fleet_executor *other;

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "fleet/save/save.h"
 
 static const char flags[] = "--server_num 1 --worker_num 2";
@@ -22,6 +24,7 @@ static const char *write_config(const char *a_sync, const char *command)
     static const char text[] =
         "{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 4, "
         "\"hidden\": [8]}, \"epochs\": 2, \"seed\": 5, "
+        "\"optimizer\": {\"plateau\": {}}, "
         "\"strategy\": {\"a_sync\": %s}, "
         "\"dataset\": {\"format\": \"multislot\", \"train\": [\"%s\"], "
         "\"batch_size\": %d, \"shuffle\": 50, \"pipe_command\": \"%s\"}, "
@@ -57,8 +60,21 @@ static const char *checkpoint(int number, const char *file)
     return test_path(name);
 }
 
+/* What the plateau has seen by the end: two losses, or one and none. */
+static void check_reports(void)
+{
+    char *manifest;
+    size_t size;
+
+    CHECK_OK(fl_file_read(checkpoint(3, "/manifest.json"), &manifest, &size));
+    CHECK_CONTAINS(manifest, "\"reports\":\t2");
+    CHECK_CONTAINS(manifest, "\"bad\":\t0");
+    fl_free(manifest);
+}
+
 /* "save_every.steps" divides the pass: checkpoints 1 and 2 are of the last
- * batches of passes 0 and 1, and 3 is that of the end. */
+ * batches of passes 0 and 1, and 3 is that of the end. The loss of a pass is
+ * not known to a job that goes on behind its last batch. */
 TEST(a_job_goes_on_after_the_last_batch_of_a_pass)
 {
     const char *config = write_config("false", "cat"), *whole, *later;
@@ -70,6 +86,10 @@ TEST(a_job_goes_on_after_the_last_batch_of_a_pass)
     later = run_job(config); /* of the last pass */
     CHECK_CONTAINS(launch_log("workerlog.0"),
                    "goes on in pass 1 after batch 5");
+    CHECK_CONTAINS(launch_log("workerlog.1"),
+                   "the loss of pass 2 is not known, as the job goes on behind "
+                   "its last batch: the plateau does without it");
+    check_reports();
     CHECK_TEXT(test_json_value(later, "\"params_hash\""),
                test_json_value(whole, "\"params_hash\""));
     CHECK_TEXT(test_json_value(later, "\"loss\""), "\"loss\":null");
@@ -79,6 +99,9 @@ TEST(a_job_goes_on_after_the_last_batch_of_a_pass)
     later = run_job(config);
     CHECK_CONTAINS(launch_log("workerlog.1"),
                    "goes on in pass 0 after batch 5");
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "the loss of pass 1 is not known");
+    check_reports();
     CHECK_TEXT(test_json_value(later, "\"params_hash\""),
                test_json_value(whole, "\"params_hash\""));
     CHECK_TEXT(test_json_value(later, "\"loss\""),

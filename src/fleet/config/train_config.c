@@ -105,6 +105,17 @@ static int64_t reports_before(const fl_config_run *t, int64_t passes)
     return reports > passes ? reports - passes : 0;
 }
 
+/* A job that goes on behind the last batch of a pass does not know what the
+ * processes before it have added up. */
+static void report_nothing(const fl_config_run *t, int64_t passes)
+{
+    FL_WARN(&t->f->context.log,
+            "the loss of pass %lld is not known, as the job goes on behind its "
+            "last batch: the plateau does without it",
+            (long long)passes);
+    fl_plateau_pass_by(&t->program->training.optimizer->plateau);
+}
+
 /* The pass is over: its loss is that of all workers. A checkpoint at the very
  * end of a pass was written before its report. */
 static fleet_status report_loss(const fl_config_run *t, int64_t passes)
@@ -115,6 +126,10 @@ static fleet_status report_loss(const fl_config_run *t, int64_t passes)
 
     if (!o->plateau.on || o->plateau.seen.reports - t->reported >= passes)
         return FLEET_OK;
+    if (isnan(t->r.loss)) {
+        report_nothing(t, passes);
+        return FLEET_OK;
+    }
     FL_TRY(fleet_optimizer_report_metric(o, t->r.loss, &reduced));
     FL_TRY(fleet_optimizer_get_learning_rate(o, &rate));
     if (reduced)

@@ -1,6 +1,7 @@
 /* plateau.c - the rule of PyTorch's ReduceLROnPlateau. */
 #include "runtime/optim/plateau.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "base/error.h"
@@ -70,4 +71,10 @@ float fl_plateau_report(fl_plateau *p, double value, float learning_rate)
     s->bad = 0;
     now = fmax(was * (double)p->is.factor, (double)p->is.least);
     return was - now > 1.0 / LEAST_STEP ? (float)now : learning_rate;
+}
+
+void fl_plateau_pass_by(fl_plateau *p)
+{
+    if (p->seen.reports++ == 0) /* so that the next one is better */
+        p->seen.best = p->is.maximize ? -DBL_MAX : DBL_MAX;
 }

@@ -26,3 +26,7 @@ fleet_status fl_plateau_make(const fleet_plateau_options *from, fl_plateau *to);
 
 /* A metric is seen; the learning rate that follows from it. */
 float fl_plateau_report(fl_plateau *p, double value, float learning_rate);
+
+/* A metric that is not known is reported: it counts, and changes nothing
+ * else. */
+void fl_plateau_pass_by(fl_plateau *p);

@@ -87,10 +87,11 @@ typedef enum fleet_config_action {
     FLEET_CONFIG_CHECK,    /* do all that comes before the first batch is
                               trained, but talk to no other process: read the
                               configuration and the first batch of each dataset,
-                              make the model and load it, in one process also
-                              compute its prediction. The line says what there
-                              is: {"model":"wide_deep","mode":"local","workers":
-                              1,"servers":0,"parameters":10,"numbers":52713,
+                              look for the log's folder, make the model and load
+                              it, in one process also compute its prediction.
+                              The line says what there is: {"model":"wide_deep",
+                              "mode":"local","workers":1,"servers":0,
+                              "parameters":10,"numbers":52713,
                               "tables":["embedding"],"train_files":1,
                               "test_files":1} */
     FLEET_CONFIG_PRINT     /* only read it: the line is its text, with newlines,

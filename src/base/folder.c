@@ -210,7 +210,6 @@ static fleet_status resolve_parent(const char *path, size_t length, char **out)
     return *out ? FLEET_OK : FLEET_ENOMEM;
 }
 
-/* PATH, the middle and a random end: for fl_free(), NULL without memory. */
 fleet_status fl_file_replace(const char *from, const char *to)
 {
     const char *slash = strrchr(to, '/');
@@ -226,6 +225,48 @@ fleet_status fl_file_replace(const char *from, const char *to)
     return status;
 }
 
+/* The folder that it is in, for fl_free(). */
+static char *parent_of(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
+}
+
+static fleet_status check_writable(const char *folder, const char *what,
+                                   const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        errno = ENOTDIR;
+    else if (access(path, W_OK | X_OK) == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EIO, "%s cannot have %s: %s: %s", folder, what, path,
+                   strerror(errno));
+}
+
+fleet_status fl_folder_check(const char *path, const char *what)
+{
+    struct stat st;
+    fleet_status status;
+    char *parent;
+
+    if (stat(path, &st) == 0 || errno != ENOENT)
+        return check_writable(path, what, path);
+    parent = parent_of(path);
+    status = parent ? check_writable(path, what, parent) : FLEET_ENOMEM;
+    fl_free(parent);
+    return status;
+}
+
+/* PATH, the middle and a random end: for fl_free(), NULL without memory. */
 static char *make_name(const char *path, const char *middle)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";

@@ -39,6 +39,10 @@ void fl_folder_cancel(fl_folder *f); /* after commit: only frees */
  * the other one's folder is flushed. */
 fleet_status fl_file_replace(const char *from, const char *to);
 
+/* Could a process write into that folder, or make it in the one around it? If
+ * not, FLEET_EIO: "PATH cannot have WHAT: ...". Nothing is made. */
+fleet_status fl_folder_check(const char *path, const char *what);
+
 /* The names in it are on the disk when this returns. */
 fleet_status fl_folder_flush(const char *path);
 

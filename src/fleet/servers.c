@@ -12,8 +12,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "base/folder.h"
 #include "base/memory.h"
 #include "fleet/save_part.h"
+#include "fleet/strategy/strategy_fields.h"
 #include "ps/worker/remote_table.h"
 #include "runtime/cold/cold_table.h"
 #include "runtime/graph/table_options.h"
@@ -368,9 +370,25 @@ static fleet_status log_of(const fleet *f, fl_server_log_options *log)
                        "strategy.log is %s, but server %d has no folder for "
                        "its log: expected log_configs.folder, or "
                        "FLEET_LOG_FOLDER",
-                       s->log == FLEET_DURABLE_POWER ? "power" : "process",
-                       f->role.index);
+                       fl_durability_names[s->log], f->role.index);
     return FLEET_OK;
+}
+
+/* A worker whose job has a log may be without its folder. */
+fleet_status fl_servers_check_log(const fleet *f)
+{
+    const char *folder = f->strategy.log_configs.folder;
+    fl_server_log_options log;
+    fleet_status status;
+
+    if (!has_servers(f) || !writes_log(f))
+        return FLEET_OK;
+    if (fleet_is_server(f))
+        FL_TRY(log_of(f, &log));
+    if (!folder || !*folder)
+        return FLEET_OK;
+    status = fl_folder_check(folder, "a log");
+    return status == FLEET_OK ? status : fl_fail_in(status, "strategy.log");
 }
 
 fl_server_options fl_servers_options(fleet *f)

@@ -14,6 +14,10 @@ void fl_servers_close(fleet *f);
 /* fleet_init_server() that loads the save as it says. */
 fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how);
 
+/* What this process will find wrong with the folder of its log, which is not
+ * made yet. */
+fleet_status fl_servers_check_log(const fleet *f);
+
 /* Of a server by the handle's programs, without a load and a log; in a worker's
  * handle it has no address. */
 fl_server_options fl_servers_options(fleet *f);

@@ -217,6 +217,48 @@ TEST(a_check_finds_what_a_training_would_find_late)
     check_finds(set, FLEET_EEND, "empty.txt");
 }
 
+/* From here on this process is the only server of a job, or a worker of it. */
+static void take_role(const char *role)
+{
+    setenv("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:6000", 1);
+    setenv("PADDLE_TRAINERS_NUM", "1", 1);
+    setenv("PADDLE_TRAINER_ID", "0", 1);
+    setenv("POD_IP", "127.0.0.1", 1);
+    setenv("PADDLE_PORT", "6000", 1);
+    setenv("TRAINING_ROLE", role, 1);
+}
+
+TEST(a_check_finds_that_a_log_has_no_folder)
+{
+    static const char *const roles[] = {"PSERVER", "TRAINER"};
+    char *line;
+
+    fleet_free(line_of(FLEET_CONFIG_CHECK, "strategy.log=power",
+                       "strategy.log_configs.folder=/no/such/folder", NULL));
+    take_role("PSERVER");
+    check_finds("strategy.log=process", FLEET_EINVAL,
+                "strategy.log is process, but server 0 has no folder for its "
+                "log");
+    for (int i = 0; i < 2; i++) {
+        char set[300];
+
+        take_role(roles[i]);
+        CHECK_FAILS(
+            act(FLEET_CONFIG_CHECK, "strategy.log=power",
+                "strategy.log_configs.folder=/no/such/folder", NULL, &line),
+            FLEET_EIO,
+            "strategy.log: /no/such/folder cannot have a log: /no/such: "
+            "No such file");
+        snprintf(set, sizeof set, "strategy.log_configs.folder=%s",
+                 test_path("logs"));
+        CHECK_OK(
+            act(FLEET_CONFIG_CHECK, "strategy.log=power", set, NULL, &line));
+        CHECK((line != NULL) == (i == 1));
+        fleet_free(line);
+        CHECK(access(test_path("logs"), F_OK) != 0);
+    }
+}
+
 TEST(an_evaluation_equals_that_of_the_training)
 {
     char set[300], other[300];

@@ -5,6 +5,7 @@
 
 #include "fleet/job/dataset.h"
 #include "fleet/job/job_mode.h"
+#include "fleet/servers.h"
 
 static int stop_after_one(void *user, int64_t batch, int64_t samples)
 {
@@ -80,21 +81,13 @@ static fleet_status describe_run(fl_config_run *t, fleet_parameter_info *info,
                        fl_json_int(t->test ? (int64_t)t->test->files.n : 0));
 }
 
-fleet_status fl_run_check(fl_config_run *t, char **line)
+static fleet_status print_run(fl_config_run *t, char **line)
 {
     fl_json *json = fl_json_object();
     fleet_parameter_info *info = NULL;
     fleet_status status;
     int n;
 
-    FL_GOTO(done, fl_run_make_executors(t));
-    FL_GOTO(done, try_batch(t, t->train, "dataset.train"));
-    if (t->test)
-        FL_GOTO(done, try_batch(t, t->test, "dataset.test"));
-    if (t->validated && t->validated != t->test)
-        FL_GOTO(done, try_batch(t, t->validated, "dataset.validation"));
-    if (!fleet_is_first_worker(t->f)) /* it alone has the line */
-        goto done;
     FL_GOTO(done, fleet_parameter_list(t->f, NULL, 0, &n));
     FL_GOTO(done, FL_NEW(&info, (size_t)(n + 1) * sizeof *info));
     FL_GOTO(done, fleet_parameter_list(t->f, info, n, &n));
@@ -105,4 +98,18 @@ done:
     fl_json_free(json);
     fl_free(info);
     return status;
+}
+
+fleet_status fl_run_check(fl_config_run *t, char **line)
+{
+    FL_TRY(fl_servers_check_log(t->f));
+    if (fleet_is_server(t->f))
+        return FLEET_OK;
+    FL_TRY(fl_run_make_executors(t));
+    FL_TRY(try_batch(t, t->train, "dataset.train"));
+    if (t->test)
+        FL_TRY(try_batch(t, t->test, "dataset.test"));
+    if (t->validated && t->validated != t->test)
+        FL_TRY(try_batch(t, t->validated, "dataset.validation"));
+    return fleet_is_first_worker(t->f) ? print_run(t, line) : FLEET_OK;
 }

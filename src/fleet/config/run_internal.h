@@ -68,5 +68,5 @@ fleet_status fl_run_make_model(fl_config_run *t);
 /* And load what is to be loaded. */
 fleet_status fl_run_make_executors(fl_config_run *t);
 
-/* FLEET_CONFIG_CHECK of a worker. */
+/* FLEET_CONFIG_CHECK. */
 fleet_status fl_run_check(fl_config_run *t, char **line);

@@ -388,7 +388,7 @@ static fleet_status run_action(fl_config_run *t, char **line, int64_t begun_ns)
     FL_TRY(fl_run_make_model(t));
     FL_TRY(fl_validation_check(t));
     if (action == FLEET_CONFIG_CHECK)
-        return fleet_is_worker(t->f) ? fl_run_check(t, line) : FLEET_OK;
+        return fl_run_check(t, line);
     if (fleet_is_worker(t->f))
         return run_worker(t, line, begun_ns);
     FL_TRY(fl_init_server(t->f, t->load, &(fl_load_how){.o = t->load_options}));

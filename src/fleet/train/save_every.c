@@ -6,10 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/memory.h"
 #include "fleet/save/load.h"
 
@@ -150,44 +149,11 @@ fleet_status fleet_newest_checkpoint(const char *folder, char **path)
 
 /* --- the folder ----------------------------------------------------------- */
 
-/* The folder that it is in, for fl_free(). */
-static char *parent_of(const char *folder)
-{
-    size_t n = strlen(folder);
-
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    while (n > 0 && folder[n - 1] != '/')
-        n--;
-    while (n > 1 && folder[n - 1] == '/')
-        n--;
-    return n > 0 ? fl_strndup(folder, n) : fl_strdup(".");
-}
-
-static fleet_status want_folder(const char *folder, const char *path)
-{
-    struct stat st;
-
-    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-        errno = ENOTDIR;
-    else if (access(path, W_OK | X_OK) == 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_EIO, "save_every: %s cannot have checkpoints: %s: %s",
-                   folder, path, strerror(errno));
-}
-
 static fleet_status check_folder(const fleet_save_every *o)
 {
-    struct stat st;
-    fleet_status status;
-    char *parent;
+    fleet_status status = fl_folder_check(o->folder, "checkpoints");
 
-    if (stat(o->folder, &st) == 0 || errno != ENOENT)
-        return want_folder(o->folder, o->folder);
-    parent = parent_of(o->folder);
-    status = parent ? want_folder(o->folder, parent) : FLEET_ENOMEM;
-    fl_free(parent);
-    return status;
+    return status == FLEET_OK ? status : fl_fail_in(status, "save_every");
 }
 
 fleet_status fl_save_every_check(const fleet_save_every *o, const fleet *f)

@@ -1,10 +1,9 @@
 /* config.c - the configuration, but for its data. */
 #include "fleet/config/config_internal.h"
 
-#include "base/json/json_write.h"
-
 #include <string.h>
 
+#include "base/json/json_write.h"
 #include "fleet/strategy/strategy_read.h"
 #include "runtime/graph/table_cap.h"
 #include "runtime/graph/table_options.h"

@@ -54,22 +54,24 @@ static fleet_status read_scheduled(const fl_at *at, const fl_schedule_number *n,
                                    fleet_schedule *s)
 {
     fl_at one = fl_at_key(at, n->name);
-    int64_t whole = 0;
-    bool flag = false;
     double x = 0;
 
     if (n->otherwise < n->low)
         FL_TRY(fl_at_required(&one));
-    if (n->type == FL_SCHEDULE_FLAG)
+    if (n->type == FL_SCHEDULE_FLAG) {
+        bool flag = false;
+
         FL_TRY(fl_at_bool(&one, &flag));
-    else if (n->type == FL_SCHEDULE_INT)
+        x = (double)flag;
+    } else if (n->type == FL_SCHEDULE_INT) {
+        int64_t whole = 0;
+
         FL_TRY(fl_at_int(&one, (int64_t)n->low, (int64_t)n->high, &whole));
-    else
+        x = (double)whole;
+    } else {
         FL_TRY(fl_at_double(&one, n->low, n->high, &x));
-    fl_schedule_put(s, n,
-                    n->type == FL_SCHEDULE_FLAG  ? (double)flag
-                    : n->type == FL_SCHEDULE_INT ? (double)whole
-                                                 : x);
+    }
+    fl_schedule_put(s, n, x);
     return FLEET_OK;
 }
 

@@ -2,7 +2,6 @@
 #include "fleet/config/run_internal.h"
 
 #include "base/json/json_write.h"
-
 #include "fleet/job/dataset.h"
 #include "fleet/job/job_mode.h"
 #include "fleet/servers.h"

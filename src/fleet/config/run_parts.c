@@ -201,8 +201,9 @@ fleet_status fl_run_make_model(fl_config_run *t)
 
 fleet_status fl_run_make_executors(fl_config_run *t)
 {
+    const bool scores =
+        t->test || t->validated || t->o->action == FLEET_CONFIG_CHECK;
     fleet_executor_options for_test = {.for_test = 1};
-    const bool tests = t->test || t->validated;
 
     if (t->load)
         FL_TRY(fleet_load_model_with(t->f, t->load, &t->load_options));
@@ -211,7 +212,7 @@ fleet_status fl_run_make_executors(fl_config_run *t)
     if (t->validated && t->validated != t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->validated, t->train));
     t->trainer = fleet_executor_create(t->program, NULL);
-    if (t->trainer && (tests || t->o->action == FLEET_CONFIG_CHECK))
+    if (t->trainer && scores)
         t->tester = fleet_executor_create(t->program, &for_test);
-    return t->trainer && (!tests || t->tester) ? FLEET_OK : fl_last_code();
+    return t->trainer && (!scores || t->tester) ? FLEET_OK : fl_last_code();
 }

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "base/json/json_write.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/config/config_internal.h"
 #include "fleet/config/run_lines.h"

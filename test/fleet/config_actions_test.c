@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fleet/fleet.h>
@@ -322,36 +321,22 @@ TEST(actions_that_do_not_exist_are_refused)
 
 /* --- the program ---------------------------------------------------------- */
 
-static int run(const char *arguments, char *out, size_t size)
+static void check_run(const char *options, const char *more, int status,
+                      const char *words)
 {
-    char command[9000];
-    size_t n;
-    FILE *f;
+    char command[9000], out[9000];
 
-    snprintf(command, sizeof command, "'%s' %s 2>&1",
-             test_beside("fleet-train"), arguments);
-    f = popen(command, "r");
-    CHECK(f != NULL);
-    n = fread(out, 1, size - 1, f);
-    out[n] = 0;
-    return WEXITSTATUS(pclose(f));
+    snprintf(command, sizeof command, "'%s' %s '%s' %s 2>&1",
+             test_beside("fleet-train"), options, config(), more);
+    CHECK_INT(test_shell(command, out, sizeof out), status);
+    CHECK_CONTAINS(out, words);
 }
 
 TEST(the_program_has_an_option_for_each)
 {
-    char out[9000], arguments[500];
-    const char *path = config();
-
-    snprintf(arguments, sizeof arguments, "--print-config %s epochs=9", path);
-    CHECK_INT(run(arguments, out, sizeof out), 0);
-    CHECK_CONTAINS(out, "\"epochs\":\t9");
-    snprintf(arguments, sizeof arguments, "--dry-run %s epochs=9", path);
-    CHECK_INT(run(arguments, out, sizeof out), 0);
-    CHECK_CONTAINS(out, "\"tables\":[\"embedding\"]");
-    snprintf(arguments, sizeof arguments, "--evaluate %s", path);
-    CHECK_INT(run(arguments, out, sizeof out), 1);
-    CHECK_CONTAINS(out, "load: missing");
-    snprintf(arguments, sizeof arguments, "--evaluate --dry-run %s", path);
-    CHECK_INT(run(arguments, out, sizeof out), 2);
-    CHECK_CONTAINS(out, "usage: fleet-train [OPTION] FILE.json");
+    check_run("--print-config", "epochs=9", 0, "\"epochs\":\t9");
+    check_run("--dry-run", "epochs=9", 0, "\"tables\":[\"embedding\"]");
+    check_run("--evaluate", "", 1, "load: missing");
+    check_run("--evaluate --dry-run", "", 2,
+              "usage: fleet-train [OPTION] FILE.json");
 }

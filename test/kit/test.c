@@ -243,6 +243,20 @@ const char *test_beside(const char *name)
     return test_keep(path);
 }
 
+int test_shell(const char *command, char *out, size_t size)
+{
+    FILE *f = popen(command, "r");
+    size_t n;
+    int status;
+
+    CHECK(f != NULL);
+    n = fread(out, 1, size - 1, f);
+    out[n] = 0;
+    status = pclose(f);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
 const char *test_file_bytes(const char *name, const void *data, size_t size)
 {
     const char *path = test_path(name);

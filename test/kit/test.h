@@ -124,6 +124,10 @@ void test_flip_bit(const char *path, size_t bit);
 const char *test_program(void);
 const char *test_beside(const char *name);
 
+/* What a shell's command prints, up to size bytes with the 0 behind them; its
+ * exit status. */
+int test_shell(const char *command, char *out, size_t size);
+
 /* A copy of the text that lives as long as the test. */
 const char *test_keep(const char *text);
 /* From the key, in its quotes, to the end of its value, in a line of JSON. */

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <limits.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { OUTPUT = 4096 };
@@ -40,19 +39,13 @@ static int run_check(const char *tool, const char *argument,
 {
     const char *root = getenv("FLEET_SOURCE");
     char command[2 * PATH_MAX + 100];
-    FILE *pipe;
-    size_t n;
 
     if (!root)
         test_skip("set FLEET_SOURCE to the source folder");
     snprintf(command, sizeof command,
              "cd '%s' && python3 '%s/tools/%s' %s 2>&1", test_folder(), root,
              tool, argument);
-    pipe = popen(command, "r");
-    CHECK(pipe != NULL);
-    n = fread(output, 1, OUTPUT - 1, pipe);
-    output[n] = 0;
-    return WEXITSTATUS(pclose(pipe));
+    return test_shell(command, output, OUTPUT);
 }
 
 /* The check finds the breach, and says it in these words. */

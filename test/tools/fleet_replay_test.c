@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include "ps/aggregate/lane_record.h"
 #include "ps/journal/journal_writer.h"
@@ -77,19 +76,10 @@ static const char *write_log(void)
 static int run(const char *arguments, const char *folder, char said[4000])
 {
     char command[9000];
-    size_t n;
-    int status;
-    FILE *f;
 
     snprintf(command, sizeof command, "'%s' %s '%s' 2>&1",
              test_beside("fleet-replay"), arguments, folder);
-    f = popen(command, "r");
-    CHECK(f != NULL);
-    n = fread(said, 1, 3999, f);
-    said[n] = 0;
-    status = pclose(f);
-    CHECK(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return test_shell(command, said, 4000);
 }
 
 TEST(each_record_has_a_line)
@@ -187,21 +177,6 @@ static const char *write_config(void)
     return test_file("config.json", config);
 }
 
-/* What a shell says; how it ends. */
-static int shell(const char *command, char said[4000])
-{
-    FILE *f = popen(command, "r");
-    size_t n;
-    int status;
-
-    CHECK(f != NULL);
-    n = fread(said, 1, 3999, f);
-    said[n] = 0;
-    status = pclose(f);
-    CHECK(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
 /* Processes of fleetrun. The data is gone by then: a log needs none. */
 TEST(a_job_of_fleet_train_is_made_again_from_its_logs)
 {
@@ -214,7 +189,7 @@ TEST(a_job_of_fleet_train_is_made_again_from_its_logs)
              "--worker_num 2 --log_dir '%s' '%s' '%s' 2>&1",
              logs, test_beside("fleetrun"), test_path("log"),
              test_beside("fleet-train"), config);
-    if (shell(command, said) != 0)
+    if (test_shell(command, said, sizeof said) != 0)
         test_fail(__FILE__, __LINE__, "the job: %s", said);
     CHECK(remove(test_path("lines.csv")) == 0);
     snprintf(arguments, sizeof arguments, "--config '%s' --save '%s'", config,
@@ -225,7 +200,7 @@ TEST(a_job_of_fleet_train_is_made_again_from_its_logs)
              "cd '%s' && n=0 && for f in part-*; do cmp $f '%s'/$f || exit; "
              "n=$((n+1)); done && echo $n parts",
              test_path("end"), again);
-    CHECK_INT(shell(command, said), 0);
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
     CHECK_CONTAINS(said, " parts\n");
     CHECK(strcmp(said, "0 parts\n") != 0);
     snprintf(arguments, sizeof arguments,

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 /* Inputs: three numbers, an id, an id, any number of ids. */
 #define GOOD "3 0.5 -1 2 1 7 1 8 2 5 6\n"
@@ -52,16 +51,10 @@ static const char *pooled_model(void)
 static int run(const char *arguments, char *said, size_t size)
 {
     char command[9000];
-    size_t n;
-    FILE *f;
 
     snprintf(command, sizeof command, "'%s' %s 2>&1", test_beside("predict"),
              arguments);
-    f = popen(command, "r");
-    CHECK(f != NULL);
-    n = fread(said, 1, size - 1, f);
-    said[n] = 0;
-    return WEXITSTATUS(pclose(f));
+    return test_shell(command, said, size);
 }
 
 /* It scores the first line, and says that of the second one. */

@@ -529,6 +529,28 @@ TEST(a_second_process_with_a_workers_number_is_turned_away)
     lane_close(&k);
 }
 
+/* A worker says hello on a connection of its own (5), again while it waits for
+ * other servers; what comes behind what it says since is of a connection that
+ * it has closed. */
+TEST(a_hello_that_comes_late_is_not_where_the_worker_is)
+{
+    fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
+    fl_msg_writer w;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    say_hello(&k, "here:1", "a", 5);
+    lane_hear_status(&k, 5, FL_ANSWER_OK);
+    lane_begin(&k, &w, &head);
+    lane_tell(&k, &w, 0);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    say_hello(&k, "here:1", "a", 5);
+    lane_hear_status(&k, 5, FL_ANSWER_OK);
+    fl_lane_abort(k.lane, FLEET_EPEER, "enough");
+    CHECK_INT(lane_hear(&k, 0)->head.kind, FL_MSG_ABORT);
+    lane_close(&k);
+}
+
 /* Who waits for it wants to know: this one knows of one worker, not of two. */
 TEST(a_worker_that_does_not_come_may_have_been_refused)
 {

@@ -130,7 +130,7 @@ static const char *process_sleeps(uint64_t seed)
     sim_script k;
 
     make_job(seed, &o, &k);
-    o.lost = o.strange = 0;
+    o.lost = 0;
     o.fault[0] = sleep_of(seed, &o, 2 * o.peer_ms + o.request_ms);
     return run_fault(&o, &k, true);
 }

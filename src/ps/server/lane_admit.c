@@ -15,7 +15,7 @@ void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream)
     if (fl_contributes(s))
         l->norming = false;
     fl_stream_reset(l, s);
-    s->ended = false;
+    s->ended = s->spoke = false;
     s->newest_request = s->reported = 0;
     s->newest_piece = 0;
     fl_lane_forget_pulls(l, (int)stream);
@@ -62,6 +62,7 @@ static bool is_current(fl_ps_lane *l, const fl_peer *from)
     }
     fl_lane_note_alive(l, head->stream, from);
     fl_lane_note_message(l);
+    s->spoke = true;
     return true;
 }
 

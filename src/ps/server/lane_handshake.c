@@ -225,6 +225,7 @@ void fl_lane_offer(fl_ps_lane *l, const char *const *address)
  * is: the worker asks again. */
 static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
 {
+    const fl_stream_state *s = &l->stream[l->msg.head.stream];
     uint32_t incarnation = 0;
     fl_msg_status status = FL_ANSWER_REFUSED;
     uint64_t bytes, total;
@@ -240,7 +241,9 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
                        fleet_last_error());
         return;
     }
-    fl_lane_note_alive(l, l->msg.head.stream, from);
+    /* a hello that was said again may come behind what the worker says since,
+     * on other connections: that one is closed */
+    fl_lane_note_alive(l, l->msg.head.stream, s->spoke ? &s->peer : from);
     fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
     if (fl_lane_is_loading(l, &bytes, &total) || l->replaying ||
         atomic_load(&l->o.identity->unfollowed) > 0) {

@@ -64,6 +64,7 @@ typedef struct fl_stream_state {
     bool no_log; /* its process cannot be started again */
     bool absent; /* it is silent, and its restart is waited for */
     bool told;   /* why the lane fails */
+    bool spoke;  /* its process: more than hello */
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;

@@ -290,27 +290,33 @@ static char *train_epochs(int epochs, const char *save_every, int resume)
 }
 
 /* 4 batches a pass: checkpoints at the ends of passes are written before their
- * losses are reported. */
+ * losses are reported, all but the one at the very end, with which it goes on
+ * first, and then, as after a crash, without. */
 TEST(a_configured_training_falls_and_resumes_where_it_was)
 {
-    char every[500], *path, *whole, *resumed;
+    char every[500], remove[500], out[500], *path, *whole, *resumed;
 
     whole = train_epochs(5, "", 0);
     CHECK_CONTAINS(said, "the loss of 2 passes has not improved: the learning "
                          "rate is 0.125");
     CHECK_CONTAINS(said, "the learning rate is 0.03125");
-    snprintf(every, sizeof every,
-             ", \"save_every\": {\"folder\": \"%s\", \"steps\": 4}",
-             test_path("all"));
-    fleet_free(train_epochs(3, every, 0));
-    CHECK_OK(fleet_newest_checkpoint(test_path("all"), &path));
-    resumed = train_epochs(5, every, 1);
-    CHECK_TEXT(test_json_value(resumed, "\"params_hash\""),
-               test_json_value(whole, "\"params_hash\""));
-    CHECK(strstr(said, "the learning rate is 0.125") == NULL ||
-          strstr(path, "000003") != NULL);
-    fleet_free(resumed);
-    fleet_free(path);
+    for (int crash = 0; crash < 2; crash++) {
+        snprintf(every, sizeof every,
+                 ", \"save_every\": {\"folder\": \"%s\", \"steps\": 4}",
+                 test_path(crash ? "crash" : "all"));
+        fleet_free(train_epochs(3, every, 0));
+        CHECK_OK(
+            fleet_newest_checkpoint(test_path(crash ? "crash" : "all"), &path));
+        snprintf(remove, sizeof remove, "rm -r %s", path);
+        if (crash)
+            CHECK_INT(test_shell(remove, out, sizeof out), 0);
+        resumed = train_epochs(5, every, 1);
+        CHECK_TEXT(test_json_value(resumed, "\"params_hash\""),
+                   test_json_value(whole, "\"params_hash\""));
+        CHECK(crash == (strstr(said, "the learning rate is 0.125") != NULL));
+        fleet_free(resumed);
+        fleet_free(path);
+    }
     fleet_free(whole);
 }
 

@@ -116,8 +116,8 @@ static void report_nothing(const fl_config_run *t, int64_t passes)
     fl_plateau_pass_by(&t->program->training.optimizer->plateau);
 }
 
-/* The pass is over: its loss is that of all workers. A checkpoint at the very
- * end of a pass was written before its report. */
+/* The pass is over: its loss is that of all workers. One that a training has
+ * gone on behind, from its last batch, may have been reported. */
 static fleet_status report_loss(const fl_config_run *t, int64_t passes)
 {
     fleet_optimizer *o = t->program->training.optimizer;
@@ -246,7 +246,6 @@ static fleet_status train(fl_config_run *t)
     FL_TRY(begin_watching(t));
     t->r.loss = loss_of_before(t);
     t->reported = reports_before(t, pass);
-    FL_TRY(report_loss(t, pass));
     t->started_ns = fl_now_ns();
     t->done_before = (double)NAN;
     ends = !t->trains;

@@ -187,13 +187,19 @@ $(BUILD)/fleetrun: $(RUN_OBJ)
 $(BUILD)/fleet-replay: $(BUILD)/tools/fleet-replay.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+# Alike of saves.
+INSPECT_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-inspect.c \
+              $(wildcard tools/fleet-inspect/*.c))
+$(BUILD)/fleet-inspect: $(INSPECT_OBJ) $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
-$(BINDIR)/fleet-replay: $(BUILD)/fleet-replay
+$(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect: $(BINDIR)/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
@@ -308,7 +314,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
-              $(BUILD)/fleet-replay \
+              $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
@@ -504,7 +510,8 @@ install: all
 	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
 	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
-	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
+	    $(BINDIR)/fleet-inspect $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS:-l%=%)|' \
@@ -518,7 +525,8 @@ uninstall:
 	    $(INSTALL_LIB)/libfleet_cuda.so \
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \
-	    $(DESTDIR)$(PREFIX)/bin/fleet-replay
+	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

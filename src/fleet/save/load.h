@@ -71,6 +71,23 @@ typedef struct fl_saved_record {
     const char *payload;
 } fl_saved_record;
 
+/* What a record of rows has, one after the other: keys, ages (if the item has
+ * any), steps, and fl_saved_width() numbers of each row. */
+typedef struct fl_saved_rows {
+    const char *keys, *ages, *steps, *values;
+} fl_saved_rows;
+
+static inline fl_saved_rows fl_saved_rows_of(const fl_saved_record *r)
+{
+    const size_t n = (size_t)r->head.n;
+    fl_saved_rows rows = {.keys = r->payload};
+
+    rows.ages = rows.keys + n * sizeof(uint64_t);
+    rows.steps = rows.ages + n * fl_saved_age_bytes(r->item);
+    rows.values = rows.steps + n * sizeof(uint32_t);
+    return rows;
+}
+
 typedef fleet_status fl_saved_visitor(void *arg, const fl_saved_record *r);
 fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
                            void *arg);

@@ -308,20 +308,18 @@ static fleet_status apply_rows(const applying *a, const fl_saved_record *r,
 {
     size_t n = (size_t)r->head.n;
     size_t width = (size_t)fl_saved_width(r->item);
-    const char *keys = r->payload, *ages = keys + n * sizeof(uint64_t);
-    const char *steps = ages + n * fl_saved_age_bytes(r->item);
-    const char *values = steps + n * sizeof(uint32_t);
+    const fl_saved_rows at = fl_saved_rows_of(r);
     const bool has_ages = takes_ages(a, r->item, rows);
 
     for (size_t i = 0; i < n; i++) {
         saved_row one = {.item = r->item, .age = FL_NO_AGE};
 
-        memcpy(&one.key, keys + i * sizeof one.key, sizeof one.key);
+        memcpy(&one.key, at.keys + i * sizeof one.key, sizeof one.key);
         if (has_ages)
-            memcpy(&one.age, ages + i * sizeof one.age, sizeof one.age);
-        memcpy(&one.step, steps + i * sizeof one.step, sizeof one.step);
-        one.values =
-            (const float *)(const void *)(values + i * width * sizeof(float));
+            memcpy(&one.age, at.ages + i * sizeof one.age, sizeof one.age);
+        memcpy(&one.step, at.steps + i * sizeof one.step, sizeof one.step);
+        one.values = (const float *)(const void *)(at.values +
+                                                   i * width * sizeof(float));
         if (fl_bucket_of(fl_mix(one.key)) != (int)r->head.index)
             return fl_fail(FLEET_ECORRUPT,
                            "a row of \"%s\" is in another bucket than its own",

@@ -46,11 +46,8 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
     text_writer *w = arg;
     int64_t dim = r->item->shape.dim[1], n = (int64_t)r->head.n;
     int64_t width = fl_saved_width(r->item);
-    const char *keys = r->payload;
-    const char *steps =
-        keys + n * (int64_t)(sizeof(uint64_t) + fl_saved_age_bytes(r->item));
-    const float *row =
-        (const float *)(const void *)(steps + n * (int64_t)sizeof(uint32_t));
+    const fl_saved_rows at = fl_saved_rows_of(r);
+    const float *row = (const float *)(const void *)at.values;
 
     if (r->head.kind != FL_RECORD_ROWS)
         return FLEET_OK;
@@ -58,8 +55,8 @@ static fleet_status write_rows(void *arg, const fl_saved_record *r)
         uint64_t key;
         uint32_t step;
 
-        memcpy(&key, keys + i * (int64_t)sizeof key, sizeof key);
-        memcpy(&step, steps + i * (int64_t)sizeof step, sizeof step);
+        memcpy(&key, at.keys + i * (int64_t)sizeof key, sizeof key);
+        memcpy(&step, at.steps + i * (int64_t)sizeof step, sizeof step);
         fl_text_add(&w->line, "%llu", (unsigned long long)key);
         put_numbers(&w->line, row, dim);
         if (w->kind == FL_TEXT_STATES) {

@@ -391,12 +391,14 @@ soak: all $(SOAK)
 .PHONY: asan ubsan tsan valgrind clang gcc everything layers tidy check
 ASAN     := -fsanitize=address,undefined -fno-sanitize-recover=all
 ASAN     += -fno-omit-frame-pointer -DTEST_SLOWNESS=10
+# Its tests wait as long as they compute: half as many more as there are processors.
 asan ubsan:
 	@FLEET_TEST_FRACTION=100 \
 	ASAN_OPTIONS=leak_check_at_exit=0:handle_segv=0:abort_on_error=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
 	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
-	    VARIANT='$(ASAN)' suite
+	    VARIANT='$(ASAN)' suite \
+	    TEST_ARGS="$(TEST_ARGS) --jobs $$((($$(nproc) * 3 + 1) / 2))"
 tsan:
 	@FLEET_TEST_FRACTION=100 \
 	TSAN_OPTIONS=suppressions=$(CURDIR)/test/tsan.supp:halt_on_error=1 \

@@ -113,11 +113,14 @@ static bool came_by_ipc(const char *address)
     return strncmp(address, "localhost:", 10) == 0;
 }
 
-/* Sockets of ipc are in a folder of this user alone: a peer there is let in.
- * ZeroMQ asks for them, too, once a socket has had a domain. */
+/* Sockets of ipc are in a folder of this user alone: a peer there is let in,
+ * and so is one of a socket without keys. ZeroMQ asks for them, too, as each
+ * socket has a domain. */
 static bool is_open(const zap_request *r)
 {
-    return r->n > ZAP_MECHANISM && came_by_ipc(r->frame[ZAP_ADDRESS]) &&
+    return r->n > ZAP_MECHANISM &&
+           (came_by_ipc(r->frame[ZAP_ADDRESS]) ||
+            strcmp(r->frame[ZAP_DOMAIN], FL_GUARD_NONE) == 0) &&
            strcmp(r->frame[ZAP_MECHANISM], "NULL") == 0;
 }
 

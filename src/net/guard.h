@@ -16,6 +16,9 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys);
 /* When its sockets are closed. NULL is fine. */
 void fl_guard_destroy(fl_guard *g);
 
+/* The ZAP domain of a listening socket that no guard was set for. */
+#define FL_GUARD_NONE "libfleet-open"
+
 /* What ZeroMQ's socket binds from now on is guarded, or open. */
 void fl_guard_set(const fl_guard *g, void *zmq, bool guarded);
 

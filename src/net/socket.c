@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "net/guard.h"
 #include "net/limits.h"
 #include "net/zmq_context.h"
 
@@ -94,6 +95,11 @@ static void set_options(fl_socket *s)
         /* a client that connects anew, before its old connection is known to be
          * broken, takes its name over: ROUTER would be deaf to it */
         set_option(s->zmq, ZMQ_ROUTER_HANDOVER, 1);
+        /* a socket with a domain refuses peers of ZMTP 1 and 2, as none of a
+         * job is: where one says its name as the socket closes,
+         * process_routing_id_msg() of libzmq 4.3 ends this process */
+        zmq_setsockopt(s->zmq, ZMQ_ZAP_DOMAIN, FL_GUARD_NONE,
+                       sizeof FL_GUARD_NONE - 1);
     } else {
         set_name(s);
     }

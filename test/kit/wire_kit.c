@@ -42,14 +42,25 @@ void wire_say(int fd, const void *bytes, size_t n)
     (void)!send(fd, bytes, n, MSG_NOSIGNAL);
 }
 
-void wire_greet(int fd)
+void wire_greet_as(int fd, const void *name, size_t size)
 {
     static const char greeting[64] = "\xff\0\0\0\0\0\0\0\0\x7f\3\0NULL";
-    static const char ready[] = "\4\x29\5READY\x0bSocket-Type\0\0\0\6DEALER"
-                                "\x08Identity\0\0\0";
+    char ready[255] = "\4\0\5READY\x0bSocket-Type\0\0\0\6DEALER"
+                      "\x08Identity\0\0\0";
+    enum { BEFORE_SIZE = 42 };
 
+    CHECK(size <= 200);
+    ready[1] = (char)(BEFORE_SIZE - 1 + size);
+    ready[BEFORE_SIZE] = (char)size;
+    if (size > 0)
+        memcpy(ready + BEFORE_SIZE + 1, name, size);
     wire_say(fd, greeting, sizeof greeting);
-    wire_say(fd, ready, sizeof ready);
+    wire_say(fd, ready, BEFORE_SIZE + 1 + size);
+}
+
+void wire_greet(int fd)
+{
+    wire_greet_as(fd, NULL, 0);
 }
 
 void wire_hear(int fd, void *to, size_t n)

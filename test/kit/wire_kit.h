@@ -45,8 +45,10 @@ bool wire_has(const wire *w, const void *bytes, size_t n);
  * up on it is in his right. */
 int wire_connect(int port);
 void wire_say(int fd, const void *bytes, size_t n);
-/* As a DEALER of ZMTP 3.0 without keys: greeting and first command. */
+/* As a DEALER of ZMTP 3.0 without keys: greeting and first command, which has
+ * the name that it wants, of up to 200 bytes. */
 void wire_greet(int fd);
+void wire_greet_as(int fd, const void *name, size_t size);
 /* Read the other side's; only then may messages follow. */
 void wire_hear_greeting(int fd);
 /* Exactly n bytes; fails the test if they do not come. */

@@ -294,6 +294,24 @@ static bool shows_floats(const wire *w)
     return wire_has(w, pattern, sizeof pattern);
 }
 
+TEST(a_socket_without_keys_beside_guarded_ones_lets_all_in)
+{
+    char bound[FL_ADDRESS_SIZE];
+    fl_socket *server, *client;
+    fl_peer from;
+    door d;
+
+    open_door(&d);
+    server = net_listen("tcp://127.0.0.1:0", bound);
+    client = net_connect(bound);
+    net_send(client, NULL, 40, 3);
+    net_check_received(server, &from, 40, 3);
+    CHECK_INT(from.sender, 0);
+    fl_socket_close(client, 0);
+    fl_socket_close(server, 0);
+    close_door(&d);
+}
+
 TEST(nobody_on_the_way_reads_along)
 {
     door d, open;

@@ -5,7 +5,6 @@
 #define SUITE socket_names
 #include "test.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,26 +12,17 @@
 #include <unistd.h>
 
 #include "net_kit.h"
+#include "wire_kit.h"
 
 enum { FIRST_RANDOM = 1804289383 }; /* of rand(), after srand(1) */
 
-/* A peer that speaks ZMTP 2.0 and calls itself that; size 0: nothing. */
+/* A peer that calls itself that; size 0: nothing. */
 static int peer_named(const char *bound, const void *name, size_t size)
 {
-    static const uint8_t greeting[12] = {255, 0, 0, 0,   0, 0,
-                                         0,   0, 1, 127, 1, 5 /* DEALER */};
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port =
-                                 htons((uint16_t)atoi(strrchr(bound, ':') + 1)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uint8_t frame[64] = {0, (uint8_t)size};
+    int fd = wire_connect(atoi(strrchr(bound, ':') + 1));
 
-    CHECK(connect(fd, (struct sockaddr *)&at, sizeof at) == 0);
-    CHECK(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) == 12);
-    if (size > 0)
-        memcpy(frame + 2, name, size);
-    CHECK(send(fd, frame, 2 + size, MSG_NOSIGNAL) == (ssize_t)(2 + size));
+    wire_greet_as(fd, name, size);
+    wire_hear_greeting(fd);
     return fd;
 }
 
@@ -161,7 +151,7 @@ TEST(a_client_that_connects_anew_is_heard_though_its_old_connection_is_open)
     from = hear(server, '2');
     CHECK_INT(from.size, sizeof name);
     net_send(server, &from, 80, 1);
-    CHECK(recv(new, answer, 12 + 2 + 2 + 80, MSG_WAITALL) == 12 + 2 + 2 + 80);
+    CHECK(recv(new, answer, 2 + 80, MSG_WAITALL) == 2 + 80);
     close(old);
     close(new);
     net_end(NULL, server);

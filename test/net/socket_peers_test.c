@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "base/memory.h"
 #include "memory_kit.h"
 #include "net_kit.h"
+#include "wire_kit.h"
 
 /* --- addresses ------------------------------------------------------------ */
 
@@ -355,7 +357,7 @@ TEST(strangers_do_no_harm_to_clients)
     net_end(client, server);
 }
 
-/* As ZMTP 2.0 has it: a frame is flags, length, bytes. */
+/* As ZMTP has it: a frame is flags, length, bytes. */
 static size_t put_frame(uint8_t *to, bool more, size_t size)
 {
     to[0] = (uint8_t)(more | 2); /* a long one */
@@ -367,15 +369,12 @@ static size_t put_frame(uint8_t *to, bool more, size_t size)
 
 static int speaker(const char *bound, size_t id_size)
 {
-    static const uint8_t greeting[12] = {255, 0, 0, 0,   0, 0,
-                                         0,   0, 1, 127, 1, 5 /* DEALER */};
-    uint8_t id[300] = {0};
+    uint8_t id[200];
     int fd = stranger(bound);
 
-    CHECK(send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) == 12);
-    id[1] = (uint8_t)id_size;
-    memset(id + 2, 'i', id_size);
-    CHECK(send(fd, id, 2 + id_size, MSG_NOSIGNAL) == (ssize_t)(2 + id_size));
+    memset(id, 'i', sizeof id);
+    wire_greet_as(fd, id, id_size);
+    wire_hear_greeting(fd);
     return fd;
 }
 
@@ -415,6 +414,77 @@ TEST(messages_of_too_many_frames_are_dropped_and_counted)
     close(fd);
     close(other);
     net_end(client, server);
+}
+
+/* As peers of ZMTP 1.0 and 2.0 begin, up to their names: libzmq has ended
+ * processes that closed their sockets then. */
+static int old_peer(const char *bound, bool versioned)
+{
+    static const uint8_t v1[] = {4, 0, 'o', 'l', 'd'},
+                         v2[] = {255, 0, 0, 0, 0, 0,   0,   0,  1,
+                                 127, 1, 5, 0, 3, 'o', 'l', 'd'};
+    int fd = stranger(bound);
+
+    if (versioned)
+        wire_say(fd, v2, sizeof v2);
+    else
+        wire_say(fd, v1, sizeof v1);
+    return fd;
+}
+
+TEST(peers_of_older_zeromq_are_hung_up_on)
+{
+    char bound[FL_ADDRESS_SIZE];
+    fl_socket *server = net_listen("tcp://127.0.0.1:0", bound);
+    fl_socket *client = net_connect(bound);
+
+    wire_hear_end(old_peer(bound, false));
+    wire_hear_end(old_peer(bound, true));
+    net_talk(server, client, 1);
+    net_end(client, server);
+}
+
+typedef struct old_peers {
+    int fd[16];
+    pthread_barrier_t begin;
+} old_peers;
+
+static void *say_names(void *arg)
+{
+    static const uint8_t name[] = {0, 3, 'o', 'l', 'd'};
+    old_peers *p = arg;
+
+    pthread_barrier_wait(&p->begin);
+    for (int i = 0; i < 16; i++)
+        wire_say(p->fd[i], name, sizeof name);
+    return NULL;
+}
+
+TEST(a_socket_closes_while_older_peers_say_their_names)
+{
+    enum { TIMES = 60 };
+    static const uint8_t greeting[] = {255, 0, 0, 0, 0, 0, 0, 0, 1, 127, 1, 5};
+    char bound[FL_ADDRESS_SIZE];
+    pthread_t thread;
+    old_peers p;
+
+    pthread_barrier_init(&p.begin, NULL, 2);
+    for (int i = 0; i < TIMES; i++) {
+        fl_socket *server = net_listen("tcp://127.0.0.1:0", bound);
+
+        for (int k = 0; k < 16; k++) {
+            p.fd[k] = stranger(bound);
+            wire_say(p.fd[k], greeting, sizeof greeting);
+        }
+        CHECK(pthread_create(&thread, NULL, say_names, &p) == 0);
+        pthread_barrier_wait(&p.begin);
+        usleep((unsigned)i * 5);
+        net_end(NULL, server);
+        pthread_join(thread, NULL);
+        for (int k = 0; k < 16; k++)
+            close(p.fd[k]);
+    }
+    pthread_barrier_destroy(&p.begin);
 }
 
 TEST(a_frame_that_is_too_large_ends_the_connection_that_sent_it)

@@ -25,12 +25,15 @@ static const char *last_line(const char *text)
     return at;
 }
 
+/* Once fleetrun has heard of the other one, which may begin later. */
 TEST(gives_the_status_of_a_rank_that_fails)
 {
     launch_need_mpirun();
-    CHECK_INT(launch_run(
-                  "--nproc_per_node 2 --grace 0",
-                  LAUNCH_WORKER(1) " && { echo oh; exit 7; }; exec sleep 1000"),
+    setenv("FIRST", test_path("log/workerlog.0"), 1);
+    CHECK_INT(launch_run("--nproc_per_node 2 --grace 0",
+                         LAUNCH_WORKER(1) " && { until grep -qs up \"$FIRST\"; "
+                                          "do sleep 0.02; done; echo oh; exit "
+                                          "7; }; echo up; exec sleep 1000"),
               7);
     CHECK_CONTAINS(launch_err(), ") ended with status 7; ");
     CHECK_CONTAINS(launch_err(), "/log/workerlog.1 ends with:\noh\nfleetrun: 1 "

@@ -51,7 +51,7 @@ __global__ static void clip_sums(float *sum, const double *square,
 
     for (int i = 0; i < FL_LOOKUP_NORMS; i++)
         all += square[i];
-    float factor = fl_own_clip(now, all);
+    float factor = fl_clip_factor(all, now->norm_clip);
     FL_EACH(i, *n * dim)
     sum[i] *= factor;
 }

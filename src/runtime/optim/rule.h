@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -82,6 +83,14 @@ FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
 FL_EVERYWHERE bool fl_update_is_shaped(const fl_update *u)
 {
     return u->most > 0 || u->l1 > 0;
+}
+
+/* Of a clip by norm: what a gradient with these squares is multiplied by. */
+FL_EVERYWHERE float fl_clip_factor(double squares, float most)
+{
+    double norm = sqrt(squares), limit = (double)most;
+
+    return norm > limit ? (float)(limit / norm) : 1.0f;
 }
 
 /* Before the weights of every row; the states follow them, dim floats each,

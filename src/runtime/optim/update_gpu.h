@@ -3,8 +3,6 @@
  * GPU sends back. */
 #pragma once
 
-#include <math.h>
-
 #include "runtime/optim/rule.h"
 
 /* What the updates done change of an update. */
@@ -42,14 +40,6 @@ typedef struct fl_device_update {
     const int32_t *stop; /* device memory, not 0: nothing is to be updated any
                             more; NULL: it is */
 } fl_device_update;
-
-/* What a gradient with these squares is multiplied by. */
-FL_EVERYWHERE float fl_own_clip(const fl_device_update *now, double squares)
-{
-    double norm = sqrt(squares), limit = (double)now->norm_clip;
-
-    return norm > limit ? (float)(limit / norm) : 1.0f;
-}
 
 /* Of iterations up to now; all zero at first. */
 typedef struct fl_device_status {

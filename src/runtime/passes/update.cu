@@ -161,7 +161,7 @@ __global__ static void clip_blocks(float *g, const double *square, int n,
         sum += square[i];
     sum = fl_block_sum(sum);
     if (threadIdx.x == 0)
-        factor = fl_own_clip(now, sum);
+        factor = fl_clip_factor(sum, now->norm_clip);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x)
         g[b.offset + i] *= factor;
@@ -193,9 +193,7 @@ __global__ static void add_norms(double *sum, const double *launch_norm, int n)
 
 __global__ static void set_clip(fl_device_update *now, const double *sum)
 {
-    double launch_norm = sqrt(*sum), limit = (double)now->clip_norm;
-
-    now->u.clip = launch_norm > limit ? (float)(limit / launch_norm) : 1.0f;
+    now->u.clip = fl_clip_factor(*sum, now->clip_norm);
 }
 
 static fleet_status factor_prepare(fl_device *, fl_queue *, fl_device_step *s)

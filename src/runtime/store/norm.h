@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "runtime/store/table_api.h"
@@ -29,14 +28,6 @@ static inline bool fl_all_finite(const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++)
         sum += x[i] - x[i]; /* 0, or NaN for good */
     return sum == 0;
-}
-
-/* What a gradient is multiplied by, given the sum over all of it. */
-static inline float fl_clip_factor(double squares, float most)
-{
-    double norm = sqrt(squares), limit = (double)most;
-
-    return norm > limit ? (float)(limit / norm) : 1.0f;
 }
 
 /* A row that is about to be changed. */

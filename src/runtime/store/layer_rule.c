@@ -18,6 +18,14 @@
 #include "runtime/simd/simd.h"
 #include "runtime/store/norm.h"
 
+/* Formulas of one element. */
+#define FL_FORMULA static inline
+#define FL_WORD    FL_FORMULA
+typedef float vf;
+
+#include "runtime/simd/one_lane.h"
+#include "runtime/optim/rule_formulas.h"
+
 fl_layer fl_layer_of(const fl_layerwise *how, const fleet_param_attr *attr)
 {
     return (fl_layer){
@@ -41,25 +49,15 @@ float fl_layer_ratio(const fl_layerwise *how, const fl_layer *l,
 
 /* --- LARS ---------------------------------------------------------------- */
 
-/* fl_formula_gradient(), of one element. */
-static float used(const fl_update *u, float w, float g)
-{
-    float d = g * u->scale * u->clip;
-
-    if (u->most > 0 && (d > u->most || d < -u->most))
-        d = copysignf(u->most, d);
-    d += u->decay * w;
-    return d + (w > 0 ? u->l1 : w < 0 ? -u->l1 : 0);
-}
-
 /* Of the gradient as the rule uses it. */
 static double square_sum_used(const fl_update *u, const float *w,
                               const float *g, int64_t n)
 {
+    const fl_spread all = fl_spread_of(u);
     double sum = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = (double)used(u, w[i], g[i]);
+        double x = (double)fl_formula_gradient(&all, g[i], w[i]);
 
         sum += x * x;
     }

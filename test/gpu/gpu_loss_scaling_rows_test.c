@@ -219,6 +219,7 @@ TEST_LIMIT(rows_have_the_bits_of_those_on_the_cpu_merged_and_clipped, 120)
     check_same((kit_options){.merge = 3, .sum = true, .optimizer = "sgd"});
     check_same((kit_options){.clip = 0.001f});
     check_same((kit_options){.merge = 2, .clip = 0.001f});
+    check_same((kit_options){.merge = 3, .norm_clip = 0.001f});
     gpu_kit_close();
 }
 

@@ -152,6 +152,11 @@ TEST(rows_are_those_of_the_cpu_with_each_optimizer_merged_and_clipped)
         check_hash(&c);
         c.merge = 0;
         check_hash(&c);
+        c.clip = 0;
+        c.norm_clip = 0.001f;
+        check_hash(&c);
+        c.merge = 3;
+        check_hash(&c);
     }
     check_hash(&pools);
     gpu_kit_close();

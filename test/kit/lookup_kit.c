@@ -176,6 +176,7 @@ void lookup_open(lookup_scene *s, const lookup_case *c)
                      .optimizer = c->optimizer ? c->optimizer : "sgd",
                      .learning_rate = 0.5f,
                      .clip = c->clip,
+                     .norm_clip = c->norm_clip,
                      .merge = c->merge,
                      .make_rows = c->make_rows};
 

@@ -41,7 +41,7 @@ typedef struct lookup_case {
     fleet_initializer first; /* of the tables; all zero: the operator's own */
     const char *device;      /* of the program; NULL: nothing is said */
     int merge;               /* batches per update; 0: 1 */
-    float clip;
+    float clip, norm_clip;
     const char *optimizer;    /* NULL: sgd, as the list has it */
     fl_rows_maker *make_rows; /* NULL: tables as they are */
 } lookup_case;

@@ -424,19 +424,21 @@ static fleet_status merged_rows_to_change(const fl_lookup *k, fl_lookup_part *p,
     return FLEET_OK;
 }
 
-/* An update that clips by norm has the table's squares as its last operand. */
-static float own_factor(const fl_instance *in)
+/* By the table's squares, the last operand of an update that clips by norm.
+ * Before the mean is taken: so are parameters' gradients, and rows' on GPUs. */
+static void clip_own(const fl_instance *in, fl_update *u)
 {
     const fl_update_now *now = fl_ptr(in, THE_UPDATE);
     const double *square;
     double sum = 0;
 
     if (now->optimizer->norm_clip <= 0)
-        return 1.0f;
+        return;
     square = fl_ptr(in, in->step->n_operand - 1);
     for (int i = 0; i < FL_N_BUCKET; i++)
         sum += square[i];
-    return fl_clip_factor(sum, now->optimizer->norm_clip);
+    u->clip = u->scale;
+    u->scale = fl_clip_factor(sum, now->optimizer->norm_clip);
 }
 
 static fleet_status change_rows(const fl_instance *in, const fl_range *r)
@@ -454,7 +456,7 @@ static fleet_status change_rows(const fl_instance *in, const fl_range *r)
     FL_TRY(c->merged ? merged_rows_to_change(k, p, &life, &n)
                      : rows_to_change(k, p, &life, &n));
     u = fl_rows_update(k->rows, &now->u, (int64_t)now->u.version - 1);
-    u.clip *= own_factor(in);
+    clip_own(in, &u);
     fl_rows_change(k->rows, now->optimizer, &u, key, p->target, p->grad, n);
     if (fl_rows_has_accessor(k->rows))
         fl_accessor_update(k->rows, key, p->target, p->grad, n);

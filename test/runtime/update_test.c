@@ -294,6 +294,44 @@ TEST(each_parameter_and_table_is_scaled_down_to_the_norm_by_its_own)
     }
 }
 
+/* By plain SGD, with a rate of 1: so far the weights go. */
+TEST(a_parameter_of_many_blocks_is_scaled_down_to_the_norm_as_a_whole)
+{
+    enum { IN = 1100, OUT = 1000, ROWS = 4 };
+    const kit_options o = {.optimizer = "sgd",
+                           .learning_rate = 1,
+                           .threads = 2,
+                           .norm_clip = 0.0625f};
+    fleet *f = kit_handle(&o);
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *y = fleet_fc(p, kit_data(p, "x", IN), OUT,
+                            &(fleet_fc_options){.name = "y"});
+    kit_batch *b = kit_batch_new(ROWS);
+    float *before = malloc((size_t)IN * OUT * sizeof *before);
+    const fl_param *w;
+    fleet_executor *e;
+    double sum = 0;
+
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &o), fleet_mean(p, y)));
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL && before != NULL);
+    kit_floats(b, "x", IN, 1);
+    w = fl_store_param(f->store, "y.w");
+    CHECK_INT(w->n, IN * OUT);
+    memcpy(before, w->flat->weight + w->offset, (size_t)w->n * sizeof *before);
+    CHECK_OK(kit_run(e, b));
+    for (int64_t i = 0; i < w->n; i++) {
+        double x = (double)(w->flat->weight[w->offset + i] - before[i]);
+
+        sum += x * x;
+    }
+    CHECK_NEAR(sqrt(sum), 0.0625, 1e-6);
+    free(before);
+    kit_batch_free(b);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}
+
 TEST(a_clip_by_norm_is_set_before_training_and_alone)
 {
     kit_model m;

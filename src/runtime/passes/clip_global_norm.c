@@ -66,29 +66,43 @@ static const fl_kernel kernel_clip = {
 
 /* --- clip.own: a parameter's gradient, by its own norm -------------------- */
 
+/* Each adds all squares up, so there are not as many parts as blocks. */
+static fleet_status own_prepare(fl_instance *in)
+{
+    enum { MOST_PARTS = 64 };
+    int n = ((const fl_norm_config *)in->step->config)->n;
+
+    in->n_part = n < MOST_PARTS ? n : MOST_PARTS;
+    return FLEET_OK;
+}
+
+static void scale_block(float *gradient, const fl_norm_block *b, float factor)
+{
+    for (int64_t i = 0; i < b->n; i++)
+        gradient[b->offset + i] *= factor;
+}
+
 /* Operands: update, norms, gradient. */
 static fleet_status own_run(const fl_instance *in, const fl_range *r)
 {
     const fl_norm_config *c = in->step->config;
-    const fl_norm_block *b = &c->block[r->begin];
     const fl_update_now *now = fl_ptr(in, 0);
     const double *square = fl_ptr(in, 1);
-    float *g = (float *)fl_ptr(in, 2) + b->offset;
     double sum = 0;
     float factor;
 
     for (int i = 0; i < c->n; i++)
         sum += square[i];
     factor = fl_clip_factor(sum, now->optimizer->norm_clip);
-    for (int64_t i = 0; factor != 1.0f && i < b->n; i++)
-        g[i] *= factor;
+    for (int64_t i = r->begin; factor != 1.0f && i < c->n; i += in->n_part)
+        scale_block(fl_ptr(in, 2), &c->block[i], factor);
     return FLEET_OK;
 }
 
 static const fl_kernel kernel_own = {
     .name = "clip.own",
     .split = FL_SPLIT_PARTS,
-    .prepare = norm_prepare,
+    .prepare = own_prepare,
     .run = own_run,
 };
 

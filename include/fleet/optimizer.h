@@ -176,10 +176,10 @@ FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
 
 /* fleet_optimizer_set_table - rows of that table (the name of
  * fleet_sparse_embedding_options.table) are updated by `of_table`, a rule with
- * numbers, a learning rate, a schedule and an L2 decay of its own; all else by
- * `optimizer`, which is the one that is minimized. Both optimizers are the
- * handle's; several tables may share one, and a table that is set again has the
- * last one. NULL: the table has none of its own any more.
+ * numbers, a learning rate, a schedule, L2 and L1 decay and a clip by value of
+ * its own; all else by `optimizer`, which is the one that is minimized. Both
+ * optimizers are the handle's; several tables may share one, and a table that
+ * is set again has the last one. NULL: the table has none of its own any more.
  *
  * The table's learning rate follows its own schedule by the number of the
  * update. The clip by global norm is one for all gradients, those of such
@@ -190,7 +190,7 @@ FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
  * by the executor of one that has more.
  *
  *   FLEET_EINVAL  NULL; of_table is `optimizer`, is another handle's, has
- *                 tables itself, or clips; optimizer is a table's
+ *                 tables itself, or clips by norm; optimizer is a table's
  *   FLEET_ESTATE  after fleet_minimize() of either
  *   FLEET_ENOENT  by fleet_minimize(): no program of the handle has the table
  *   FLEET_ENOMEM  nothing is changed

@@ -94,6 +94,7 @@ TEST(an_update_that_overflows_is_skipped_and_the_scale_shrinks)
     }
     check_skip(KIT_MLP, (kit_options){.clip = 0.1f});
     check_skip(KIT_CTR, (kit_options){.clip = 0.1f});
+    check_skip(KIT_CTR, (kit_options){.norm_clip = 0.1f});
     gpu_kit_close();
 }
 
@@ -354,6 +355,8 @@ TEST(gradients_are_divided_by_the_scale_before_all_else)
         check_near_float(
             (kit_kind)kind,
             (kit_options){.optimizer = "sgd", .merge = 2, .clip = 0.1f});
+        check_near_float((kit_kind)kind,
+                         (kit_options){.optimizer = "sgd", .norm_clip = 0.01f});
         check_near_float((kit_kind)kind, (kit_options){.layers = "lars"});
     }
     gpu_kit_close();

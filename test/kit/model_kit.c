@@ -129,6 +129,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     CHECK_OK(fleet_optimizer_set_l1_decay(o, how->l1_decay));
     if (how->value_clip > 0)
         CHECK_OK(fleet_optimizer_set_value_clip(o, how->value_clip));
+    if (how->norm_clip > 0)
+        CHECK_OK(fleet_optimizer_set_norm_clip(o, how->norm_clip));
     if (how->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
     give_rule(f, o, "embedding", how->embedding);

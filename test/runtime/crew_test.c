@@ -129,6 +129,7 @@ TEST(a_merge_group_has_k_steps_of_each_thread)
 TEST(whatever_is_trained)
 {
     check_as_merged((trial){.how = {.pooled = true, .clip = 0.5f}}, 2);
+    check_as_merged((trial){.how = {.norm_clip = 0.01f}, .compute = 2}, 2);
     check_as_merged((trial){.how = {.storage = FLEET_ROW_INT8,
                                     .optimizer = "adagrad",
                                     .decay = true},
@@ -456,6 +457,8 @@ TEST(what_threads_cannot_train_is_refused_by_name)
            FLEET_EUNSUPPORTED, "hogwild do not merge batches");
     refuse(&(trial){.thread = 2, .hogwild = 1, .how = {.layers = "lamb"}},
            FLEET_EUNSUPPORTED, "hogwild do not train by lars or lamb");
+    refuse(&(trial){.thread = 2, .hogwild = 1, .how = {.norm_clip = 1}},
+           FLEET_EUNSUPPORTED, "hogwild do not clip by norm");
 }
 
 TEST(tables_with_a_memory_cap_are_refused)

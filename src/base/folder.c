@@ -39,6 +39,20 @@ static fleet_status failed(const char *what, const char *path)
 
 /* --- names ---------------------------------------------------------------- */
 
+/* The folder that it is in, for fl_free(). */
+static char *parent_of(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
+}
+
 static fleet_status no_marker(const char *path, const char *marker)
 {
     return fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s", path,
@@ -212,9 +226,7 @@ static fleet_status resolve_parent(const char *path, size_t length, char **out)
 
 fleet_status fl_file_replace(const char *from, const char *to)
 {
-    const char *slash = strrchr(to, '/');
-    char *parent =
-        slash ? fl_strndup(to, (size_t)(slash - to) + 1) : fl_strdup(".");
+    char *parent = parent_of(to);
     fleet_status status;
 
     if (!parent)
@@ -223,20 +235,6 @@ fleet_status fl_file_replace(const char *from, const char *to)
                                               : failed("replace", to);
     fl_free(parent);
     return status;
-}
-
-/* The folder that it is in, for fl_free(). */
-static char *parent_of(const char *path)
-{
-    size_t n = strlen(path);
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
 }
 
 static fleet_status check_writable(const char *folder, const char *what,
@@ -337,7 +335,6 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
                              fl_is_ours *is_ours)
 {
     size_t length = strlen(path);
-    const char *slash;
 
     *f = (fl_folder){.marker = marker, .is_ours = is_ours};
     while (length > 1 && path[length - 1] == '/')
@@ -345,12 +342,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
     if (length == 0)
         return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
     FL_TRY(resolve_parent(path, length, &f->path));
-    slash = strrchr(f->path, '/');
-    if (slash)
-        f->parent = fl_strndup(f->path,
-                               slash > f->path ? (size_t)(slash - f->path) : 1);
-    else
-        f->parent = fl_strdup(".");
+    f->parent = parent_of(f->path);
     if (!f->parent)
         return FLEET_ENOMEM;
     FL_TRY(may_replace(f, f->path, f->marker));

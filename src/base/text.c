@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,14 @@ void fl_text_float(fl_text *t, float x)
             break;
     }
     fl_text_add(t, "%s", digits);
+}
+
+void fl_text_member(fl_text *t, const char *key, double x, int digits)
+{
+    if (isfinite(x))
+        fl_text_add(t, ",\"%s\":%.*g", key, digits, x);
+    else
+        fl_text_add(t, ",\"%s\":null", key);
 }
 
 void fl_text_bytes(fl_text *t, const void *bytes, size_t n)

@@ -20,6 +20,9 @@ void fl_text_add(fl_text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The shortest text that is read as that number. */
 void fl_text_float(fl_text *t, float x);
+/* A further member of a JSON object, ,"key":x with that number of digits; null
+ * if x is not finite. */
+void fl_text_member(fl_text *t, const char *key, double x, int digits);
 void fl_text_bytes(fl_text *t, const void *bytes, size_t n);
 const char *fl_text_chars(const fl_text *t); /* never NULL */
 void fl_text_done(fl_text *t);

@@ -105,14 +105,6 @@ bool fl_run_lines_due(const fl_config_run *t)
     return t->lines.fd >= 0 && t->seen.step - t->seen.line.step >= every;
 }
 
-static void add_number(fl_text *text, const char *key, double x, int digits)
-{
-    if (isfinite(x))
-        fl_text_add(text, ",\"%s\":%.*g", key, digits, x);
-    else
-        fl_text_add(text, ",\"%s\":null", key);
-}
-
 /* Since the last line. A GPU's last losses are in the next one. */
 static void add_rates(fl_config_run *t, fl_text *text)
 {
@@ -122,23 +114,23 @@ static void add_rates(fl_config_run *t, fl_text *text)
     double seconds = (double)(now - t->line_ns) * 1e-9 - t->line_validated_s;
     double samples = (double)(t->seen.samples - last->samples);
 
-    add_number(text, "samples_per_s",
-               samples > 0 && seconds > 0 ? floor(samples / seconds + 0.5)
-                                          : (double)NAN,
-               12);
-    add_number(text, "loss",
-               n > 0 ? (e->loss_sum - last->loss_sum) / (double)n : (double)NAN,
-               9);
+    fl_text_member(text, "samples_per_s",
+                   samples > 0 && seconds > 0 ? floor(samples / seconds + 0.5)
+                                              : (double)NAN,
+                   12);
+    fl_text_member(
+        text, "loss",
+        n > 0 ? (e->loss_sum - last->loss_sum) / (double)n : (double)NAN, 9);
     t->line_ns = now;
     t->line_validated_s = 0;
 }
 
 static void add_validation(fl_text *text, const fleet_evaluation *v)
 {
-    add_number(text, "validation_loss", v->loss, 9);
-    add_number(text, "validation_auc", v->auc, 9);
-    add_number(text, "validation_logloss", v->logloss, 9);
-    add_number(text, "validation_accuracy", v->accuracy, 9);
+    fl_text_member(text, "validation_loss", v->loss, 9);
+    fl_text_member(text, "validation_auc", v->auc, 9);
+    fl_text_member(text, "validation_logloss", v->logloss, 9);
+    fl_text_member(text, "validation_accuracy", v->accuracy, 9);
     fl_text_add(text, ",\"validation_samples\":%" PRId64, v->samples);
 }
 

@@ -133,14 +133,6 @@ fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
 
 /* --- the closing line ---------------------------------------------------- */
 
-static void add_number(fl_text *t, const char *key, double x, int digits)
-{
-    if (isfinite(x))
-        fl_text_add(t, ",\"%s\":%.*g", key, digits, x);
-    else
-        fl_text_add(t, ",\"%s\":null", key);
-}
-
 char *fleet_report_line(fleet *f, const fleet_report *r)
 {
     const double none = (double)NAN;
@@ -161,16 +153,17 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
                 r->model, fl_job_mode_name(fl_handle_mode(f)),
                 gpu ? "cuda:" : "cpu", gpu ? gpu->d->name : "",
                 fleet_worker_num(f), fleet_server_num(f));
-    add_number(&t, "auc", r->evaluation ? r->evaluation->auc : none, 6);
-    add_number(&t, "logloss", r->evaluation ? r->evaluation->logloss : none, 6);
-    add_number(&t, "accuracy", r->evaluation ? r->evaluation->accuracy : none,
-               6);
-    add_number(&t, "loss", r->loss, 6);
-    add_number(&t, "samples_per_s", floor(r->samples_per_s + 0.5), 12);
-    add_number(&t, "seconds",
-               r->seconds > 0 ? r->seconds
-                              : (double)(fl_now_ns() - f->made_ns) * 1e-9,
-               4);
+    fl_text_member(&t, "auc", r->evaluation ? r->evaluation->auc : none, 6);
+    fl_text_member(&t, "logloss", r->evaluation ? r->evaluation->logloss : none,
+                   6);
+    fl_text_member(&t, "accuracy",
+                   r->evaluation ? r->evaluation->accuracy : none, 6);
+    fl_text_member(&t, "loss", r->loss, 6);
+    fl_text_member(&t, "samples_per_s", floor(r->samples_per_s + 0.5), 12);
+    fl_text_member(&t, "seconds",
+                   r->seconds > 0 ? r->seconds
+                                  : (double)(fl_now_ns() - f->made_ns) * 1e-9,
+                   4);
     fl_text_add(&t, ",\"params_hash\":\"%016llx\"}",
                 (unsigned long long)r->params_hash);
     if (t.status == FLEET_OK)

@@ -125,19 +125,11 @@ TEST(it_stops_and_keeps_the_best_as_a_reference_does)
  * are not. */
 #define NEVER "validate_every.min_delta=1e9"
 
-static const char *key(const char *name, const char *file)
-{
-    char text[400];
-
-    snprintf(text, sizeof text, "%s=%s", name, test_path(file));
-    return test_keep(text);
-}
-
 TEST(it_ends_with_its_evaluation_and_its_save)
 {
     char *closing = watch_train(
         (const char *[]){"validate_every.steps=3", "validate_every.patience=1",
-                         NEVER, key("save", "end"), NULL});
+                         NEVER, watch_path("save", "end"), NULL});
 
     CHECK_INT(last_step(), 6);
     CHECK_CONTAINS(watch_said, "stopped early in epoch 2, step 6: in 1 "
@@ -151,8 +143,9 @@ TEST(it_ends_with_its_evaluation_and_its_save)
 
 TEST(after_passes_it_stops_between_two)
 {
-    char *closing = watch_train((const char *[]){
-        "validate_every.patience=1", NEVER, key("metrics_log", "m"), NULL});
+    char *closing =
+        watch_train((const char *[]){"validate_every.patience=1", NEVER,
+                                     watch_path("metrics_log", "m"), NULL});
     char *short_one = watch_train((const char *[]){"epochs=2", NULL});
 
     CHECK_TEXT(test_json_value(closing, "\"params_hash\""),
@@ -165,21 +158,10 @@ TEST(after_passes_it_stops_between_two)
 
 /* --- through checkpoints -------------------------------------------------- */
 
-static void remove_after(int checkpoint)
-{
-    char command[500];
-
-    for (int i = checkpoint + 1; i < 20; i++) {
-        snprintf(command, sizeof command, "rm -rf '%s/checkpoint-%06d'",
-                 test_path("all"), i);
-        CHECK_INT(system(command), 0);
-    }
-}
-
 static char *train_saved(const char *patience, const char *metric)
 {
     return watch_train((const char *[]){
-        "validate_every.steps=2", NEVER, key("save_every.folder", "all"),
+        "validate_every.steps=2", NEVER, watch_path("save_every.folder", "all"),
         "save_every.steps=1", "save_every.keep=100", patience, metric, NULL});
 }
 
@@ -197,7 +179,7 @@ TEST(what_it_has_borne_is_in_checkpoints)
     CHECK_TEXT(test_json_value(line, "\"loss\""),
                test_json_value(want, "\"loss\""));
     fleet_free(line);
-    remove_after(5);
+    watch_forget(5);
     line = train_saved("validate_every.patience=3", NULL);
     CHECK_INT(last_step(), 8);
     CHECK_TEXT(test_json_value(line, "\"params_hash\""), hash);
@@ -205,7 +187,7 @@ TEST(what_it_has_borne_is_in_checkpoints)
     line = train_saved("validate_every.patience=4", NULL); /* one more */
     CHECK_INT(last_step(), 10);
     fleet_free(line);
-    remove_after(7);
+    watch_forget(7);
     line =
         train_saved("validate_every.patience=2",
                     "validate_every.metric=auc"); /* of which none is known */
@@ -217,8 +199,8 @@ TEST(what_it_has_borne_is_in_checkpoints)
 /* As after a process that was started again in the middle of a job. */
 TEST(a_best_save_stays_until_a_better_one_where_nothing_else_is_known)
 {
-    const char *best = key("validate_every.save_best", "best");
-    const char *all = key("save_every.folder", "all");
+    const char *best = watch_path("validate_every.save_best", "best");
+    const char *all = watch_path("save_every.folder", "all");
     char *old, *now;
     size_t n, m;
 
@@ -240,31 +222,22 @@ TEST(a_best_save_stays_until_a_better_one_where_nothing_else_is_known)
 
 /* --- refused -------------------------------------------------------------- */
 
-static void check_refused(const char *a, const char *b, const char *words)
-{
-    char *line;
-
-    CHECK_FAILS(
-        watch_act(FLEET_CONFIG_PRINT, (const char *[]){a, b, NULL}, &line),
-        FLEET_ECONFIG, words);
-}
-
 TEST(what_would_do_nothing_is_refused)
 {
-    check_refused("validate_every.metric=auc", NULL,
-                  "validate_every.metric: expected nothing: there is no "
-                  "patience or save_best");
-    check_refused("validate_every.min_delta=0.1", NULL,
-                  "validate_every.min_delta: expected nothing: there is no "
-                  "patience");
-    check_refused("save=a", "validate_every.save_best=a",
-                  "validate_every.save_best: expected another folder than "
-                  "that of `save`");
-    check_refused("validate_every.patience=0", NULL,
-                  "validate_every.patience: expected an integer from 1 to");
-    check_refused("validate_every={\"patience\":1,\"metric\":\"recall\"}", NULL,
-                  "validate_every.metric: expected one of \"loss\", \"auc\", "
-                  "\"logloss\", \"accuracy\"");
+    watch_refuse("validate_every.metric=auc", NULL,
+                 "validate_every.metric: expected nothing: there is no "
+                 "patience or save_best");
+    watch_refuse("validate_every.min_delta=0.1", NULL,
+                 "validate_every.min_delta: expected nothing: there is no "
+                 "patience");
+    watch_refuse("save=a", "validate_every.save_best=a",
+                 "validate_every.save_best: expected another folder than "
+                 "that of `save`");
+    watch_refuse("validate_every.patience=0", NULL,
+                 "validate_every.patience: expected an integer from 1 to");
+    watch_refuse("validate_every={\"patience\":1,\"metric\":\"recall\"}", NULL,
+                 "validate_every.metric: expected one of \"loss\", \"auc\", "
+                 "\"logloss\", \"accuracy\"");
 }
 
 TEST(a_metric_of_two_classes_is_refused_for_more)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,18 +97,10 @@ static const char *steps(void)
     return text;
 }
 
-static const char *with_path(const char *key, const char *name)
-{
-    char text[400];
-
-    snprintf(text, sizeof text, "%s=%s", key, test_path(name));
-    return test_keep(text);
-}
-
 static char *train_logged(const char *a, const char *b, const char *c)
 {
     return watch_train(
-        (const char *[]){with_path("metrics_log.path", "m"), a, b, c, NULL});
+        (const char *[]){watch_path("metrics_log.path", "m"), a, b, c, NULL});
 }
 
 /* --- what they say -------------------------------------------------------- */
@@ -171,13 +162,7 @@ static void add_text(const char *path, const char *text)
 /* As a crash after that checkpoint, and behind the last line, leaves it. */
 static void crash_after(int checkpoint, const char *torn)
 {
-    char command[500];
-
-    for (int i = checkpoint + 1; i < 30; i++) {
-        snprintf(command, sizeof command, "rm -rf '%s/checkpoint-%06d'",
-                 test_path("all"), i);
-        CHECK_INT(system(command), 0);
-    }
+    watch_forget(checkpoint);
     add_text(test_path("m"), torn);
 }
 
@@ -202,7 +187,7 @@ static void train_saved(int every, const char *epochs)
              "save_every={\"folder\":\"%s\",\"steps\":%d,\"keep\":100}",
              test_path("all"), every);
     fleet_free(watch_train((const char *[]){
-        with_path("metrics_log.path", "m"), "metrics_log.steps=3",
+        watch_path("metrics_log.path", "m"), "metrics_log.steps=3",
         "validate_every.steps=5", set, epochs, NULL}));
 }
 
@@ -316,13 +301,9 @@ TEST(where_no_file_can_be_is_said_before_the_training)
                           (const char *[]){"metrics_log=/no/such/m", NULL},
                           &closing),
                 FLEET_EIO, "metrics_log: cannot make /no/such/m");
-    CHECK_FAILS(watch_act(FLEET_CONFIG_PRINT,
-                          (const char *[]){"metrics_log={\"steps\":4}", NULL},
-                          &closing),
-                FLEET_ECONFIG, "metrics_log.path: ");
-    CHECK_FAILS(watch_act(FLEET_CONFIG_PRINT,
-                          (const char *[]){"metrics_log=4", NULL}, &closing),
-                FLEET_ECONFIG, "metrics_log: expected a string or an object");
+    watch_refuse("metrics_log={\"steps\":4}", NULL, "metrics_log.path: ");
+    watch_refuse("metrics_log=4", NULL,
+                 "metrics_log: expected a string or an object");
 }
 
 /* --- a disk that is full -------------------------------------------------- */

@@ -151,28 +151,19 @@ TEST(what_cannot_be_read_ends_the_training_by_name)
     CHECK(line == NULL);
 }
 
-static void check_refused(const char *a, const char *b, const char *words)
-{
-    char *line;
-
-    CHECK_FAILS(
-        watch_act(FLEET_CONFIG_PRINT, (const char *[]){a, b, NULL}, &line),
-        FLEET_ECONFIG, words);
-}
-
 TEST(what_would_do_nothing_is_refused)
 {
-    check_refused("dataset.validation=[\"a\"]", NULL,
-                  "dataset.validation: expected nothing: there is no "
-                  "`validate_every`");
-    check_refused("validate_every={}",
-                  "dataset={\"format\":\"multislot\",\"train\":[\"a\"]}",
-                  "dataset.validation: expected files: `validate_every` "
-                  "evaluates them, or those of `test`");
-    check_refused("validate_every.steps=0", NULL,
-                  "validate_every.steps: expected an integer from 1 to");
-    check_refused("validate_every.step=1", NULL, "did you mean \"steps\"?");
-    check_refused("validate_every=100", NULL,
-                  "validate_every: expected an "
-                  "object");
+    watch_refuse("dataset.validation=[\"a\"]", NULL,
+                 "dataset.validation: expected nothing: there is no "
+                 "`validate_every`");
+    watch_refuse("validate_every={}",
+                 "dataset={\"format\":\"multislot\",\"train\":[\"a\"]}",
+                 "dataset.validation: expected files: `validate_every` "
+                 "evaluates them, or those of `test`");
+    watch_refuse("validate_every.steps=0", NULL,
+                 "validate_every.steps: expected an integer from 1 to");
+    watch_refuse("validate_every.step=1", NULL, "did you mean \"steps\"?");
+    watch_refuse("validate_every=100", NULL,
+                 "validate_every: expected an "
+                 "object");
 }

@@ -8,6 +8,8 @@
 #include "model_kit.h"
 #include "test.h"
 
+#include "base/folder.h"
+
 char watch_said[20000];
 fleet_evaluation watch_seen[WATCH_MOST];
 int watch_n_seen, watch_resumes;
@@ -75,4 +77,31 @@ char *watch_train(const char *const *set)
     CHECK_OK(watch_act(FLEET_CONFIG_TRAIN, set, &line));
     CHECK(line != NULL);
     return line;
+}
+
+const char *watch_path(const char *key, const char *file)
+{
+    char text[400];
+
+    snprintf(text, sizeof text, "%s=%s", key, test_path(file));
+    return test_keep(text);
+}
+
+void watch_refuse(const char *a, const char *b, const char *words)
+{
+    char *line;
+
+    CHECK_FAILS(
+        watch_act(FLEET_CONFIG_PRINT, (const char *[]){a, b, NULL}, &line),
+        FLEET_ECONFIG, words);
+}
+
+void watch_forget(int checkpoint)
+{
+    char name[40];
+
+    for (int i = checkpoint + 1; i <= 40; i++) {
+        snprintf(name, sizeof name, "all/checkpoint-%06d", i);
+        fl_folder_remove(test_path(name));
+    }
 }

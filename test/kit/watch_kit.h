@@ -17,3 +17,13 @@ extern int watch_resumes; /* by --resume, from now on */
 fleet_status watch_act(fleet_config_action action, const char *const *set,
                        char **line);
 char *watch_train(const char *const *set);
+
+/* "key=" and the path of a file of the test's folder. */
+const char *watch_path(const char *key, const char *file);
+
+/* The configuration with these two, of which b may be NULL, is no good. */
+void watch_refuse(const char *a, const char *b, const char *words);
+
+/* As if a crash had come behind that one: later checkpoints of the folder "all"
+ * go, up to the 40th. */
+void watch_forget(int checkpoint);

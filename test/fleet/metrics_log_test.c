@@ -5,9 +5,12 @@
 #include "watch_kit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -19,11 +22,11 @@
 
 enum { MOST = 60 };
 
-/* Without time and speed. */
+/* Without its time. */
 typedef struct told {
     char run[20]; /* of a first line; else "" */
     int64_t step, epoch, samples;
-    double loss, rate, auc; /* -1: null, or not told */
+    double loss, rate, auc, speed; /* -1: null, or not told */
 } told;
 
 static told line[MOST];
@@ -56,7 +59,8 @@ static void read_line(const char *text, size_t size)
                  .samples = (int64_t)number_of(&root, "samples"),
                  .loss = number_of(&root, "loss"),
                  .rate = number_of(&root, "learning_rate"),
-                 .auc = number_of(&root, "validation_auc")};
+                 .auc = number_of(&root, "validation_auc"),
+                 .speed = number_of(&root, "samples_per_s")};
     snprintf(to->run, sizeof to->run, "%s", run);
     CHECK(number_of(&root, "time") > 1.6e9);
     fl_json_free(json);
@@ -229,6 +233,75 @@ TEST(without_resume_another_run_comes_behind_the_first)
     CHECK(strcmp(run, line[2].run) != 0);
 }
 
+TEST(a_run_that_has_lost_its_lines_gets_another_number)
+{
+    char run[20];
+
+    train_saved(1, "epochs=2");
+    read_lines(test_path("m"));
+    snprintf(run, sizeof run, "%s", line[0].run);
+    unlink(test_path("m"));
+    watch_forget(6);
+    watch_resumes = 1;
+    train_saved(100, "epochs=2");
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 8:200 ");
+    CHECK(strcmp(run, line[0].run) != 0);
+}
+
+/* --- what is asked for changes -------------------------------------------- */
+
+static void train_changed(const char *epochs, const char *a, const char *b)
+{
+    fleet_free(watch_train(
+        (const char *[]){watch_path("save_every.folder", "all"),
+                         "save_every.steps=4", epochs, a, b, NULL}));
+    watch_resumes = 1;
+}
+
+TEST(lines_begin_where_they_are_asked_for_and_go_on_behind_passes_without)
+{
+    const char *path = watch_path("metrics_log.path", "m");
+
+    train_changed("epochs=2", "validate_every={}", NULL);
+    train_changed("epochs=3", path, "metrics_log.steps=4");
+    train_changed("epochs=4", NULL, NULL);
+    train_changed("epochs=5", path, NULL);
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 12:300 20:500 ");
+    CHECK_INT(line[0].step, 8);
+}
+
+TEST(a_training_that_goes_on_from_a_save_has_its_lines)
+{
+    char load[500];
+
+    fleet_free(train_logged("epochs=1", watch_path("save", "end"), NULL));
+    snprintf(load, sizeof load,
+             "load={\"path\":\"%s\",\"position\":\"resume\"}",
+             test_path("end"));
+    fleet_free(train_logged("epochs=2", load, NULL));
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 4:100 8:200 ");
+}
+
+/* A file takes 0.1 seconds; 4 samples are left of 100. */
+TEST(a_speed_is_without_samples_of_the_process_before)
+{
+    static const char slow[] = "dataset.pipe_command=sleep 0.1; cat";
+    const char *all = watch_path("save_every.folder", "all");
+
+    for (int i = 0; i < 2; i++) {
+        watch_resumes = i;
+        fleet_free(
+            train_logged("save_every={\"steps\":1,\"keep\":100}", all, slow));
+        watch_forget(11);
+    }
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 4:100 8:200 12:300 ");
+    CHECK(line[3].speed > 0 && line[3].speed <= 40);
+}
+
 /* --- a file --------------------------------------------------------------- */
 
 #define FIRST   "{\"run\":\"00000000000000aa\",\"time\":1}\n"
@@ -293,17 +366,68 @@ TEST(a_file_of_something_else_is_refused_and_stays)
     check_foreign(FIRST "precious");
 }
 
-TEST(where_no_file_can_be_is_said_before_the_training)
+static void check_found(const char *set, fleet_status code, const char *words)
 {
     char *closing;
 
-    CHECK_FAILS(watch_act(FLEET_CONFIG_CHECK,
-                          (const char *[]){"metrics_log=/no/such/m", NULL},
-                          &closing),
-                FLEET_EIO, "metrics_log: cannot make /no/such/m");
+    CHECK_FAILS(
+        watch_act(FLEET_CONFIG_CHECK, (const char *[]){set, NULL}, &closing),
+        code, words);
+}
+
+TEST(where_no_file_can_be_is_said_before_the_training)
+{
+    test_file("foreign", "precious");
+    check_found("metrics_log=/no/such/m", FLEET_EIO,
+                "metrics_log: cannot make /no/such/m");
+    check_found("metrics_log=/", FLEET_EIO,
+                "metrics_log: cannot write /: Is a directory");
+    check_found(watch_path("metrics_log", "foreign"), FLEET_EFORMAT,
+                "is a file of something else");
     watch_refuse("metrics_log={\"steps\":4}", NULL, "metrics_log.path: ");
     watch_refuse("metrics_log=4", NULL,
                  "metrics_log: expected a string or an object");
+}
+
+TEST(one_training_at_a_time_has_the_file)
+{
+    const char *path = test_path("m");
+    fl_metric_log m, other;
+
+    CHECK_OK(fl_metric_log_open(&m, path, 0, 0, NULL));
+    CHECK_FAILS(fl_metric_log_open(&other, path, 0, 0, NULL), FLEET_EEXIST,
+                "metrics_log: another training is writing");
+    CHECK(other.fd < 0);
+    fl_metric_log_close(&m);
+    CHECK_OK(fl_metric_log_open(&other, path, 0, 0, NULL));
+    fl_metric_log_close(&other);
+}
+
+/* The default of SIGPIPE would end the training. */
+TEST_LIMIT(a_fifo_is_not_waited_for, 20)
+{
+    const char *path = test_path("fifo");
+    fl_metric_log m;
+    int reader, n = 0;
+    char some[8192];
+
+    signal(SIGPIPE, SIG_DFL);
+    CHECK(mkfifo(path, 0600) == 0);
+    CHECK_FAILS(fl_metric_log_open(&m, path, 0, 0, NULL), FLEET_EIO,
+                "metrics_log: cannot open");
+    reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK_OK(fl_metric_log_open(&m, path, 0, 0, NULL));
+    while (!m.has_failed && n++ < 1000000)
+        fl_metric_log_add(&m, "{\"step\":1}");
+    CHECK(m.has_failed);
+    CHECK(read(reader, some, sizeof some) == (ssize_t)sizeof some);
+    fl_metric_log_add(&m, "{\"step\":1}");
+    CHECK(!m.has_failed);
+    close(reader);
+    fl_metric_log_add(&m, "{\"step\":1}");
+    CHECK(m.has_failed);
+    fl_metric_log_flush(&m);
+    fl_metric_log_close(&m);
 }
 
 /* --- a disk that is full -------------------------------------------------- */
@@ -343,4 +467,71 @@ TEST(a_line_is_one_write_and_a_part_of_one_is_taken_back)
     CHECK_OK(fl_file_read(path, &now, &size));
     CHECK_TEXT(now, "{\"run\":1}\n{\"step\":1}\n{\"step\":3}\n");
     fl_free(now);
+}
+
+/* By somebody who has emptied the file meanwhile, say. */
+TEST(a_part_of_a_line_is_taken_back_to_where_the_file_ended)
+{
+    const char *path = test_path("full");
+    fl_disk disk = fl_disk_system;
+    fl_metric_log m;
+    char *now;
+    size_t size;
+
+    disk.write = write_half;
+    full_at = 2;
+    CHECK_OK(fl_metric_log_open(&m, path, 0, 0, NULL));
+    fl_disk_use(&disk);
+    fl_metric_log_add(&m, "{\"run\":1}");
+    CHECK(truncate(path, 0) == 0);
+    fl_metric_log_add(&m, "{\"step\":1}");
+    fl_disk_use(NULL);
+    fl_metric_log_close(&m);
+    CHECK_OK(fl_file_read(path, &now, &size));
+    CHECK_INT(size, 0);
+    fl_free(now);
+}
+
+static const char *refused; /* how the line begins that the disk refuses */
+
+static ssize_t refuse_once(int fd, const void *data, size_t size)
+{
+    const size_t n = refused ? strlen(refused) : 0;
+
+    if (n == 0 || size < n || memcmp(data, refused, n) != 0)
+        return fl_disk_system.write(fd, data, size);
+    refused = NULL;
+    errno = ENOSPC;
+    return -1;
+}
+
+static void refuse(const char *begins)
+{
+    static fl_disk disk;
+
+    disk = fl_disk_system;
+    disk.write = refuse_once;
+    refused = begins;
+    fl_disk_use(&disk);
+}
+
+TEST(a_line_that_is_lost_is_counted_by_no_checkpoint)
+{
+    refuse("{\"step\":3,");
+    train_saved(1, "epochs=2");
+    CHECK_CONTAINS(watch_said, "lines are lost: No space left on device");
+    watch_forget(6);
+    watch_resumes = 1;
+    train_saved(100, "epochs=2");
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 4:100 5:132v 8:200 ");
+}
+
+TEST(a_run_whose_first_line_is_refused_begins_with_its_next_line)
+{
+    refuse("{\"run\":");
+    fleet_free(train_logged("epochs=1", "metrics_log.steps=3", NULL));
+    fleet_free(train_logged("epochs=1", NULL, NULL));
+    read_lines(test_path("m"));
+    CHECK_TEXT(steps(), "run 3:96 4:100 run 4:100 ");
 }

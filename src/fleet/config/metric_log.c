@@ -6,12 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 static const char begins_run[] = "{\"run\":";
 static const char begins_line[] = "{\"step\":";
@@ -20,23 +22,6 @@ static fleet_status refuse_path(const char *path, const char *what)
 {
     return fl_fail(FLEET_EIO, "metrics_log: cannot %s %s: %s", what, path,
                    strerror(errno));
-}
-
-fleet_status fl_metric_log_check(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    int status;
-    char *folder;
-
-    if (access(path, F_OK) == 0 || errno != ENOENT)
-        return access(path, W_OK) == 0 ? FLEET_OK : refuse_path(path, "write");
-    folder =
-        slash ? fl_strndup(path, (size_t)(slash - path) + 1) : fl_strdup(".");
-    if (!folder)
-        return FLEET_ENOMEM;
-    status = access(folder, W_OK | X_OK);
-    fl_free(folder);
-    return status == 0 ? FLEET_OK : refuse_path(path, "make");
 }
 
 /* --- a file that exists --------------------------------------------------- */
@@ -50,30 +35,75 @@ static bool begins_with(const char *text, size_t n, const char *with)
 }
 
 /* How many bytes are whole lines. */
-static fleet_status whole_lines(const fl_metric_log *m, const char *text,
-                                size_t size, size_t *whole)
+static fleet_status whole_lines(const char *path, const char *text, size_t size,
+                                size_t *whole)
 {
     size_t n = size;
 
     while (n > 0 && text[n - 1] != '\n')
         n--;
     *whole = n;
-    if (size == 0)
+    if (size == 0 || (begins_with(text, size, begins_run) &&
+                      (begins_with(text + n, size - n, begins_run) ||
+                       begins_with(text + n, size - n, begins_line))))
         return FLEET_OK;
-    if (!begins_with(text, size, begins_run) ||
-        !(begins_with(text + n, size - n, begins_run) ||
-          begins_with(text + n, size - n, begins_line)))
-        return fl_fail(FLEET_EFORMAT,
-                       "metrics_log: %s is a file of something else: expected "
-                       "lines that begin with %s or %s",
-                       m->path, begins_run, begins_line);
-    if (n < size)
-        FL_WARN(m->log,
-                "metrics_log: %s: its last line was cut off: %zu bytes of it "
-                "go",
-                m->path, size - n);
+    return fl_fail(FLEET_EFORMAT,
+                   "metrics_log: %s is a file of something else: expected "
+                   "lines that begin with %s or %s",
+                   path, begins_run, begins_line);
+}
+
+/* All of it, for fl_free(). */
+static fleet_status read_lines(const char *path, char **text, size_t *size,
+                               size_t *whole)
+{
+    fleet_status status = fl_file_read(path, text, size);
+
+    if (status != FLEET_OK)
+        return fl_fail_in(status, "metrics_log");
+    status = whole_lines(path, *text, *size, whole);
+    if (status != FLEET_OK)
+        fl_free(*text);
+    return status;
+}
+
+static fleet_status check_file(const char *path, mode_t mode)
+{
+    size_t size, whole;
+    char *text;
+
+    if (S_ISDIR(mode))
+        errno = EISDIR;
+    if (S_ISDIR(mode) || access(path, W_OK) != 0)
+        return refuse_path(path, "write");
+    if (!S_ISREG(mode))
+        return FLEET_OK;
+    FL_TRY(read_lines(path, &text, &size, &whole));
+    fl_free(text);
     return FLEET_OK;
 }
+
+fleet_status fl_metric_log_check(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    char *folder;
+    int status;
+
+    if (stat(path, &st) == 0)
+        return check_file(path, st.st_mode);
+    if (errno != ENOENT)
+        return refuse_path(path, "write");
+    folder =
+        slash ? fl_strndup(path, (size_t)(slash - path) + 1) : fl_strdup(".");
+    if (!folder)
+        return FLEET_ENOMEM;
+    status = access(folder, W_OK | X_OK);
+    fl_free(folder);
+    return status == 0 ? FLEET_OK : refuse_path(path, "make");
+}
+
+/* --- going on behind some of its lines ------------------------------------ */
 
 /* Behind that line, or the end. */
 static size_t next_line(const char *text, size_t size, size_t at)
@@ -116,76 +146,89 @@ static size_t kept_of_run(fl_metric_log *m, const char *text, size_t size,
 
 static fleet_status mend(fl_metric_log *m, uint64_t run, int64_t lines)
 {
-    size_t size, whole = 0;
-    fleet_status status;
+    size_t size, whole, kept;
     char *text;
 
-    FL_TRY(fl_file_read(m->path, &text, &size));
-    status = whole_lines(m, text, size, &whole);
-    if (status == FLEET_OK)
-        m->size = (int64_t)kept_of_run(m, text, whole, run, lines);
+    FL_TRY(read_lines(m->path, &text, &size, &whole));
+    if (whole < size)
+        FL_WARN(m->log,
+                "metrics_log: %s: its last line was cut off: %zu bytes of it "
+                "go",
+                m->path, size - whole);
+    kept = kept_of_run(m, text, whole, run, lines);
     fl_free(text);
-    FL_TRY(status);
-    return m->size == (int64_t)size || ftruncate(m->fd, (off_t)m->size) == 0
+    return kept == size || ftruncate(m->fd, (off_t)kept) == 0
                ? FLEET_OK
                : refuse_path(m->path, "cut");
 }
 
+/* Lines of two trainings at a time would be each other's. */
+static fleet_status take_file(fl_metric_log *m, uint64_t run, int64_t lines)
+{
+    if (flock(m->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return fl_fail(FLEET_EEXIST,
+                       "metrics_log: another training is writing %s: expected "
+                       "one at a time",
+                       m->path);
+    m->is_file = true;
+    return mend(m, run, lines);
+}
+
 /* --- lines ---------------------------------------------------------------- */
 
+/* No FIFO is waited for: one without a reader is refused, a full one takes no
+ * line. */
 fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
                                 uint64_t run, int64_t lines, fl_log *log)
 {
     struct stat st;
     fleet_status status;
 
-    *m = (fl_metric_log){.path = path, .size = -1, .log = log};
+    *m = (fl_metric_log){.path = path, .log = log};
     m->fd = fl_fd_lift(fl_disk_open(
-        AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+        AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
+        0666));
     if (m->fd < 0)
         return refuse_path(path, "open");
     if (fstat(m->fd, &st) != 0 || !S_ISREG(st.st_mode))
         return FLEET_OK; /* a FIFO, say */
-    status = mend(m, run, lines);
+    status = take_file(m, run, lines);
     if (status != FLEET_OK)
         fl_metric_log_close(m);
     return status;
 }
 
-/* A part of it would tear the next one. */
-static void take_back(fl_metric_log *m, int why)
+/* A part of it would tear the next one. before: where the line began. */
+static void take_back(fl_metric_log *m, off_t before, int why)
 {
-    if (m->size >= 0 && ftruncate(m->fd, (off_t)m->size) != 0)
+    if (m->is_file && ftruncate(m->fd, before) != 0)
         why = errno;
     if (!m->has_failed)
         FL_WARN(m->log, "metrics_log: %s: lines are lost: %s", m->path,
                 strerror(why));
-    m->has_failed = true;
 }
 
 void fl_metric_log_add(fl_metric_log *m, const char *line)
 {
+    const off_t before = m->is_file ? lseek(m->fd, 0, SEEK_END) : 0;
     fl_text text = {0};
-    int failed;
+    int failed = ENOMEM;
+    fl_hush hush;
 
-    if (m->fd < 0)
-        return;
     fl_text_add(&text, "%s\n", line);
-    failed = text.status == FLEET_OK
-                 ? fl_disk_write(m->fd, text.chars, text.length)
-                 : ENOMEM;
-    if (failed) {
-        take_back(m, failed);
-    } else {
-        m->size += m->size >= 0 ? (int64_t)text.length : 0;
-        m->has_failed = false;
-    }
+    fl_hush_begin(&hush);
+    if (text.status == FLEET_OK)
+        failed = fl_disk_write(m->fd, text.chars, text.length);
+    fl_hush_end(&hush);
+    if (failed)
+        take_back(m, before, failed);
+    m->has_failed = failed != 0;
     fl_text_done(&text);
 }
 
 void fl_metric_log_flush(fl_metric_log *m)
 {
-    if (m->fd >= 0 && m->size >= 0 && fl_disk_flush(m->fd) != 0)
+    if (m->is_file && fl_disk_flush(m->fd) != 0)
         FL_WARN(m->log, "metrics_log: %s: lines may be lost in a crash: %s",
                 m->path, strerror(errno));
 }

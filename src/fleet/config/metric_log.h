@@ -11,19 +11,21 @@
 typedef struct fl_metric_log {
     int fd; /* -1: not open */
     const char *path;
-    int64_t size;    /* of whole lines; -1: of no file that can be cut */
+    bool is_file;    /* which can be cut; a FIFO is none */
     bool goes_on;    /* behind lines of the same run */
     bool has_failed; /* the last line, which was said */
     fl_log *log;
 } fl_metric_log;
 
-/* Could it be opened? Nothing is changed. */
+/* Could it be opened? Nothing is changed. FLEET_EIO; FLEET_EFORMAT: a file of
+ * something else. */
 fleet_status fl_metric_log_check(const char *path);
 
 /* Open it, made where it does not exist. A last line that a crash has cut off
  * goes. Where `run` is the last run in it, and has as many lines as `lines`,
  * any further ones go, too: a training that goes on writes them again. run 0:
- * a new one. FLEET_EFORMAT: a file of something else. */
+ * a new one. FLEET_EEXIST: another process, or handle, has it open; and the
+ * codes of fl_metric_log_check(). */
 fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
                                 uint64_t run, int64_t lines, fl_log *log);
 

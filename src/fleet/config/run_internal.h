@@ -7,8 +7,8 @@
 
 /* Where a run was as its last line was written to `metrics_log`. */
 typedef struct fl_run_line {
-    int64_t n; /* lines behind the first one of the run */
-    int64_t step, samples;
+    int64_t n; /* lines in the file, behind the first one of the run */
+    int64_t step;
     double loss_sum; /* the executor's, of the pass */
     int64_t loss_samples;
 } fl_run_line;
@@ -37,8 +37,10 @@ typedef struct fl_config_run {
     fleet_dataset *validated; /* in the first worker: what validations evaluate,
                                  which may be `test`; NULL: there are none */
     fl_run_state seen;
+    bool keeps_seen; /* in its checkpoints */
     fl_metric_log lines;
-    int64_t line_ns;         /* when the last one was written */
+    int64_t line_ns;         /* when the last one was written, or it began */
+    int64_t line_samples;    /* seen.samples then */
     double line_validated_s; /* that validations took since */
     fleet_executor *trainer, *tester;
     const char *load; /* what is loaded, and how; NULL: nothing */

@@ -24,7 +24,7 @@ static double wall_time(void)
 }
 
 /* A worker that was started again in the middle of a job is ahead of the
- * checkpoint that it has loaded: lines behind it are not written again. */
+ * checkpoint that it has loaded: lines behind that are not written again. */
 static bool is_ahead(const fl_config_run *t)
 {
     const fl_position *at = &t->train->at;
@@ -39,8 +39,15 @@ static void catch_up(fl_config_run *t)
 
     if (at->pass == t->seen.pass)
         t->seen.step += at->batch - t->seen.batch;
+    t->seen.run = 0;
+}
+
+/* The first line will be of the batches from now on. */
+static void begin_lines(fl_config_run *t)
+{
+    const fl_position *at = &t->train->at;
+
     t->seen.line = (fl_run_line){.step = t->seen.step,
-                                 .samples = t->seen.samples,
                                  .loss_sum = at->loss_sum,
                                  .loss_samples = at->samples};
 }
@@ -56,33 +63,36 @@ static fleet_status write_line(fl_config_run *t, fl_text *text)
     return status;
 }
 
+/* Where the disk refuses its first line a run has none: that one is tried again
+ * before the next. */
 static fleet_status begin_run(fl_config_run *t)
 {
     fl_text text = {0};
 
+    t->seen.run = fl_nonce() | 1;
     t->seen.line.n = 0;
     fl_text_add(
         &text,
         "{\"run\":\"%016" PRIx64 "\",\"step\":%" PRId64 ",\"samples\":%" PRId64
         ",\"epochs\":%" PRId64 ",\"time\":%.3f}",
         t->seen.run, t->seen.step, t->seen.samples, t->c->epochs, wall_time());
-    return write_line(t, &text);
+    FL_TRY(write_line(t, &text));
+    t->lines.goes_on = !t->lines.has_failed;
+    return FLEET_OK;
 }
 
-fleet_status fl_run_lines_open(fl_config_run *t, bool known)
+fleet_status fl_run_lines_open(fl_config_run *t)
 {
-    const bool ahead = is_ahead(t);
-    const uint64_t run = known && !ahead ? t->seen.run : 0;
-
-    if (ahead)
+    if (is_ahead(t))
         catch_up(t);
+    if (t->seen.run == 0)
+        begin_lines(t);
     t->line_ns = fl_now_ns();
+    t->line_samples = t->seen.samples;
     if (!t->c->metrics_log || !fleet_is_first_worker(t->f) || !t->trains)
         return FLEET_OK;
-    FL_TRY(fl_metric_log_open(&t->lines, t->c->metrics_log, run, t->seen.line.n,
-                              &t->f->context.log));
-    if (t->seen.run == 0)
-        t->seen.run = fl_nonce() | 1;
+    FL_TRY(fl_metric_log_open(&t->lines, t->c->metrics_log, t->seen.run,
+                              t->seen.line.n, &t->f->context.log));
     return t->lines.goes_on ? FLEET_OK : begin_run(t);
 }
 
@@ -112,7 +122,7 @@ static void add_rates(fl_config_run *t, fl_text *text)
     const fl_run_line *last = &t->seen.line;
     int64_t now = fl_now_ns(), n = e->loss_samples - last->loss_samples;
     double seconds = (double)(now - t->line_ns) * 1e-9 - t->line_validated_s;
-    double samples = (double)(t->seen.samples - last->samples);
+    double samples = (double)(t->seen.samples - t->line_samples);
 
     fl_text_member(text, "samples_per_s",
                    samples > 0 && seconds > 0 ? floor(samples / seconds + 0.5)
@@ -122,6 +132,7 @@ static void add_rates(fl_config_run *t, fl_text *text)
         text, "loss",
         n > 0 ? (e->loss_sum - last->loss_sum) / (double)n : (double)NAN, 9);
     t->line_ns = now;
+    t->line_samples = t->seen.samples;
     t->line_validated_s = 0;
 }
 
@@ -142,6 +153,10 @@ fleet_status fl_run_lines_add(fl_config_run *t, bool validated)
 
     if (t->lines.fd < 0)
         return FLEET_OK;
+    if (!t->lines.goes_on)
+        FL_TRY(begin_run(t));
+    if (!t->lines.goes_on)
+        return FLEET_OK;
     FL_TRY(fleet_optimizer_get_learning_rate(t->program->training.optimizer,
                                              &rate));
     fl_text_add(&text,
@@ -155,9 +170,8 @@ fleet_status fl_run_lines_add(fl_config_run *t, bool validated)
         add_validation(&text, &t->seen.newest);
     fl_text_add(&text, ",\"time\":%.3f}", wall_time());
     FL_TRY(write_line(t, &text));
-    t->seen.line = (fl_run_line){.n = t->seen.line.n + 1,
+    t->seen.line = (fl_run_line){.n = t->seen.line.n + !t->lines.has_failed,
                                  .step = t->seen.step,
-                                 .samples = t->seen.samples,
                                  .loss_sum = e->loss_sum,
                                  .loss_samples = e->loss_samples};
     return FLEET_OK;

@@ -3,9 +3,9 @@
 
 #include "fleet/config/run_internal.h"
 
-/* In the first worker, if the configuration asks for them. known: the state is
- * that of a run whose checkpoint was loaded. */
-fleet_status fl_run_lines_open(fl_config_run *t, bool known);
+/* In the first worker, if the configuration asks for them: behind as many of
+ * its run as t->seen says. */
+fleet_status fl_run_lines_open(fl_config_run *t);
 
 /* A pass begins, or goes on. */
 void fl_run_lines_begin_pass(fl_config_run *t);

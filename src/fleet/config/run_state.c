@@ -22,7 +22,6 @@ static const struct {
     {"bad", offsetof(fl_run_state, bad)},
     {"lines", offsetof(fl_run_state, line.n)},
     {"line_step", offsetof(fl_run_state, line.step)},
-    {"line_samples", offsetof(fl_run_state, line.samples)},
     {"line_loss_samples", offsetof(fl_run_state, line.loss_samples)},
 };
 
@@ -59,7 +58,7 @@ fleet_status fl_run_state_put(fl_config_run *t)
     fleet_status status;
     char *text;
 
-    if (!t->c->validates && !t->c->metrics_log)
+    if (!t->keeps_seen)
         return FLEET_OK;
     t->seen.pass = t->train->at.pass;
     t->seen.batch = t->train->at.batch;
@@ -133,13 +132,17 @@ fleet_status fl_run_state_take(fl_config_run *t, bool *known)
     fleet_status status;
 
     *known = false;
+    t->keeps_seen = t->c->validates || t->c->metrics_log;
     if (!extra)
         return FLEET_OK;
     status = fl_run_state_read(extra, size, &s);
     if (status != FLEET_OK)
         return fl_fail_in(FLEET_ECORRUPT, "%s: extra", t->load);
-    *known = s.line.n >= 0;
-    if (*known)
-        t->seen = s;
+    if (s.line.n < 0)
+        return FLEET_OK;
+    if (t->load_options.position != FLEET_POSITION_RESUME)
+        return fleet_extra_set(t->f, NULL, 0);
+    t->seen = s;
+    *known = t->keeps_seen = true;
     return FLEET_OK;
 }

@@ -5,12 +5,12 @@
 #include "fleet/config/run_internal.h"
 
 /* Before a checkpoint: from now on the handle's are this training's. Nothing,
- * unless something is watched. */
+ * unless something is watched, or was in what it goes on from. */
 fleet_status fl_run_state_put(fl_config_run *t);
 
 /* Out of bytes; the state stays if they are a program's own. FLEET_ECONFIG. */
 fleet_status fl_run_state_read(const void *extra, size_t size, fl_run_state *s);
 
-/* After a load, by a training that goes on: take what the checkpoint has.
- * *known: it has a state. */
+/* After a load, if there was one. *known: the training goes on, and has taken
+ * the state of its checkpoint. That of another training goes. */
 fleet_status fl_run_state_take(fl_config_run *t, bool *known);

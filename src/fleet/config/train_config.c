@@ -86,13 +86,25 @@ static fleet_status between_batches(void *user)
                                             : FLEET_OK;
 }
 
+static fleet_status note_seen(fl_config_run *t)
+{
+    FL_TRY(fl_run_state_put(t));
+    fl_metric_log_flush(&t->lines); /* which the checkpoint counts */
+    return FLEET_OK;
+}
+
 static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
 {
     fl_config_run *t = user;
 
-    FL_TRY(fl_run_state_put(t));
-    fl_metric_log_flush(&t->lines); /* which the checkpoint counts */
+    FL_TRY(note_seen(t));
     return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
+}
+
+static fleet_status save_model(fl_config_run *t)
+{
+    FL_TRY(note_seen(t));
+    return fl_save_in_mode(t->f, t->c->save, &t->model, t->c->save_mode);
 }
 
 /* A save that the training begins with, from its first pass on, has reports of
@@ -169,13 +181,12 @@ static fleet_status after_pass(fl_config_run *t)
 /* What a checkpoint has of the training that goes on from it. */
 static fleet_status begin_watching(fl_config_run *t)
 {
-    bool known = false;
+    bool known;
 
-    if (t->load && t->load_options.position == FLEET_POSITION_RESUME)
-        FL_TRY(fl_run_state_take(t, &known));
+    FL_TRY(fl_run_state_take(t, &known));
     FL_TRY(fl_validation_go_on(t, known));
     t->trains = t->train->at.pass < t->c->epochs && !fl_validation_is_over(t);
-    return fl_run_lines_open(t, known);
+    return fl_run_lines_open(t);
 }
 
 /* What is left of a pass, which ends early. */
@@ -288,7 +299,7 @@ static fleet_status report_result(fl_config_run *t, char **line,
         r.evaluation = &e;
     }
     if (trained && t->c->save)
-        FL_TRY(fl_save_in_mode(t->f, t->c->save, &t->model, t->c->save_mode));
+        FL_TRY(save_model(t));
     r.seconds = (double)(fl_now_ns() - begun_ns) * 1e-9;
     *line = fleet_report_line(t->f, &r);
     return *line ? FLEET_OK : fl_last_code();

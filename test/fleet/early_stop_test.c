@@ -220,6 +220,51 @@ TEST(a_best_save_stays_until_a_better_one_where_nothing_else_is_known)
     fl_free(now);
 }
 
+static char *train_watched(const char *a, const char *b, const char *c)
+{
+    return watch_train((const char *[]){watch_path("save_every.folder", "all"),
+                                        "save_every.steps=1",
+                                        "save_every.keep=100", a, b, c, NULL});
+}
+
+/* So fast that nothing is better from there on. */
+TEST(a_folder_that_is_not_there_gets_the_next_one)
+{
+    fleet_free(train_watched("epochs=1", "validate_every.patience=9", NULL));
+    watch_resumes = 1;
+    fleet_free(train_watched("optimizer.learning_rate=3",
+                             "validate_every.patience=9",
+                             watch_path("validate_every.save_best", "best")));
+    CHECK(access(test_path("best/manifest.json"), F_OK) == 0);
+}
+
+/* A worker that is started again makes the calls again that the process before
+ * it has made at the end of the pass. */
+TEST(the_best_save_of_a_pass_that_ends_again_is_made_again)
+{
+    const char *best = watch_path("validate_every.save_best", "best");
+
+    fleet_free(watch_train((const char *[]){"epochs=1", best, NULL}));
+    fleet_free(train_watched("epochs=1", NULL, NULL));
+    watch_forget(4);
+    watch_resumes = 1;
+    fleet_free(train_watched("epochs=1", best, NULL));
+    CHECK_CONTAINS(watch_said, "validation in epoch 1");
+    CHECK_CONTAINS(watch_said, "the best one so far is saved");
+}
+
+TEST(a_training_that_begins_anew_has_borne_nothing)
+{
+    fleet_free(
+        watch_train((const char *[]){"validate_every.patience=1", NEVER,
+                                     watch_path("save", "first"), NULL}));
+    CHECK_CONTAINS(watch_said, "stopped early");
+    fleet_free(train_watched("epochs=1", watch_path("load", "first"), NULL));
+    watch_resumes = 1;
+    fleet_free(train_watched("epochs=2", "validate_every.patience=1", NEVER));
+    CHECK_CONTAINS(watch_said, "validation in epoch 2");
+}
+
 /* --- refused -------------------------------------------------------------- */
 
 TEST(what_would_do_nothing_is_refused)
@@ -233,6 +278,9 @@ TEST(what_would_do_nothing_is_refused)
     watch_refuse("save=a", "validate_every.save_best=a",
                  "validate_every.save_best: expected another folder than "
                  "that of `save`");
+    watch_refuse("save_every.folder=a", "validate_every.save_best=a",
+                 "validate_every.save_best: expected another folder than "
+                 "that of the checkpoints of `save_every`");
     watch_refuse("validate_every.patience=0", NULL,
                  "validate_every.patience: expected an integer from 1 to");
     watch_refuse("validate_every={\"patience\":1,\"metric\":\"recall\"}", NULL,

@@ -147,7 +147,8 @@ TEST(what_cannot_be_read_ends_the_training_by_name)
     CHECK_FAILS(watch_act(FLEET_CONFIG_TRAIN,
                           (const char *[]){"validate_every.steps=2", set, NULL},
                           &line),
-                FLEET_EFORMAT, "bad.txt:1");
+                FLEET_EFORMAT, "validate_every: ");
+    CHECK_CONTAINS(fleet_last_error(), "bad.txt:1");
     CHECK(line == NULL);
 }
 

@@ -19,6 +19,10 @@ static fleet_status check_judging(const fl_config *c, const fl_at *at)
         return fl_at_expected(&delta, "nothing: there is no patience");
     if (c->save_best && c->save && strcmp(c->save_best, c->save) == 0)
         return fl_at_expected(&best, "another folder than that of `save`");
+    if (c->save_best && c->save_every.folder &&
+        strcmp(c->save_best, c->save_every.folder) == 0)
+        return fl_at_expected(&best, "another folder than that of the "
+                                     "checkpoints of `save_every`");
     return FLEET_OK;
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "fleet/config/config_internal.h"
@@ -107,9 +107,12 @@ static fleet_status judge(fl_config_run *t)
 fleet_status fl_validation_run(fl_config_run *t)
 {
     fl_run_state *seen = &t->seen;
+    fleet_status status;
 
     FL_TRY(fleet_executor_flush(t->trainer)); /* a GPU is still at it */
-    FL_TRY(fleet_evaluate(t->tester, t->validated, &t->model, &seen->newest));
+    status = fleet_evaluate(t->tester, t->validated, &t->model, &seen->newest);
+    if (status != FLEET_OK)
+        return fl_fail_in(status, "validate_every");
     seen->since = 0;
     log_numbers(t, &seen->newest);
     return t->c->patience > 0 || t->c->save_best ? judge(t) : FLEET_OK;
@@ -159,6 +162,14 @@ static fleet_status find_best(const fl_config_run *t, fl_run_state *best)
     return FLEET_OK;
 }
 
+/* A process that was started again behind the last batch of a pass does again
+ * what came at its end. What the best save was better than, if it is of that
+ * end, is not known: it is better once more, and the same call to servers. */
+static bool comes_again(const fl_config_run *t, const fl_run_state *best)
+{
+    return t->train->at.batch > 0 && best->pass > t->train->at.pass;
+}
+
 fleet_status fl_validation_go_on(fl_config_run *t, bool known)
 {
     const int64_t metric = t->c->metric + 1;
@@ -166,10 +177,12 @@ fleet_status fl_validation_go_on(fl_config_run *t, bool known)
 
     if (!known && (t->train->at.pass > 0 || t->train->at.batch > 0)) {
         FL_TRY(find_best(t, &best));
-        t->seen.metric = best.metric;
+        t->seen.metric = comes_again(t, &best) ? 0 : best.metric;
         t->seen.best = best.best;
         t->seen.beats = best.beats;
     }
+    if (t->c->save_best && !fl_file_exists(t->c->save_best))
+        t->seen.best = (double)NAN; /* the next number is the best save's */
     if (t->seen.metric != metric) {
         t->seen.best = t->seen.beats = (double)NAN;
         t->seen.bad = 0;

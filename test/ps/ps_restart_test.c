@@ -77,11 +77,13 @@ static ps_job job_of(bool a_sync)
                     .file = {scene_file("a.txt", 4000, 1)}};
 }
 
-/* The same job, of threads, without a log and with nobody who is killed. */
+/* The same job, of threads, without a log and with nobody who is killed, or
+ * may not be heard of for a while. */
 static ps_job undisturbed(const ps_job *j)
 {
     ps_job other = *j;
 
+    other.peer_ms = 0;
     other.how.log = FLEET_DURABLE_NONE;
     other.how.log_configs = (fleet_log_configs){0};
     ps_hash(&other);

@@ -28,7 +28,7 @@ static const char usage[] =
     "if\n"
     "                      anything is\n";
 
-enum { MOST_ROWS = 1000, DIGITS = 9 };
+enum { MOST_ROWS = 1000 };
 
 typedef struct wanted_row {
     const char *table; /* its name ends at `colon` */
@@ -258,14 +258,20 @@ static bool find_key(const fl_saved_record *r, uint64_t key, uint64_t *at)
     return low < r->head.n && key_at(r, low) == key;
 }
 
+static bool is_of(const wanted_row *w, const char *table)
+{
+    return strlen(table) == w->length &&
+           memcmp(table, w->table, w->length) == 0;
+}
+
 static void put_key(fl_json *line, const wanted_row *w)
 {
-    char name[300], key[24];
+    char *name = fl_strndup(w->table, w->length), key[24];
 
-    snprintf(name, sizeof name, "%.*s", (int)w->length, w->table);
     snprintf(key, sizeof key, "%" PRIu64, w->key);
-    fl_json_put(line, "table", fl_json_string(name));
+    fl_json_put(line, "table", name ? fl_json_string(name) : NULL);
     fl_json_put(line, "key", fl_json_string(key));
+    fl_free(name);
 }
 
 /* fleet_accessor's. */
@@ -333,9 +339,7 @@ static fleet_status look_for_rows(void *arg, const fl_saved_record *r)
     for (int i = 0; r->head.kind == FL_RECORD_ROWS && i < x->n_row; i++) {
         wanted_row *w = &x->row[i];
 
-        if (strlen(r->item->name) != w->length ||
-            memcmp(r->item->name, w->table, w->length) != 0 ||
-            !find_key(r, w->key, &at))
+        if (!is_of(w, r->item->name) || !find_key(r, w->key, &at))
             continue;
         w->found = true;
         FL_TRY(print_row(w, r, at));
@@ -350,9 +354,7 @@ static fleet_status list_rows(inspection *x, const fl_saved *s)
         bool known = false;
 
         for (int k = 0; k < s->n_table; k++)
-            known =
-                known || (strlen(s->table[k].name) == w->length &&
-                          memcmp(s->table[k].name, w->table, w->length) == 0);
+            known = known || is_of(w, s->table[k].name);
         if (!known)
             return fl_fail(FLEET_ENOENT, "%s has no table \"%.*s\"", x->path,
                            (int)w->length, w->table);

@@ -445,19 +445,28 @@ static ssize_t write_half(int fd, const void *data, size_t size)
     return fl_disk_system.write(fd, data, size);
 }
 
+/* A run's first line. Of so many writes the disk takes half of the last one, and
+ * nothing of the next. */
+static void begin_on_full_disk(fl_metric_log *m, const char *path, int write)
+{
+    static fl_disk disk;
+
+    disk = fl_disk_system;
+    disk.write = write_half;
+    full_at = write;
+    CHECK_OK(fl_metric_log_open(m, path, 0, 0, NULL));
+    fl_disk_use(&disk);
+    fl_metric_log_add(m, "{\"run\":1}");
+}
+
 TEST(a_line_is_one_write_and_a_part_of_one_is_taken_back)
 {
     const char *path = test_path("full");
-    fl_disk disk = fl_disk_system;
     fl_metric_log m;
     char *now;
     size_t size;
 
-    disk.write = write_half;
-    full_at = 3;
-    CHECK_OK(fl_metric_log_open(&m, path, 0, 0, NULL));
-    fl_disk_use(&disk);
-    fl_metric_log_add(&m, "{\"run\":1}");
+    begin_on_full_disk(&m, path, 3);
     fl_metric_log_add(&m, "{\"step\":1}");
     CHECK_INT(writes, 2);
     fl_metric_log_add(&m, "{\"step\":2}");
@@ -473,16 +482,11 @@ TEST(a_line_is_one_write_and_a_part_of_one_is_taken_back)
 TEST(a_part_of_a_line_is_taken_back_to_where_the_file_ended)
 {
     const char *path = test_path("full");
-    fl_disk disk = fl_disk_system;
     fl_metric_log m;
     char *now;
     size_t size;
 
-    disk.write = write_half;
-    full_at = 2;
-    CHECK_OK(fl_metric_log_open(&m, path, 0, 0, NULL));
-    fl_disk_use(&disk);
-    fl_metric_log_add(&m, "{\"run\":1}");
+    begin_on_full_disk(&m, path, 2);
     CHECK(truncate(path, 0) == 0);
     fl_metric_log_add(&m, "{\"step\":1}");
     fl_disk_use(NULL);

@@ -9,8 +9,6 @@
 
 #include "base/memory.h"
 
-enum { DIGITS = 9 };
-
 fleet_status print_line(fl_json *line)
 {
     char *text = line ? fl_json_print(line, false) : NULL;

@@ -35,4 +35,6 @@ const gathered_item *gathered_find(const gathered *g, bool is_table,
 /* A line for each parameter and table of either. *same: nothing differs. */
 fleet_status print_difference(const char *old, const char *new, bool *same);
 
+/* Numbers in lines have so many digits: all that a float has. */
+enum { DIGITS = 9 };
 fleet_status print_line(fl_json *line); /* the line goes */

@@ -445,8 +445,8 @@ static ssize_t write_half(int fd, const void *data, size_t size)
     return fl_disk_system.write(fd, data, size);
 }
 
-/* A run's first line. Of so many writes the disk takes half of the last one, and
- * nothing of the next. */
+/* A run's first line. Of so many writes the disk takes half of the last one,
+ * and nothing of the next. */
 static void begin_on_full_disk(fl_metric_log *m, const char *path, int write)
 {
     static fl_disk disk;

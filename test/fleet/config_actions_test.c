@@ -89,8 +89,8 @@ TEST(values_are_put_in_where_their_path_leads)
     CHECK_NEAR(c.optimizer.learning_rate, 0.5, 0);
     CHECK_TEXT(c.train[0], "a");
     CHECK_TEXT(c.train[1], "more words=1");
-    CHECK_INT(c.n_hidden, 2);
-    CHECK_INT(c.hidden[1], 5);
+    CHECK_INT(c.ctr.n_hidden, 2);
+    CHECK_INT(c.ctr.hidden[1], 5);
     CHECK_INT(c.strategy.a_sync_configs.k_steps, 20);
     CHECK_TEXT(c.save, "true story");
     CHECK_TEXT(c.load, "\xc3\xa9t\xc3\xa9");

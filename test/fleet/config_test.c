@@ -331,13 +331,13 @@ TEST(names_what_does_not_go_together)
             "\"epsilon\": 0.5, \"initial_g2sum\": 3}}",
             "optimizer: rowwise_adagrad: epsilon 0.5 beside initial_g2sum 3");
     REFUSED("{\"model\": {\"type\": \"mlp\", \"storage\": \"int8\"}}",
-            "model.storage: expected nothing: an mlp has no embedding");
+            "model.storage: expected nothing: model mlp has no storage");
     REFUSED("{\"model\": {\"type\": \"mlp\"}, \"optimizer\": "
             "{\"row_bounds\": [0, 1]}}",
-            "optimizer.row_bounds: expected nothing: an mlp");
+            "optimizer.row_bounds: expected nothing: the model has no");
     REFUSED("{\"model\": {\"type\": \"mlp\"}, \"optimizer\": "
             "{\"row_steps\": true}}",
-            "optimizer.row_steps: expected nothing: an mlp");
+            "optimizer.row_steps: expected nothing: the model has no");
     REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": \"\"}",
             "load: expected a path that is not empty, got \"\"");
     REFUSED("{" MODEL "," DATA "," SLOTS ", \"load\": {\"path\": \"\"}}",
@@ -349,7 +349,7 @@ TEST(names_what_does_not_go_together)
     REFUSED("{\"model\": {\"type\": \"mlp\", \"embedding_dim\": 4}}",
             "model.embedding_dim: expected nothing");
     REFUSED("{\"model\": {\"type\": \"deepfm\", \"wide_ids\": true}}",
-            "model.wide_ids: expected nothing");
+            "model.wide_ids: expected nothing: model deepfm has no wide_ids");
     REFUSED("{" MODEL ", \"dataset\": {\"format\": \"multislot\", \"train\": "
             "[\"a\"], \"separator\": \";\"}}",
             "dataset.separator: expected nothing: it is for csv");

@@ -5,8 +5,6 @@
 
 #include "base/json/json_write.h"
 #include "fleet/strategy/strategy_read.h"
-#include "runtime/graph/table_cap.h"
-#include "runtime/graph/table_options.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
                              int *n)
@@ -38,187 +36,6 @@ fleet_status fl_config_path(const fl_at *at, const char **path)
     FL_TRY(fl_at_string(at, path));
     return at->json && !**path ? fl_at_expected(at, "a path that is not empty")
                                : FLEET_OK;
-}
-
-/* --- model --------------------------------------------------------------- */
-
-static fleet_status read_hidden(fl_config *c, const fl_at *at)
-{
-    enum { MOST_LAYERS = 64, MOST_UNITS = 1 << 20 };
-
-    if (!at->json)
-        return FLEET_OK;
-    c->n_hidden = fl_at_count(at);
-    c->has_hidden = true;
-    if (!fl_at_is_array(at) || c->n_hidden > MOST_LAYERS)
-        return fl_at_expected(at, "an array of up to 64 numbers of units");
-    c->hidden = fl_arena_alloc(&c->arena,
-                               (size_t)(c->n_hidden + 1) * sizeof *c->hidden);
-    if (!c->hidden)
-        return FLEET_ENOMEM;
-    for (int i = 0; i < c->n_hidden; i++) {
-        fl_at one = fl_at_index(at, i);
-
-        FL_TRY(fl_at_int(&one, 1, MOST_UNITS, &c->hidden[i]));
-    }
-    return FLEET_OK;
-}
-
-/* An mlp has none of the keys that tables have. */
-static fleet_status no_tables(const fl_config *c, const fl_at *at)
-{
-    static const char *const keys[] = {"rows",          "check_ids",
-                                       "fresh",         "entry",
-                                       "unknown_zeros", "ttl_updates",
-                                       "ttl_seconds",   "most_rows",
-                                       "most_bytes",    "memory_cap_bytes",
-                                       "cold_folder",   "accessor",
-                                       "storage",       NULL};
-
-    for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
-        fl_at one = fl_at_key(at, keys[i]);
-
-        if (one.json)
-            return fl_at_expected(&one, "nothing: an mlp has no embedding");
-    }
-    return FLEET_OK;
-}
-
-static fleet_status read_accessor(const fl_at *at, fleet_accessor *a)
-{
-    enum { MOST_KEYS = 30, FIRST = 4 }; /* FIRST: of the numbers */
-    const char *keys[MOST_KEYS + 1] = {"type", "show", "click", "embedx_dim"};
-    static const char *const types[] = {"ctr", NULL};
-    fl_at type = fl_at_key(at, "type"), show = fl_at_key(at, "show");
-    fl_at click = fl_at_key(at, "click"), dim = fl_at_key(at, "embedx_dim");
-    int which = 0, n = FIRST;
-    float *number;
-
-    if (!at->json)
-        return FLEET_OK;
-    while (n < MOST_KEYS &&
-           (keys[n] = fl_accessor_number(n - FIRST, a, &number)))
-        n++;
-    FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_choice(&type, types, &which));
-    FL_TRY(fl_at_string(&show, &a->show));
-    FL_TRY(fl_at_string(&click, &a->click));
-    FL_TRY(fl_at_int(&dim, 1, 4095, &a->embedx_dim));
-    for (int i = FIRST; i < n; i++) {
-        fl_at one = fl_at_key(at, keys[i]);
-
-        fl_accessor_number(i - FIRST, a, &number);
-        FL_TRY(fl_at_float(&one, number));
-        if (one.json && *number == 0)
-            return fl_at_expected(&one, "a number that is not 0, which stands "
-                                        "for the default: 1e-30 is next to 0, "
-                                        "and every score reaches -1");
-    }
-    a->kind = FLEET_CTR_ACCESSOR;
-    return FLEET_OK;
-}
-
-/* Which ids become rows, and when rows go. */
-static fleet_status read_life(fl_config *c, const fl_at *at)
-{
-    fl_at entry = fl_at_key(at, "entry");
-    fl_at zeros = fl_at_key(at, "unknown_zeros");
-    fl_at accessor = fl_at_key(at, "accessor");
-    fl_at ttl = fl_at_key(at, "ttl_updates"), most = fl_at_key(at, "most_rows");
-    fl_at seconds = fl_at_key(at, "ttl_seconds");
-    fl_at bytes = fl_at_key(at, "most_bytes");
-    bool unknown_zeros = false;
-    const char *text = NULL;
-
-    FL_TRY(fl_at_string(&entry, &text));
-    if (text && !fl_entry_read(text, &c->life.entry))
-        return fl_at_expected(&entry, "\"count_filter_entry:N\", "
-                                      "\"probability_entry:P\", "
-                                      "\"bloom_filter_entry:N:KEYS:RATE\" or "
-                                      "\"show_click_entry:SCORE\"");
-    FL_TRY(fl_at_bool(&zeros, &unknown_zeros));
-    c->life.unknown_zeros = unknown_zeros;
-    FL_TRY(read_accessor(&accessor, &c->life.accessor));
-    FL_TRY(fl_at_int(&ttl, 1, FL_MOST_EXACT, &c->life.ttl_updates));
-    FL_TRY(fl_at_int(&most, 1, FL_MOST_EXACT, &c->life.most_rows));
-    FL_TRY(fl_at_int(&seconds, 1, FL_MOST_EXACT, &c->life.ttl_seconds));
-    FL_TRY(fl_at_int(&bytes, 1, FL_MOST_EXACT, &c->life.most_bytes));
-    return fl_config_in(fl_table_options_check("tables", &c->life), at->path);
-}
-
-/* How much memory each table may take. */
-static fleet_status read_cap(fl_config *c, const fl_at *at)
-{
-    fl_at bytes = fl_at_key(at, "memory_cap_bytes");
-    fl_at folder = fl_at_key(at, "cold_folder");
-
-    if (folder.json && !bytes.json)
-        return fl_at_expected(&folder, "nothing: it is for memory_cap_bytes");
-    if (bytes.json)
-        FL_TRY(fl_at_required(&folder));
-    FL_TRY(fl_config_path(&folder, &c->cold_folder));
-    return fl_at_int(&bytes, FL_LEAST_CAP, FL_MOST_EXACT, &c->memory_cap_bytes);
-}
-
-/* What the tables do with ids. */
-static fleet_status read_tables(fl_config *c, const fl_at *at)
-{
-    fl_at rows = fl_at_key(at, "rows"), check = fl_at_key(at, "check_ids");
-    fl_at fresh = fl_at_key(at, "fresh"), id = fl_at_key(at, "default_id");
-    fl_at storage = fl_at_key(at, "storage");
-    int which = FLEET_FRESH_INITIAL, kept = FLEET_ROW_FLOAT32;
-
-    FL_TRY(no_tables(c, at));
-    FL_TRY(read_life(c, at));
-    FL_TRY(fl_at_choice(&storage, fl_storage_names, &kept));
-    c->storage = (fleet_row_storage)kept;
-    FL_TRY(fl_at_int(&rows, 1, FL_MOST_EXACT, &c->rows));
-    FL_TRY(fl_at_bool(&check, &c->check_ids));
-    if (c->check_ids && c->rows == 0)
-        return fl_at_expected(&check, "false: without rows ids have no bound");
-    FL_TRY(fl_at_choice(&fresh, fl_fresh_names, &which));
-    c->fresh = (fleet_fresh)which;
-    if (id.json && c->fresh != FLEET_FRESH_ROW)
-        return fl_at_expected(&id, "nothing: it is for fresh \"row\"");
-    return fl_at_int(&id, 0, FL_MOST_EXACT, &c->default_id);
-}
-
-static fleet_status read_model(fl_config *c, const fl_at *at)
-{
-    static const char *const keys[] = {
-        "type",        "embedding_dim", "hidden",
-        "classes",     "wide_ids",      "ps",
-        "rows",        "check_ids",     "fresh",
-        "default_id",  "entry",         "unknown_zeros",
-        "ttl_updates", "most_rows",     "memory_cap_bytes",
-        "cold_folder", "storage",       "accessor",
-        "ttl_seconds", "most_bytes",    NULL};
-    static const char *const types[] = {"wide_deep", "ctr_dnn", "deepfm", "mlp",
-                                        NULL};
-    fl_at type = fl_at_key(at, "type"), dim = fl_at_key(at, "embedding_dim");
-    fl_at hidden = fl_at_key(at, "hidden"), classes = fl_at_key(at, "classes");
-    fl_at wide = fl_at_key(at, "wide_ids");
-    int model = 0;
-
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_required(&type));
-    FL_TRY(fl_at_choice(&type, types, &model));
-    c->model = (fl_model_type)model;
-    c->model_name = types[model];
-    c->model_ps = fl_at_key(at, "ps");
-    if (c->model == FL_MLP && dim.json)
-        return fl_at_expected(&dim, "nothing: an mlp has no embedding");
-    if (c->model != FL_MLP && classes.json)
-        return fl_at_expected(&classes, "nothing: only an mlp has classes");
-    if (c->model != FL_WIDE_DEEP && wide.json)
-        return fl_at_expected(&wide, "nothing: only wide_deep has a wide part");
-    FL_TRY(fl_at_int(&dim, 1, 4096, &c->embedding_dim));
-    FL_TRY(fl_at_int(&classes, 2, FL_CONFIG_MOST_CLASSES, &c->classes));
-    FL_TRY(fl_at_bool(&wide, &c->wide_ids));
-    FL_TRY(read_tables(c, at));
-    FL_TRY(read_cap(c, at));
-    return read_hidden(c, &hidden);
 }
 
 /* --- the top level ------------------------------------------------------- */
@@ -367,7 +184,7 @@ static fleet_status read_top(fl_config *c)
 
     FL_TRY(fl_at_keys(&root, keys));
     at = fl_at_key(&root, "model");
-    FL_TRY(read_model(c, &at));
+    FL_TRY(fl_config_read_model(c, &at));
     at = fl_at_key(&root, "optimizer");
     FL_TRY(fl_config_read_optimizer(c, &at));
     at = fl_at_key(&root, "strategy");

@@ -8,12 +8,7 @@
 
 enum { FL_CONFIG_MOST_CLASSES = 1 << 20 };
 
-typedef enum fl_model_type {
-    FL_WIDE_DEEP,
-    FL_CTR_DNN,
-    FL_DEEPFM,
-    FL_MLP
-} fl_model_type;
+typedef struct fl_model_kind fl_model_kind; /* models.h */
 
 /* A slot: how it is read, and what the model does with it. */
 typedef struct fl_config_slot {
@@ -52,13 +47,10 @@ typedef struct fl_config {
     fl_arena arena; /* of all arrays; texts are the JSON's */
     fl_json *json;
 
-    fl_model_type model;
-    const char *model_name;
-    int64_t embedding_dim, classes;
-    int64_t *hidden;
-    int n_hidden;
-    bool has_hidden, wide_ids;
-    int64_t rows; /* of each table; 0: unbounded */
+    const fl_model_kind *model;
+    fleet_ctr_options ctr; /* what single models have of it */
+    fleet_mlp_options mlp; /* the same */
+    int64_t rows;          /* of each table; 0: unbounded */
     bool check_ids;
     fleet_fresh fresh;
     int64_t default_id;

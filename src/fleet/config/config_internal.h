@@ -3,6 +3,7 @@
 
 #include "fleet/config/config.h"
 
+fleet_status fl_config_read_model(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 
@@ -13,6 +14,18 @@ extern const char *const fl_metric_names[]; /* by kind; NULL ends them */
 
 /* What is looked at while it trains: validations. After the dataset. */
 fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);
+
+/* How many slots are what. */
+typedef struct fl_config_counts {
+    int labels, weights;
+    int numbers, ids; /* that are neither */
+    int real;         /* the last label of floats; -1: none */
+} fl_config_counts;
+
+/* For models: there is one label; it is a class. */
+fleet_status fl_config_one_label(const fl_config_counts *n, const char *path);
+fleet_status fl_config_class_label(const fl_config *c,
+                                   const fl_config_counts *n, const char *path);
 
 /* What model.accessor names are slots of the configuration that count. */
 fleet_status fl_config_check_shown(const fl_config *c, const fl_at *model);
@@ -43,6 +56,10 @@ static inline fleet_status fl_config_in(fleet_status status, const char *path)
 /* An array of texts, in the arena. Absent: 0 of them. */
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
                              int *n);
+
+/* Units of layers, in the arena. Absent: as they were. */
+fleet_status fl_config_layers(fl_config *c, const fl_at *at,
+                              const int64_t **units, int *n);
 
 /* Fails if the format is not csv and the object has any of those keys. */
 fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "fleet/config/config_internal.h"
+#include "fleet/config/models.h"
 #include "runtime/graph/program.h"
 #include "runtime/optim/optimizer.h"
 
@@ -280,16 +280,15 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
-/* An mlp has no rows. */
 static fleet_status no_rows(const fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {"row_bounds", "row_steps", NULL};
 
-    for (int i = 0; c->model == FL_MLP && keys[i]; i++) {
+    for (int i = 0; !c->model->family->tables && keys[i]; i++) {
         fl_at one = fl_at_key(at, keys[i]);
 
         if (one.json)
-            return fl_at_expected(&one, "nothing: an mlp has no embedding");
+            return fl_at_expected(&one, "nothing: the model has no embedding");
     }
     return FLEET_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
-#include "fleet/config/config_internal.h"
+#include "fleet/config/models.h"
 
 static const char *const transform_names[] = {
     "none", "log1p",  "standardize", "log1p_standardize",
@@ -217,49 +217,47 @@ static fleet_status check_slots(fl_config *c, const fl_at *at)
     return fl_config_in(status, fl_at_index(at, bad).path);
 }
 
-/* One label, of a class where the model has classes; beside it an mlp reads one
- * slot of numbers, another model at least one slot of ids. */
+fleet_status fl_config_one_label(const fl_config_counts *n, const char *path)
+{
+    return n->labels == 1
+               ? FLEET_OK
+               : fl_fail(FLEET_ECONFIG,
+                         "%s: expected one slot with \"role\": \"label\", "
+                         "got %d",
+                         path, n->labels);
+}
+
+fleet_status fl_config_class_label(const fl_config *c,
+                                   const fl_config_counts *n, const char *path)
+{
+    return n->real < 0
+               ? FLEET_OK
+               : fl_fail(FLEET_ECONFIG,
+                         "%s[%d].type: the label of model %s is a class: "
+                         "expected \"uint64\", got \"float\"",
+                         path, n->real, c->model->name);
+}
+
 static fleet_status check_model(const fl_config *c, const char *path)
 {
-    const bool classes = c->model == FL_MLP || c->model == FL_CTR_DNN;
-    int labels = 0, weights = 0, numbers = 0, ids = 0, number = -1;
+    fl_config_counts n = {.real = -1};
 
     for (int i = 0; i < c->n_slot; i++) {
         bool id = c->slot[i].slot.dtype == FLEET_INT64;
 
-        labels += c->slot[i].label;
+        n.labels += c->slot[i].label;
         if (c->slot[i].label && !id)
-            number = i;
-        weights += c->slot[i].weight;
-        numbers += !c->slot[i].label && !c->slot[i].weight && !id;
-        ids += !c->slot[i].label && id;
+            n.real = i;
+        n.weights += c->slot[i].weight;
+        n.numbers += !c->slot[i].label && !c->slot[i].weight && !id;
+        n.ids += !c->slot[i].label && id;
     }
-    if (labels != 1)
-        return fl_fail(FLEET_ECONFIG,
-                       "%s: expected one slot with \"role\": \"label\", got %d",
-                       path, labels);
-    if (weights > 1)
+    if (n.weights > 1)
         return fl_fail(FLEET_ECONFIG,
                        "%s: expected at most one slot with \"role\": "
                        "\"weight\", got %d",
-                       path, weights);
-    if (c->model == FL_MLP && (numbers != 1 || ids > 0))
-        return fl_fail(FLEET_ECONFIG,
-                       "%s: beside its label an mlp reads one slot of floats, "
-                       "got %d of floats and %d of uint64",
-                       path, numbers, ids);
-    if (c->model != FL_MLP && ids == 0)
-        return fl_fail(FLEET_ECONFIG,
-                       "%s: model %s needs at least one slot of type uint64 "
-                       "that is not the label",
-                       path, c->model_name);
-    if (classes && number >= 0)
-        return fl_fail(
-            FLEET_ECONFIG,
-            "%s[%d].type: the label of model %s is a class: expected "
-            "\"uint64\", got \"float\"",
-            path, number, c->model_name);
-    return FLEET_OK;
+                       path, n.weights);
+    return c->model->family->check(c, &n, path);
 }
 
 /* What an accessor counts is a slot of one number: the label, or one of floats.

@@ -1,5 +1,5 @@
 /* run_check.c - what comes before the first batch of a training, tried. */
-#include "fleet/config/run_internal.h"
+#include "fleet/config/models.h"
 
 #include "base/json/json_write.h"
 #include "fleet/job/dataset.h"
@@ -55,7 +55,7 @@ static fleet_status describe_run(fl_config_run *t, fleet_parameter_info *info,
     int n_param = 0;
     fl_json *tables;
 
-    FL_TRY(fl_json_put(to, "model", fl_json_string(t->c->model_name)));
+    FL_TRY(fl_json_put(to, "model", fl_json_string(t->c->model->name)));
     FL_TRY(fl_json_put(to, "mode",
                        fl_json_string(fl_job_mode_name(fl_handle_mode(t->f)))));
     FL_TRY(fl_json_put(to, "workers", fl_json_int(fleet_worker_num(t->f))));

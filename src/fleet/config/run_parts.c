@@ -1,8 +1,6 @@
 /* run_parts.c - datasets, model and executors of a configuration. */
-#include "fleet/config/run_internal.h"
-
 #include "data/format/formats.h"
-#include "fleet/config/config_internal.h"
+#include "fleet/config/models.h"
 #include "fleet/job/dataset.h"
 #include "runtime/exec/executor.h"
 
@@ -34,8 +32,9 @@ static fleet_status make_unshuffled(fl_config_run *t, const char *const *files,
 
 fleet_status fl_run_make_datasets(fl_config_run *t)
 {
-    bool by_files = t->c->model == FL_MLP &&
-                    (t->c->classes == 0 || t->c->dataset.format == FLEET_IDX);
+    bool by_files =
+        t->c->model->family == &fl_family_mlp &&
+        (t->c->mlp.classes == 0 || t->c->dataset.format == FLEET_IDX);
     bool reads = fleet_is_worker(t->f) || by_files;
 
     FL_TRY(
@@ -55,124 +54,6 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
 
 /* --- model --------------------------------------------------------------- */
 
-/* The largest label of all the training data, read once through: the model is
- * the same for all. */
-static fleet_status largest_label(fl_config_run *t, int slot, int64_t *largest)
-{
-    fl_stream *stream;
-    fleet_status status;
-    fl_batch *b;
-
-    *largest = 0;
-    FL_TRY(fl_dataset_open(t->train, false, NULL, &stream));
-    while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
-        const int64_t *label = b->slot[slot].values;
-
-        for (int64_t i = 0; i < b->rows; i++)
-            if (label[i] > *largest)
-                *largest = label[i];
-        fl_stream_release(stream, b);
-    }
-    fl_stream_close(stream);
-    return status == FLEET_EEND ? FLEET_OK : status;
-}
-
-static fleet_status make_mlp(fl_config_run *t)
-{
-    const fl_config *c = t->c;
-    fleet_mlp_options o = {.classes = c->classes};
-    const fleet_slot *input = NULL;
-    int label = 0;
-
-    for (int i = 0; i < c->n_slot; i++)
-        if (c->slot[i].label)
-            label = i;
-        else if (c->slot[i].weight)
-            o.weight = c->slot[i].slot.name;
-        else
-            input = &t->train->slots[i];
-
-    if (o.classes == 0) {
-        FL_TRY(largest_label(t, label, &o.classes));
-        if (o.classes >= FL_CONFIG_MOST_CLASSES)
-            return fl_fail(FLEET_ECONFIG,
-                           "dataset.train: the largest label is %lld: expected "
-                           "less than %d classes",
-                           (long long)o.classes, (int)FL_CONFIG_MOST_CLASSES);
-        o.classes = o.classes < 1 ? 2 : o.classes + 1;
-    }
-    o.input = input->name;
-    o.dim = input->dim;
-    o.label = t->train->slots[label].name;
-    if (c->has_hidden) {
-        o.hidden = c->hidden;
-        o.n_hidden = c->n_hidden;
-    }
-    fleet_mlp(t->program, &o, &t->model);
-    return fleet_program_status(t->program);
-}
-
-/* Slots by what they are: the label, numbers, ids. */
-static void sort_slots(const fl_config *c, fleet_ctr_options *o,
-                       fleet_dense_slot *dense, fleet_id_slot *ids)
-{
-    for (int i = 0; i < c->n_slot; i++) {
-        const fl_config_slot *s = &c->slot[i];
-
-        if (s->label) {
-            o->label = s->slot.name;
-            o->label_dtype = s->slot.dtype;
-        } else if (s->weight) {
-            o->weight = s->slot.name;
-        } else if (s->slot.dtype == FLEET_FLOAT32) {
-            dense[o->n_dense++] =
-                (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};
-        } else {
-            ids[o->n_ids++] =
-                (fleet_id_slot){s->slot.name, s->slot.dim, s->combiner,
-                                s->table, s->slot.weighted};
-        }
-    }
-    o->dense = dense;
-    o->ids = ids;
-    o->no_dense = o->n_dense == 0;
-}
-
-static fleet_status make_ctr(fl_config_run *t)
-{
-    static fleet_var *(*const build[])(
-        fleet_program *, const fleet_ctr_options *,
-        fleet_model *) = {fleet_wide_deep, fleet_ctr_dnn, fleet_deepfm};
-    const fl_config *c = t->c;
-    fleet_ctr_options o = {.embedding_dim = c->embedding_dim,
-                           .wide_ids = c->wide_ids,
-                           .rows = c->rows,
-                           .check_ids = c->check_ids,
-                           .fresh = c->fresh,
-                           .default_id = c->default_id,
-                           .life = c->life,
-                           .memory_cap_bytes = c->memory_cap_bytes,
-                           .cold_folder = c->cold_folder,
-                           .storage = c->storage};
-    fleet_dense_slot *dense =
-        fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
-    fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
-    fleet_status status = FLEET_ENOMEM;
-
-    if (c->has_hidden) {
-        o.hidden = c->hidden;
-        o.n_hidden = c->n_hidden;
-    }
-    if (dense && ids) {
-        sort_slots(c, &o, dense, ids);
-        build[c->model](t->program, &o, &t->model);
-        status = fleet_program_status(t->program);
-    }
-    fl_free(dense);
-    fl_free(ids);
-    return status;
-}
-
 fleet_status fl_run_make_model(fl_config_run *t)
 {
     fleet_optimizer *o = fl_config_make_optimizer(t->f, &t->c->optimizer);
@@ -186,7 +67,7 @@ fleet_status fl_run_make_model(fl_config_run *t)
     if (fleet_is_worker(t->f)) /* servers need none */
         FL_TRY(fleet_program_place(t->program,
                                    t->c->own_gpu ? own : t->c->device, NULL));
-    FL_TRY(t->c->model == FL_MLP ? make_mlp(t) : make_ctr(t));
+    FL_TRY(t->c->model->family->make(t));
     FL_TRY(fl_config_set_param_home(t->c, t->program));
     FL_TRY(fl_config_set_tables(t->c, t->f, t->program, o));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"
-#include "fleet/config/config_internal.h"
+#include "fleet/config/models.h"
 #include "fleet/config/run_lines.h"
 #include "fleet/config/run_state.h"
 #include "fleet/config/validation.h"
@@ -283,7 +283,7 @@ static fleet_status report_result(fl_config_run *t, char **line,
 {
     const bool trained = t->o->action == FLEET_CONFIG_TRAIN;
     fleet_evaluation e = {0};
-    fleet_report r = {.model = t->c->model_name,
+    fleet_report r = {.model = t->c->model->name,
                       .loss = t->r.loss,
                       .samples_per_s = t->trained_s > 0
                                            ? (double)t->trained / t->trained_s

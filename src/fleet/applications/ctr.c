@@ -1,0 +1,318 @@
+/* ctr.c - what click models have in common: slots, tables, towers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/applications/ctr_internal.h"
+
+#define AT(member) offsetof(fleet_ctr_options, member)
+#define BOOL(member)                                                           \
+    {                                                                          \
+        .name = #member, .type = FL_OPTION_BOOL, .at = AT(member)              \
+    }
+#define INT(member, least, most)                                               \
+    {                                                                          \
+        .name = #member, .type = FL_OPTION_INT, .at = AT(member),              \
+        .low = least, .high = most                                             \
+    }
+#define LAYERS(member)                                                         \
+    {                                                                          \
+        .name = #member, .type = FL_OPTION_LAYERS, .at = AT(member),           \
+        .n_at = AT(n_##member)                                                 \
+    }
+
+const fl_ctr_option fl_ctr_options[] = {
+    INT(embedding_dim, 1, 4096),
+    LAYERS(hidden),
+    BOOL(wide_ids),
+    {.name = NULL},
+};
+
+#undef AT
+#undef BOOL
+#undef INT
+#undef LAYERS
+
+static bool has_own(const fl_ctr_model *m, const char *name)
+{
+    const char *const *own = m->own;
+
+    while (*own && strcmp(*own, name) != 0)
+        own++;
+    return *own != NULL;
+}
+
+/* `given` is neither 0 nor NULL; wide_ids was never refused. */
+static fleet_status check_own(const fl_ctr_model *m, const char *name,
+                              bool given)
+{
+    return !given || has_own(m, name) || strcmp(name, "wide_ids") == 0
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "%s: %s: expected nothing, the model has none",
+                         m->name, name);
+}
+
+static fleet_status check_layers(const fl_ctr_model *m, const char *name,
+                                 const int64_t *units, int n)
+{
+    FL_TRY(check_own(m, name, units || n != 0));
+    if (n < 0 || (n > 0 && !units))
+        return fl_fail(FLEET_EINVAL, "%s: %s: %d layers%s", m->name, name, n,
+                       units ? "" : ", whose units are NULL");
+    for (int i = 0; i < n; i++)
+        if (units[i] < 1)
+            return fl_fail(FLEET_EINVAL,
+                           "%s: %s[%d]: expected 1 unit or more, got %lld",
+                           m->name, name, i, (long long)units[i]);
+    return FLEET_OK;
+}
+
+static fleet_status check_option(const fl_ctr *c, const fl_ctr_model *m,
+                                 const fl_ctr_option *o)
+{
+    const void *at = (const char *)&c->o + o->at;
+    const void *n = (const char *)&c->o + o->n_at;
+    int64_t value;
+
+    switch (o->type) {
+    case FL_OPTION_LAYERS:
+        return check_layers(m, o->name, *(const int64_t *const *)at,
+                            *(const int *)n);
+    case FL_OPTION_BOOL:
+        return check_own(m, o->name, *(const int *)at != 0);
+    case FL_OPTION_INT:
+        break;
+    }
+    value = *(const int64_t *)at;
+    FL_TRY(check_own(m, o->name, value != 0));
+    return value >= 0
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL,
+                         "%s: %s: expected %lld or more, got %lld", m->name,
+                         o->name, (long long)o->low, (long long)value);
+}
+
+static void paddle_slots(fl_ctr *c)
+{
+    if (c->o.n_dense == 0 && c->o.n_ids == 0 && !c->o.no_dense) {
+        c->dense =
+            (fleet_dense_slot){.name = "dense_input", .dim = FL_PADDLE_DENSE};
+        c->o.dense = &c->dense;
+        c->o.n_dense = 1;
+    }
+    if (c->o.n_ids > 0)
+        return;
+    for (int i = 0; i < FL_PADDLE_IDS; i++) {
+        snprintf(c->name[i], sizeof c->name[i], "%d", i + 1);
+        c->ids[i] = (fleet_id_slot){.name = c->name[i]};
+    }
+    c->o.ids = c->ids;
+    c->o.n_ids = FL_PADDLE_IDS;
+}
+
+static fleet_status bad_option(const char *what, long long got)
+{
+    return fl_fail(FLEET_EINVAL, "model: %s cannot be %lld", what, got);
+}
+
+static fleet_status check_ctr(fl_ctr *c, const fl_ctr_model *m)
+{
+    for (const fl_ctr_option *o = fl_ctr_options; o->name; o++)
+        FL_TRY(check_option(c, m, o));
+    if (c->o.n_dense < 0 || c->o.n_ids < 0)
+        return bad_option("a number of slots", -1);
+    if ((c->o.n_dense > 0 && !c->o.dense) || (c->o.n_ids > 0 && !c->o.ids))
+        return fl_fail(FLEET_EINVAL,
+                       "model: a number of slots, but their array is NULL");
+    paddle_slots(c);
+    for (int i = 0; i < c->o.n_dense; i++) {
+        if (c->o.dense[i].dim < -1)
+            return bad_option(c->o.dense[i].name, c->o.dense[i].dim);
+        c->dense_dim += c->o.dense[i].dim > 0 ? c->o.dense[i].dim : 1;
+    }
+    for (int i = 0; i < c->o.n_ids; i++) {
+        if (c->o.ids[i].dim < -1)
+            return bad_option(c->o.ids[i].name, c->o.ids[i].dim);
+        if (c->o.ids[i].weighted && c->o.ids[i].dim != -1)
+            return fl_fail(FLEET_EINVAL,
+                           "model: %s is weighted, so its dim is -1, not %lld",
+                           c->o.ids[i].name, (long long)c->o.ids[i].dim);
+        c->n_field += c->o.ids[i].dim > 1 ? c->o.ids[i].dim : 1;
+    }
+    return FLEET_OK;
+}
+
+static fleet_var *dense_slot(fleet_program *p, const fleet_dense_slot *s)
+{
+    if (s->dim != -1)
+        return fl_model_data(p, s->name, FLEET_FLOAT32, s->dim);
+    return fleet_sequence_pool(p, fleet_data_ragged_floats(p, s->name),
+                               s->combiner);
+}
+
+static fleet_var *id_slot(fleet_program *p, const fleet_id_slot *s)
+{
+    return s->weighted    ? fleet_data_weighted(p, s->name)
+           : s->dim == -1 ? fleet_data_ragged(p, s->name)
+                          : fl_model_data(p, s->name, FLEET_INT64, s->dim);
+}
+
+static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
+                             const fleet_ctr_options *options,
+                             const fl_ctr_model *model, fleet_model *m)
+{
+    *c = (fl_ctr){.p = p};
+    if (options)
+        c->o = *options;
+    FL_TRY(check_ctr(c, model));
+    if (c->o.embedding_dim == 0)
+        c->o.embedding_dim = model->embedding_dim;
+    FL_TRY(FL_NEW(&c->part,
+                  (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
+    m->label =
+        fl_model_data(p, c->o.label ? c->o.label : "label",
+                      c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
+    c->weight = fl_model_weight(p, c->o.weight);
+    for (int i = 0; i < c->o.n_dense; i++)
+        c->part[i] = dense_slot(p, &c->o.dense[i]);
+    c->numbers = c->o.n_dense > 1 ? fleet_concat(p, c->part, c->o.n_dense, 1)
+                                  : c->part[0];
+    for (int i = 0; i < c->o.n_ids; i++)
+        c->part[i] = id_slot(p, &c->o.ids[i]);
+    return FLEET_OK;
+}
+
+/* A slot's rows; `suffix` tells tables of one model apart. */
+static fleet_var *embed(fl_ctr *c, int i, fleet_var *ids, int64_t dim,
+                        const char *suffix, fleet_initializer first)
+{
+    const fleet_id_slot *s = &c->o.ids[i];
+    const char *table = fl_arena_format(
+        &c->p->arena, "%s%s", s->table ? s->table : "embedding", suffix);
+
+    if (!table)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
+    return fleet_sparse_embedding(c->p, ids, dim,
+                                  &(fleet_sparse_embedding_options){
+                                      .table = table,
+                                      .initializer = first,
+                                      .rows = c->o.rows,
+                                      .combiner = s->combiner,
+                                      .check_ids = c->o.check_ids,
+                                      .fresh = c->o.fresh,
+                                      .default_id = c->o.default_id,
+                                      .life = c->o.life,
+                                      .memory_cap_bytes = c->o.memory_cap_bytes,
+                                      .cold_folder = c->o.cold_folder,
+                                      .storage = c->o.storage,
+                                  });
+}
+
+/* --- inputs and towers --------------------------------------------------- */
+
+int64_t fl_ctr_n_field(const fl_ctr *c)
+{
+    return c->n_field + (c->numbers ? c->dense_dim : 0);
+}
+
+fleet_var *fl_ctr_hidden(fl_ctr *c, fleet_var *x, const int64_t *hidden,
+                         int n_hidden)
+{
+    bool own = c->o.hidden != NULL;
+
+    return fl_model_hidden(c->p, x, "tower", own ? c->o.hidden : hidden,
+                           own ? c->o.n_hidden : n_hidden, FLEET_RELU);
+}
+
+fleet_var *fl_ctr_tower(fl_ctr *c, fleet_var *x, const int64_t *hidden,
+                        int n_hidden, int64_t out)
+{
+    return fl_model_layer(c->p, fl_ctr_hidden(c, x, hidden, n_hidden),
+                          "tower_out", out, FLEET_LINEAR);
+}
+
+/* Each number times a vector of its own: [B, n] -> [B, n dim]. */
+static fleet_var *number_fields(fl_ctr *c, int64_t dim, const char *name,
+                                fleet_initializer first)
+{
+    int64_t n = c->dense_dim;
+    fleet_var *w = fleet_parameter(
+        c->p, (int64_t[]){n, dim}, 2,
+        &(fleet_param_attr){.name = name, .initializer = first});
+    fleet_var *x = fleet_reshape(c->p, c->numbers, (int64_t[]){-1, n, 1}, 3);
+
+    return fleet_reshape(c->p, fleet_mul(c->p, x, w), (int64_t[]){-1, n * dim},
+                         2);
+}
+
+/* The rows of each slot, with room for one more; NULL: the program failed. */
+static fleet_var **embed_all(fl_ctr *c, int64_t dim, const char *suffix,
+                             fleet_initializer first)
+{
+    fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
+
+    if (!part)
+        return fl_program_failed(c->p, FLEET_ENOMEM);
+    for (int i = 0; i < c->o.n_ids; i++)
+        part[i] = embed(c, i, c->part[i], dim, suffix, first);
+    return part;
+}
+
+/* `last`, if it is not NULL, comes behind the rows. */
+static fleet_var *side_by_side(fl_ctr *c, fleet_var **part, fleet_var *last)
+{
+    int n = c->o.n_ids;
+    fleet_var *all;
+
+    if (!part)
+        return NULL;
+    if (last)
+        part[n++] = last;
+    all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
+    fl_free(part);
+    return all;
+}
+
+fleet_var *fl_ctr_rows(fl_ctr *c, int64_t dim, const char *suffix,
+                       fleet_initializer first, fleet_var *last)
+{
+    return side_by_side(c, embed_all(c, dim, suffix, first), last);
+}
+
+fleet_var *fl_ctr_fields(fl_ctr *c, int64_t dim, const char *suffix,
+                         const char *numbers, fleet_initializer first)
+{
+    fleet_var **part = embed_all(c, dim, suffix, first);
+
+    return side_by_side(
+        c, part, c->numbers ? number_fields(c, dim, numbers, first) : NULL);
+}
+
+fleet_var *fl_ctr_input(fl_ctr *c)
+{
+    fleet_initializer first = {FLEET_INIT_DEFAULT, 0, 0};
+
+    return fl_ctr_rows(c, c->o.embedding_dim, "", first, c->numbers);
+}
+
+/* --- a model ------------------------------------------------------------- */
+
+fleet_var *fl_ctr_build(fleet_program *p, const fleet_ctr_options *options,
+                        fleet_model *out, const fl_ctr_model *model)
+{
+    fleet_model m = {.label = NULL};
+    fleet_status status;
+    fl_ctr c;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    status = open_ctr(&c, p, options, model, &m);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
+    model->build(&c, &m);
+    fl_free(c.part);
+    if (out)
+        *out = m;
+    return m.loss;
+}

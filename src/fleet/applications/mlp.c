@@ -1,0 +1,31 @@
+/* mlp.c - layers on one slot of numbers, of several classes. */
+#include "base/error.h"
+#include "fleet/applications/model_parts.h"
+#include "runtime/graph/program.h"
+
+fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
+                     fleet_model *out)
+{
+    static const int64_t paddle[] = {128, 64};
+    const fleet_mlp_options *o = options;
+    fleet_model m = {.label = NULL};
+    fleet_var *x, *weight;
+
+    if (!p || !fl_program_ok(p))
+        return NULL;
+    if (!o || o->dim < 1 || o->classes < 2 || o->n_hidden < 0) {
+        fl_fail(FLEET_EINVAL, "mlp: dim %lld and classes %lld are not possible",
+                o ? (long long)o->dim : 0, o ? (long long)o->classes : 0);
+        return fl_program_failed(p, FLEET_EINVAL);
+    }
+    x = fl_model_data(p, o->input ? o->input : "image", FLEET_FLOAT32, o->dim);
+    m.label = fl_model_data(p, o->label ? o->label : "label", FLEET_INT64, 1);
+    weight = fl_model_weight(p, o->weight);
+    x = fl_model_tower(p, x, "tower", o->hidden ? o->hidden : paddle,
+                       o->hidden ? o->n_hidden : 2,
+                       o->activation ? o->activation : FLEET_RELU, o->classes);
+    fl_model_finish_classes(p, x, weight, &m);
+    if (out)
+        *out = m;
+    return m.loss;
+}

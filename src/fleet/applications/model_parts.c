@@ -1,0 +1,81 @@
+/* model_parts.c - inputs, towers and losses of models. */
+#include <math.h>
+#include <stdio.h>
+
+#include "fleet/applications/model_parts.h"
+
+fleet_var *fl_model_data(fleet_program *p, const char *name, fleet_dtype dtype,
+                         int64_t dim)
+{
+    return fleet_data(p, name, dtype, (int64_t[]){-1, dim ? dim : 1}, 2);
+}
+
+fleet_var *fl_model_weight(fleet_program *p, const char *name)
+{
+    return name ? fl_model_data(p, name, FLEET_FLOAT32, 1) : NULL;
+}
+
+fleet_var *fl_model_layer(fleet_program *p, fleet_var *x, const char *name,
+                          int64_t units, fleet_activation activation)
+{
+    double fan_in = 1;
+    fleet_fc_options o = {.name = name, .activation = activation};
+
+    if (x) {
+        int64_t dims[FLEET_MAX_DIM];
+        int n = fleet_var_shape(x, dims);
+
+        for (int i = 1; i < n; i++)
+            fan_in *= (double)dims[i];
+    }
+    o.weight.initializer =
+        (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)(1 / sqrt(fan_in))};
+    return fleet_fc(p, x, units, &o);
+}
+
+fleet_var *fl_model_hidden(fleet_program *p, fleet_var *x, const char *name,
+                           const int64_t *hidden, int n_hidden,
+                           fleet_activation activation)
+{
+    char layer[80];
+
+    for (int i = 0; i < n_hidden; i++) {
+        snprintf(layer, sizeof layer, "%s_%d", name, i);
+        x = fl_model_layer(p, x, layer, hidden[i], activation);
+    }
+    return x;
+}
+
+fleet_var *fl_model_tower(fleet_program *p, fleet_var *x, const char *name,
+                          const int64_t *hidden, int n_hidden,
+                          fleet_activation activation, int64_t out)
+{
+    char layer[80];
+
+    x = fl_model_hidden(p, x, name, hidden, n_hidden, activation);
+    snprintf(layer, sizeof layer, "%s_out", name);
+    return fl_model_layer(p, x, layer, out, FLEET_LINEAR);
+}
+
+fleet_var *fl_model_loss(fleet_program *p, fleet_var *loss, fleet_var *weight)
+{
+    return fleet_mean(p, weight ? fleet_weighted_loss(p, loss, weight) : loss);
+}
+
+void fl_model_finish_binary(fleet_program *p, fleet_var *logit,
+                            fleet_var *weight, fleet_model *m)
+{
+    m->prediction = fleet_sigmoid(p, logit);
+    m->loss =
+        fl_model_loss(p, fleet_log_loss(p, m->prediction, m->label, 0), weight);
+}
+
+/* The prediction is not the loss's second result: that depends on the label,
+ * which a predictor is not fed. */
+void fl_model_finish_classes(fleet_program *p, fleet_var *logits,
+                             fleet_var *weight, fleet_model *m)
+{
+    m->loss = fl_model_loss(
+        p, fleet_softmax_with_cross_entropy(p, logits, m->label, NULL), weight);
+    m->prediction = fleet_softmax(p, logits);
+}

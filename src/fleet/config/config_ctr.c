@@ -1,0 +1,123 @@
+/* config_ctr.c - click models by a configuration. */
+#include "base/memory.h"
+#include "fleet/config/models.h"
+
+/* Slots by what they are: the label, numbers, ids. */
+static void sort_slots(const fl_config *c, fleet_ctr_options *o,
+                       fleet_dense_slot *dense, fleet_id_slot *ids)
+{
+    for (int i = 0; i < c->n_slot; i++) {
+        const fl_config_slot *s = &c->slot[i];
+
+        if (s->label) {
+            o->label = s->slot.name;
+            o->label_dtype = s->slot.dtype;
+        } else if (s->weight) {
+            o->weight = s->slot.name;
+        } else if (s->slot.dtype == FLEET_FLOAT32) {
+            dense[o->n_dense++] =
+                (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};
+        } else {
+            ids[o->n_ids++] =
+                (fleet_id_slot){s->slot.name, s->slot.dim, s->combiner,
+                                s->table, s->slot.weighted};
+        }
+    }
+    o->dense = dense;
+    o->ids = ids;
+    o->no_dense = o->n_dense == 0;
+}
+
+static fleet_status make_ctr(fl_config_run *t)
+{
+    const fl_config *c = t->c;
+    fleet_ctr_options o = c->ctr;
+    fleet_dense_slot *dense =
+        fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
+    fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
+    fleet_status status = FLEET_ENOMEM;
+
+    o.rows = c->rows;
+    o.check_ids = c->check_ids;
+    o.fresh = c->fresh;
+    o.default_id = c->default_id;
+    o.life = c->life;
+    o.memory_cap_bytes = c->memory_cap_bytes;
+    o.cold_folder = c->cold_folder;
+    o.storage = c->storage;
+    if (dense && ids) {
+        sort_slots(c, &o, dense, ids);
+        fl_ctr_build(t->program, &o, &t->model, c->model->ctr);
+        status = fleet_program_status(t->program);
+    }
+    fl_free(dense);
+    fl_free(ids);
+    return status;
+}
+
+static fleet_status check_ctr(const fl_config *c, const fl_config_counts *n,
+                              const char *path)
+{
+    FL_TRY(fl_config_one_label(n, path));
+    if (n->ids == 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: model %s needs at least one slot of type uint64 "
+                       "that is not the label",
+                       path, c->model->name);
+    return c->model->ctr->classes ? fl_config_class_label(c, n, path)
+                                  : FLEET_OK;
+}
+
+static fleet_status read_option(fl_config *c, const fl_at *at,
+                                const fl_ctr_option *o)
+{
+    char *to = (char *)&c->ctr + o->at;
+    bool yes = false;
+
+    switch (o->type) {
+    case FL_OPTION_INT:
+        return fl_at_int(at, o->low, o->high, (int64_t *)to);
+    case FL_OPTION_LAYERS:
+        return fl_config_layers(c, at, (const int64_t **)to,
+                                (int *)((char *)&c->ctr + o->n_at));
+    case FL_OPTION_BOOL:
+        break;
+    }
+    FL_TRY(fl_at_bool(at, &yes));
+    *(int *)to = yes;
+    return FLEET_OK;
+}
+
+static fleet_status read_ctr(fl_config *c, const fl_at *model)
+{
+    for (const fl_ctr_option *o = fl_ctr_options; o->name; o++) {
+        fl_at at = fl_at_key(model, o->name);
+
+        FL_TRY(read_option(c, &at, o));
+    }
+    return FLEET_OK;
+}
+
+static const char *const keys[] = {"rows",
+                                   "check_ids",
+                                   "fresh",
+                                   "default_id",
+                                   "entry",
+                                   "unknown_zeros",
+                                   "ttl_updates",
+                                   "ttl_seconds",
+                                   "most_rows",
+                                   "most_bytes",
+                                   "accessor",
+                                   "storage",
+                                   "memory_cap_bytes",
+                                   "cold_folder",
+                                   NULL};
+
+const fl_model_family fl_family_ctr = {
+    .tables = true,
+    .keys = keys,
+    .read = read_ctr,
+    .check = check_ctr,
+    .make = make_ctr,
+};

@@ -392,6 +392,19 @@ char *fl_path_join(const char *folder, const char *name)
     return path;
 }
 
+char *fl_path_parent(const char *path)
+{
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
+}
+
 fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
 {
     *w = (fl_writer){.fd = -1};

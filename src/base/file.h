@@ -44,6 +44,9 @@ fleet_status fl_source_folder_checked(const fl_source_folder *f,
 /* "folder/name"; for fl_free(), NULL without memory. */
 char *fl_path_join(const char *folder, const char *name);
 
+/* The folder that it is in, "." of a bare name; likewise. */
+char *fl_path_parent(const char *path);
+
 /* The descriptor moved above the standard ones: a host that has closed those
  * would write its lines into our files. -1 stays -1, with errno. */
 int fl_fd_lift(int fd);

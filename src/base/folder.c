@@ -39,20 +39,6 @@ static fleet_status failed(const char *what, const char *path)
 
 /* --- names ---------------------------------------------------------------- */
 
-/* The folder that it is in, for fl_free(). */
-static char *parent_of(const char *path)
-{
-    size_t n = strlen(path);
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
-}
-
 static fleet_status no_marker(const char *path, const char *marker)
 {
     return fl_fail(FLEET_EEXIST, "%s holds something else: it has no %s", path,
@@ -226,7 +212,7 @@ static fleet_status resolve_parent(const char *path, size_t length, char **out)
 
 fleet_status fl_file_replace(const char *from, const char *to)
 {
-    char *parent = parent_of(to);
+    char *parent = fl_path_parent(to);
     fleet_status status;
 
     if (!parent)
@@ -258,7 +244,7 @@ fleet_status fl_folder_check(const char *path, const char *what)
 
     if (stat(path, &st) == 0 || errno != ENOENT)
         return check_writable(path, what, path);
-    parent = parent_of(path);
+    parent = fl_path_parent(path);
     status = parent ? check_writable(path, what, parent) : FLEET_ENOMEM;
     fl_free(parent);
     return status;
@@ -342,7 +328,7 @@ fleet_status fl_folder_begin(fl_folder *f, const char *path, const char *marker,
     if (length == 0)
         return fl_fail(FLEET_EINVAL, "an empty path cannot be saved to");
     FL_TRY(resolve_parent(path, length, &f->path));
-    f->parent = parent_of(f->path);
+    f->parent = fl_path_parent(f->path);
     if (!f->parent)
         return FLEET_ENOMEM;
     FL_TRY(may_replace(f, f->path, f->marker));

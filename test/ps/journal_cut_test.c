@@ -264,7 +264,7 @@ static int flushed; /* names: of the folder of logs, and of the server's */
 static int count_parents(int folder, const char *name, int flags, mode_t mode)
 {
     flushed += flags & O_DIRECTORY && strcmp(name, test_path("logs")) == 0;
-    flushed += flags & O_DIRECTORY && strcmp(name, test_path("")) == 0;
+    flushed += flags & O_DIRECTORY && strcmp(name, test_folder()) == 0;
     return fl_disk_system.open(folder, name, flags, mode);
 }
 

@@ -42,16 +42,9 @@ static fleet_status make_named(const char *path, const char *parent)
 
 static fleet_status make_parent(const char *path)
 {
-    size_t n = strlen(path);
-    fleet_status status;
-    char *above;
+    char *above = fl_path_parent(path);
+    fleet_status status = above ? make_named(path, above) : FLEET_ENOMEM;
 
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    while (n > 0 && path[n - 1] != '/')
-        n--;
-    above = n > 0 ? fl_strndup(path, n) : fl_strdup(".");
-    status = above ? make_named(path, above) : FLEET_ENOMEM;
     fl_free(above);
     return status;
 }

@@ -281,6 +281,9 @@ TEST(what_would_do_nothing_is_refused)
     watch_refuse("save_every.folder=a", "validate_every.save_best=a",
                  "validate_every.save_best: expected another folder than "
                  "that of the checkpoints of `save_every`");
+    watch_refuse("save=a", "save_every.folder=a",
+                 "save_every.folder: expected another folder than that of "
+                 "`save`");
     watch_refuse("validate_every.patience=0", NULL,
                  "validate_every.patience: expected an integer from 1 to");
     watch_refuse("validate_every={\"patience\":1,\"metric\":\"recall\"}", NULL,

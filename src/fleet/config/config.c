@@ -147,6 +147,8 @@ static fleet_status read_save_every(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_double(&seconds, 1e-3, 1e9, &e->seconds));
     FL_TRY(fl_at_int(&keep, 1, 1000000, &most));
     e->keep = (int)most;
+    if (e->folder && c->save && strcmp(e->folder, c->save) == 0)
+        return fl_at_expected(&folder, "another folder than that of `save`");
     if (at->json && !e->folder && !c->save)
         return fl_at_expected(&folder, "a folder: there is no `save`, beside "
                                        "which one could be");

@@ -418,6 +418,87 @@ typedef struct fleet_layer_norm_options {
 FLEET_API fleet_var *fleet_layer_norm(fleet_program *program, fleet_var *x,
                                       const fleet_layer_norm_options *options);
 
+typedef struct fleet_batch_norm_options {
+    const char *name;       /* prefix of the parameters' names; NULL:
+                         "batch_norm_<n>", n from 0 */
+    float momentum;         /* of the moving averages, in [0, 1); 0: 0.9 */
+    float epsilon;          /* above 0; 0: 1e-5 */
+    fleet_param_attr scale; /* default: ones, "<name>.w" */
+    fleet_param_attr shift; /* default: zeros, "<name>.b" */
+    int no_scale, no_shift; /* nonzero leaves w, b out */
+    int use_global_stats;   /* nonzero: the moving averages also where x is
+                               trained on; then they stay as they are */
+    fleet_ps ps;            /* what keeps the moving averages in a hybrid job */
+} fleet_batch_norm_options;
+
+/* fleet_batch_norm - each column less its mean, over its deviation: (x - mean)
+ * / sqrt(variance + epsilon) w + b (Ioffe, Szegedy 2015, as Fleet's batch_norm
+ * with data_layout "NHWC").
+ *
+ *   x         [B, ..., N]; a column is one of the last dimension, N numbers
+ *   w, b      [N]     new parameters
+ *   mean      [N]     new parameter "<name>.mean", at first 0
+ *   variance  [N]     new parameter "<name>.variance", at first 1
+ *   out       as x
+ *
+ * In training mean and variance (the mean of squares, over B and not B - 1) are
+ * those of the batch; elsewhere (fleet_evaluate(), predictors, executors for
+ * tests) the moving averages, which each update brings nearer to those of its
+ * batches: m = momentum m + (1 - momentum) x the batch's, see
+ * fleet_param_attr.average. Each worker normalizes by its own batch, and the
+ * averages are of all. They are in saves. options may be NULL. */
+FLEET_API fleet_var *fleet_batch_norm(fleet_program *program, fleet_var *x,
+                                      const fleet_batch_norm_options *options);
+
+typedef struct fleet_data_norm_options {
+    const char *name;         /* prefix of the parameters' names; NULL:
+                                 "data_norm_<n>", n from 0 */
+    float epsilon;            /* 0: 1e-5 */
+    float summary_decay_rate; /* in (0, 1); 0: 0.9999999 */
+    float batch_size, batch_sum, batch_square_sum; /* as if so much had been
+                                 seen before; 0: 1e4, 0, 1e4 */
+    fleet_ps ps; /* what keeps the summary in a hybrid job */
+} fleet_data_norm_options;
+
+/* fleet_data_norm - each column by what was trained on so far: (x - sum / size)
+ * sqrt(size / squares), as Fleet's data_norm. Other than fleet_batch_norm() it
+ * does the same to a sample in training, in tests and in a predictor, whatever
+ * its batch is.
+ *
+ *   x    [B, ..., N]
+ *   size, sum, squares  [N]  new parameters "<name>.size", "<name>.sum",
+ *                            "<name>.squares": moving averages of what a batch
+ *                            has of lines, of x, and of (x - mean)^2 + epsilon.
+ *                            Fleet's summary is this over 1 -
+ *                            summary_decay_rate
+ *   out  as x
+ *
+ * options may be NULL. */
+FLEET_API fleet_var *fleet_data_norm(fleet_program *program, fleet_var *x,
+                                     const fleet_data_norm_options *options);
+
+typedef struct fleet_dice_options {
+    const char *name;       /* prefix of the parameters' names; NULL:
+                               "dice_<n>", n from 0 */
+    float momentum;         /* of the moving averages, in [0, 1); 0: 0.9 */
+    float epsilon;          /* above 0; 0: 1e-8 */
+    fleet_param_attr alpha; /* default: zeros, "<name>.alpha" */
+    fleet_ps ps;            /* what keeps the moving averages in a hybrid job */
+} fleet_dice_options;
+
+/* fleet_dice - p x + (1 - p) alpha x, where p is the sigmoid of x as
+ * fleet_batch_norm() without scale and shift normalizes it: prelu with a bend
+ * that moves with the data (Zhou et al. 2018, Deep Interest Network).
+ *
+ *   x      [B, ..., N]
+ *   alpha  [N]  new parameter
+ *   mean, variance  [N]  new parameters, "<name>.mean", "<name>.variance"
+ *   out    as x
+ *
+ * options may be NULL. */
+FLEET_API fleet_var *fleet_dice(fleet_program *program, fleet_var *x,
+                                const fleet_dice_options *options);
+
 typedef enum fleet_prelu_mode {
     FLEET_PRELU_ALL = 0,     /* one alpha: [1] */
     FLEET_PRELU_CHANNEL = 1, /* one for each of dimension 1: of x [B, C, ...]

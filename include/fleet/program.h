@@ -180,6 +180,12 @@ typedef struct fleet_param_attr {
     int no_decay;        /* nonzero: none at all */
     int frozen;          /* nonzero: not trained */
     fleet_ps ps;         /* what keeps it in a hybrid job */
+    float average; /* above 0, below 1: it is no weight, but a moving average of
+                      what an operator gives as its gradient, as
+                      fleet_batch_norm() does. An update makes it average x
+                      itself + (1 - average) x the mean of that over batches
+                      and workers; no optimizer's rule, rate, clip or decay
+                      has a part in it. 0: it is trained */
 } fleet_param_attr;
 
 /* fleet_param_set_ps - say what keeps the parameter or table of that name, in

@@ -103,7 +103,8 @@ static bool is_learned(const fleet_program *p, const fleet_var *loss,
         const fleet_var *v = p->var[i];
         bool is_kept = v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
 
-        any = any || (reached[i] && is_kept && !v->attr.frozen);
+        any = any || (reached[i] && is_kept && !v->attr.frozen &&
+                      v->attr.average == 0);
     }
     return any;
 }

@@ -255,7 +255,7 @@ static void apply_params(fake_server *s, const fl_update *u)
         for (int j = 0; j < FL_MAX_STATE; j++)
             if (p->flat->state[j])
                 state[j] = p->flat->state[j] + p->offset;
-        fl_optimizer_dense(s->store->optimizer)(
+        fl_optimizer_dense(s->store->optimizer, &(fleet_param_attr){0})(
             &own, p->flat->weight + p->offset, s->dense[i], state, p->n);
         free(s->dense[i]);
         s->dense[i] = NULL;

@@ -163,6 +163,18 @@ void scene_open(scene *s, const fleet_options *options, const char *optimizer)
     scene_open_as(s, options, &(scene_training){.optimizer = optimizer});
 }
 
+/* The square of what a layer makes of the numbers, normalized. */
+static void add_normalized(scene *s)
+{
+    fleet_var *x = fleet_fc(s->p, fleet_program_var(s->p, "dense"), 5, NULL);
+    fleet_var *y =
+        fleet_batch_norm(s->p, x, &(fleet_batch_norm_options){.name = "norm"});
+    fleet_var *z = fleet_sub(s->p, fleet_fc(s->p, y, 1, NULL), s->m.label);
+
+    s->m.loss =
+        fleet_add(s->p, s->m.loss, fleet_mean(s->p, fleet_square(s->p, z)));
+}
+
 void scene_open_as(scene *s, const fleet_options *options,
                    const scene_training *how)
 {
@@ -195,6 +207,8 @@ void scene_open_as(scene *s, const fleet_options *options,
     CHECK_OK(fleet_init(&s->f, options));
     s->p = fleet_program_create(s->f);
     fleet_wide_deep(s->p, &o, &s->m);
+    if (how->normalized)
+        add_normalized(s);
     CHECK_OK(fleet_program_status(s->p));
     CHECK_OK(fleet_minimize(trained_by(s->f, how), s->m.loss));
 }

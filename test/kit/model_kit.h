@@ -48,6 +48,7 @@ typedef struct scene_training {
     bool decay;         /* the learning rate falls every 3 updates */
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */
     const char *layers; /* strategy "lars", with momentum, or "lamb" */
+    bool normalized;    /* with a second loss, behind a batch_norm "norm" */
     int64_t units;      /* of the first hidden layer; 0: 16 */
     bool pooled;        /* of scene_pooled_file(): w by its maximum, "prices",
                            and "x", a sum over the root of its ids' number */

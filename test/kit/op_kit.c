@@ -13,7 +13,8 @@
 #include "runtime/exec/compile.h"
 
 const op_case *const op_families[] = {op_cases,   math_cases, shape_cases,
-                                      norm_cases, loss_cases, NULL};
+                                      norm_cases, loss_cases, batch_norm_cases,
+                                      NULL};
 
 typedef struct scene {
     const op_case *c;

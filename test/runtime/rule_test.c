@@ -357,9 +357,9 @@ TEST(l1_decay_is_of_the_signs_of_weights_however_small)
         CHECK(step_alone(*t, &u, 0, 0) == 0);
         CHECK(step_alone(*t, &u, 0, INFINITY) == -INFINITY);
         CHECK(isnan(step_alone(*t, &u, NAN, 0)));
-        fl_update_change(&u, &(fl_update_rates){1, 0.5f}); /* its own L2 */
+        fl_update_change(&u, &(fl_update_rates){1, 0.5f, 0}); /* its own L2 */
         CHECK(step_alone(*t, &u, 1, 0) == 0.25f);
-        fl_update_change(&u, &(fl_update_rates){1, 0}); /* no_decay */
+        fl_update_change(&u, &(fl_update_rates){1, 0, 0}); /* no_decay */
         CHECK(step_alone(*t, &u, 1, 0) == 1);
     }
 }

@@ -182,7 +182,7 @@ TEST(weights_and_states_of_zero_stay_zero_without_a_gradient)
             continue;
         for (int64_t t = 0; t < 3; t++) {
             fl_optimizer_update(o, t, 1, &u);
-            fl_optimizer_dense(o)(&u, x.w, g, state, N);
+            fl_optimizer_dense(o, &(fleet_param_attr){0})(&u, x.w, g, state, N);
         }
         CHECK(memcmp(x.w, zero.w, sizeof x.w) == 0);
     }

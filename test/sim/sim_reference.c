@@ -262,8 +262,8 @@ static void update_param(sim_reference *r, const fl_update *all, int i)
     for (int j = 0; j < FL_MAX_STATE; j++)
         if (p->flat->state[j])
             state[j] = p->flat->state[j] + p->offset;
-    fl_optimizer_dense(r->store->optimizer)(&u, p->flat->weight + p->offset,
-                                            r->sum[i], state, p->n);
+    fl_optimizer_dense(r->store->optimizer, &(fleet_param_attr){0})(
+        &u, p->flat->weight + p->offset, r->sum[i], state, p->n);
     fl_free(r->sum[i]);
     r->sum[i] = NULL;
 }

@@ -54,7 +54,7 @@ fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
     for (int i = 0; i < u->n_block; i++) {
         const fl_aggregate_block *b = &u->block[i];
 
-        if (!b->grad)
+        if (!b->grad || b->param->attr.average > 0)
             continue;
         key[*n] = fl_block_key(b->number, b->block);
         sum[(*n)++] = fl_square_sum(b->grad, b->n, scale);
@@ -72,12 +72,12 @@ static void apply_block(const fleet_optimizer *o, const fl_update *all,
     const fl_param *p = b->param;
     fl_update u = fl_update_with(all, &p->attr);
     int64_t at = fl_block_offset(p, b->block);
-    float *state[FL_MAX_STATE] = {NULL};
+    float *s[FL_MAX_STATE] = {NULL};
 
     for (int i = 0; i < FL_MAX_STATE; i++)
         if (p->flat->state[i])
-            state[i] = p->flat->state[i] + at;
-    fl_optimizer_dense(o)(&u, p->flat->weight + at, b->grad, state, b->n);
+            s[i] = p->flat->state[i] + at;
+    fl_optimizer_dense(o, &p->attr)(&u, p->flat->weight + at, b->grad, s, b->n);
 }
 
 /* Changes of copies, as workers have made them with their own optimizers. */

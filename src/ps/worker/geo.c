@@ -58,8 +58,9 @@ static void update_param(fl_worker *w, const fl_update *all,
 
     for (int i = 0; i < w->layout.n_param; i++)
         if (w->layout.param[i] == p->param)
-            fl_optimizer_dense(o)(&u, p->param->flat->weight + p->param->offset,
-                                  p->grad, w->geo->param[i].state, p->param->n);
+            fl_optimizer_dense(o, &p->param->attr)(
+                &u, p->param->flat->weight + p->param->offset, p->grad,
+                w->geo->param[i].state, p->param->n);
 }
 
 /* Rows that were not updated since the last push are listed for the next. */

@@ -170,6 +170,8 @@ static const char *differing_attr(const fleet_param_attr *is,
         return "no_decay";
     if (want->ps != FLEET_PS_BY_MODE && want->ps != is->ps)
         return "ps";
+    if (want->average != is->average)
+        return "average";
     return want->frozen && !is->frozen ? "frozen" : NULL;
 }
 
@@ -276,6 +278,14 @@ static fleet_status check_ps(const char *name, fleet_ps ps)
     return fl_fail(FLEET_EINVAL, "%s: ps %d does not exist", name, (int)ps);
 }
 
+static fleet_status check_average(const char *name, float average)
+{
+    if (average >= 0 && average < 1)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL, "%s: average %g is not in [0, 1)", name,
+                   (double)average);
+}
+
 static bool attr_is_possible(fleet_program *p, const char *name,
                              const fleet_param_attr *a)
 {
@@ -287,6 +297,8 @@ static bool attr_is_possible(fleet_program *p, const char *name,
         status = check_factor(name, "l2_decay", a->l2_decay);
     if (status == FLEET_OK)
         status = check_ps(name, a->ps);
+    if (status == FLEET_OK)
+        status = check_average(name, a->average);
     if (status != FLEET_OK)
         fl_program_failed(p, status);
     return status == FLEET_OK;

@@ -50,6 +50,10 @@ static void print_var(const fleet_var *v, fl_text *out)
     fl_text_add(out, "%s %s %s%s%s%s", fl_var_kind_names[v->kind], v->name,
                 fleet_dtype_name(v->dtype), fl_shape_print(&v->shape).chars,
                 v->ragged ? " ragged" : "", v->attr.frozen ? " frozen" : "");
+    if (v->attr.average > 0) {
+        fl_text_add(out, " average=");
+        fl_text_float(out, v->attr.average);
+    }
     if (v->weights)
         fl_text_add(out, " weights=%s", v->weights->name);
     print_table_ids(&v->ids, out);

@@ -170,6 +170,7 @@ fl_update_rates fl_update_rates_of(const fleet_param_attr *a)
         a->no_decay       ? 0
         : a->l2_decay > 0 ? a->l2_decay
                           : -1.0f,
+        a->average,
     };
 }
 
@@ -182,9 +183,12 @@ fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr)
     return own;
 }
 
-fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o)
+fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o,
+                                  const fleet_param_attr *attr)
 {
-    return fl_rule_set_best()->of[o->kind].dense;
+    const fl_update_rates rates = fl_update_rates_of(attr);
+
+    return fl_rule_set_best()->of[fl_rule_with(o->kind, &rates)].dense;
 }
 
 fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o)

@@ -87,5 +87,7 @@ bool fl_optimizer_has_row_steps(const fleet_optimizer *o);
 fl_update_rates fl_update_rates_of(const fleet_param_attr *attr);
 fl_update fl_update_with(const fl_update *u, const fleet_param_attr *attr);
 
-fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o);
+/* Of a parameter with these attributes; of a table's rows. */
+fl_rule_dense *fl_optimizer_dense(const fleet_optimizer *o,
+                                  const fleet_param_attr *attr);
 fl_rule_rows *fl_optimizer_rows(const fleet_optimizer *o);

@@ -68,15 +68,37 @@ typedef struct fl_update {
 typedef struct fl_update_rates {
     float learning_rate, decay; /* a factor; below 0: the optimizer's, 0: no
                                    decay, of L1 neither */
+    float average; /* above 0: it is a moving average of its gradients */
 } fl_update_rates;
+
+/* w = average w + (1 - average) scale g is SGD's step of the rate 1 - average
+ * along w - scale g. */
+FL_EVERYWHERE void fl_update_average(fl_update *u, float average)
+{
+    u->lr = 1.0f - average;
+    u->scale = -u->scale;
+    u->clip = u->decay = 1.0f;
+    u->most = u->l1 = 0;
+}
 
 FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
 {
+    if (by->average > 0) {
+        fl_update_average(u, by->average);
+        return;
+    }
     u->lr *= by->learning_rate;
     if (by->decay >= 0)
         u->decay = by->decay;
     if (by->decay == 0) /* no_decay: neither of them */
         u->l1 = 0;
+}
+
+/* The rule that changes it, of the one that trains. */
+FL_EVERYWHERE fl_rule_kind fl_rule_with(fl_rule_kind kind,
+                                        const fl_update_rates *by)
+{
+    return by->average > 0 ? FL_RULE_SGD : kind;
 }
 
 /* Most updates are not, and their loops ask once. */

@@ -173,7 +173,8 @@ static int var_by_name(const void *a, const void *b)
                   (*(const fleet_var *const *)b)->name);
 }
 
-/* The trained variables of a kind, by name; n of them in the plan's arena. */
+/* The trained variables of a kind, by name; n of them in the plan's arena.
+ * Moving averages are not. */
 static const fleet_var **trained_vars(fl_lowering *l, fl_var_kind kind, int *n)
 {
     const fleet_program *p = l->program;
@@ -182,7 +183,7 @@ static const fleet_var **trained_vars(fl_lowering *l, fl_var_kind kind, int *n)
 
     *n = 0;
     for (size_t i = 0; v && i < p->n_var; i++)
-        if (p->var[i]->kind == kind &&
+        if (p->var[i]->kind == kind && p->var[i]->attr.average == 0 &&
             (kind == FL_VAR_TABLE || l->gradient[i] >= 0))
             v[(*n)++] = p->var[i];
     if (*n > 1)

@@ -116,15 +116,21 @@ __global__ static void lars_update(work k)
 
     if (fl_update_is_off(k.now))
         return;
-    u.lr *= k.ratio[b.layer];
-    u.decay += l.decay;
+    bool average = l.rates.average > 0;
+    if (!average) {
+        u.lr *= k.ratio[b.layer];
+        u.decay += l.decay;
+    }
     fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
         fl_weight x = {k.w + at, k.s0 + s, nullptr, k.g[at]};
         fl_rule_cell c = fl_cell_load(x, 1);
 
-        fl_formula_lars(&all, &c, x.g);
+        if (average)
+            fl_formula_sgd(&all, &c, x.g);
+        else
+            fl_formula_lars(&all, &c, x.g);
         fl_cell_store(c, x, 1);
     }
 }
@@ -145,6 +151,11 @@ __global__ static void lamb_step(work k)
     fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
+
+        if (l.rates.average > 0) { /* SGD's step, and no squares */
+            k.g[at] = fl_formula_gradient(&all, k.g[at], k.w[at]);
+            continue;
+        }
         float w = k.w[at], to;
         fl_weight x = {&to, k.s0 + s, k.s1 + s, k.g[at]};
         fl_rule_cell c = {w, {k.s0[s], k.s1[s]}};

@@ -20,33 +20,37 @@ static fleet_status update_prepare(fl_instance *in)
     return FLEET_OK;
 }
 
+/* An update of a range of the group. */
+typedef struct change {
+    const fl_instance *in;
+    fl_update u;
+    fl_rule_dense *rule;
+} change;
+
 /* Floats [at, end) of the group. */
-static void change_floats(const fl_instance *in, const fl_update *u, int64_t at,
-                          int64_t end)
+static void change_floats(const change *by, int64_t at, int64_t end)
 {
+    const fl_instance *in = by->in;
     const fl_update_ranges *all = in->step->config;
-    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
     float *state[FL_MAX_STATE] = {NULL};
 
     for (int i = 0; i < in->step->n_operand - STATE; i++)
         state[i] = (float *)fl_ptr(in, STATE + i) + (at - all->first);
-    fl_optimizer_dense(now->optimizer)(u, (float *)fl_ptr(in, WEIGHT) + at,
-                                       (const float *)fl_ptr(in, GRADIENT) + at,
-                                       state, end - at);
+    by->rule(&by->u, (float *)fl_ptr(in, WEIGHT) + at,
+             (const float *)fl_ptr(in, GRADIENT) + at, state, end - at);
 }
 
 /* The same while other threads do: block by block. */
-static void change_locked(const fl_instance *in, const fl_update *u, int64_t at,
-                          int64_t end)
+static void change_locked(const change *by, int64_t at, int64_t end)
 {
-    const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
+    const fl_update_now *now = fl_ptr(by->in, UPDATE_NOW);
 
     for (int64_t next; at < end; at = next) {
         pthread_mutex_t *lock = fl_hogwild_block(now->hogwild, at);
 
         next = fl_hogwild_block_end(at, end);
         pthread_mutex_lock(lock);
-        change_floats(in, u, at, next);
+        change_floats(by, at, next);
         pthread_mutex_unlock(lock);
     }
 }
@@ -56,17 +60,18 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     const fl_update_ranges *all = in->step->config;
     const fl_update_range *p = &all->block[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
-    fl_update u = now->u;
+    fl_rule_kind rule = fl_rule_with(now->optimizer->kind, &p->rates);
+    change by = {in, now->u, fl_rule_set_best()->of[rule].dense};
 
     if (now->skip)
         return FLEET_OK;
-    fl_update_change(&u, &p->rates);
+    fl_update_change(&by.u, &p->rates);
     if (p->dgc && now->density > 0) { /* was done before it was sent */
-        u.scale = 1.0f;
-        FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
-        FL_NUMBER_OF(&u, MOMENTUM, nesterov) = 0.0f;
+        by.u.scale = 1.0f;
+        FL_NUMBER_OF(&by.u, MOMENTUM, momentum) = 0.0f;
+        FL_NUMBER_OF(&by.u, MOMENTUM, nesterov) = 0.0f;
     }
-    (now->hogwild ? change_locked : change_floats)(in, &u, p->offset,
+    (now->hogwild ? change_locked : change_floats)(&by, p->offset,
                                                    p->offset + p->n);
     return FLEET_OK;
 }
@@ -82,7 +87,8 @@ static bool can_follow(const fl_update_range *a, const fl_update_range *b)
 {
     return a->offset + a->n == b->offset &&
            a->rates.learning_rate == b->rates.learning_rate &&
-           a->rates.decay == b->rates.decay && a->dgc == b->dgc;
+           a->rates.decay == b->rates.decay &&
+           a->rates.average == b->rates.average && a->dgc == b->dgc;
 }
 
 /* Cut what `like` has of the group's own part into blocks, appended to all. */

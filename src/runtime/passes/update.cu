@@ -83,6 +83,7 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
 
     if (fl_update_is_off(now))
         return;
+    all.rule = fl_rule_with(all.rule, &p.rates);
     fl_update_change(&u, &p.rates);
     if (p.dgc && now->dgc) {
         u.scale = 1.0f;

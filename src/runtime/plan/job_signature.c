@@ -40,6 +40,8 @@ static void add_attr(fl_text *t, const fleet_param_attr *a)
         fl_text_add(t, ", l2_decay of the optimizer");
     else
         add_number(t, ", l2_decay ", rates.decay);
+    if (rates.average > 0)
+        add_number(t, ", average ", rates.average);
     fl_text_add(t, ", frozen %s", a->frozen ? "yes" : "no");
     fl_text_add(t, ", initializer %s", initializers[a->initializer.kind]);
     add_number(t, " ", a->initializer.a);

@@ -51,7 +51,8 @@ bool fl_dgc_takes(const fl_lowering *l, const fl_param *p)
 {
     const fl_training *t = &l->program->training;
 
-    return t->dgc.on && l->plan->store->agree && p->n >= t->dgc.smallest;
+    return t->dgc.on && l->plan->store->agree && p->attr.average == 0 &&
+           p->n >= t->dgc.smallest;
 }
 
 /* --- dgc.pick ------------------------------------------------------------ */

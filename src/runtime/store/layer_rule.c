@@ -75,6 +75,10 @@ void fl_lars_update(const fl_update *u, const fl_layer *l, float ratio,
 {
     fl_update own = *u;
 
+    if (l->rates.average > 0) {
+        fl_rule_set_best()->of[FL_RULE_SGD].dense(u, w, g, &velocity, n);
+        return;
+    }
     own.lr *= ratio;
     own.decay += l->decay;
     fl_rule_set_best()->lars(&own, w, g, &velocity, n);
@@ -82,12 +86,26 @@ void fl_lars_update(const fl_update *u, const fl_layer *l, float ratio,
 
 /* --- LAMB ---------------------------------------------------------------- */
 
+/* SGD's, of a moving average: its ratio is 1, as it has no squares. */
+static void average_step(const fl_update *u, const float *w, const float *g,
+                         float *step, int64_t n)
+{
+    const fl_spread with = fl_spread_of(u);
+
+    for (int64_t i = 0; i < n; i++)
+        step[i] = fl_formula_gradient(&with, g[i], w[i]);
+}
+
 fl_squares fl_lamb_step(const fl_update *u, const fl_layer *l, float *w,
                         const float *g, float *const moment[2], float *step,
                         int64_t n)
 {
     fl_update own = *u;
 
+    if (l->rates.average > 0) {
+        average_step(u, w, g, step, n);
+        return (fl_squares){0};
+    }
     own.apart = l->decay;
     fl_rule_set_best()->lamb(&own, w, g,
                              (float *[]){moment[0], moment[1], step}, n);

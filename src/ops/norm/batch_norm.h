@@ -1,0 +1,36 @@
+/* batch_norm.h - the configuration of the kernels of batch_norm.c, data_norm.c
+ * and column_norm.c, for both their halves. x is lines of n numbers, of which
+ * each column is normalized by itself.
+ *
+ *   batch_norm.stats   stats <- x [, w]       of the batch
+ *   batch_norm.fixed   stats <- mean, variance [, w]   the moving ones
+ *   column_norm        y <- x, stats [, b]
+ *   batch_norm.sums    sums [, dw] [, db] <- g, x, stats
+ *   column_norm.grad   dx <- g, x, stats [, sums]   none: of batch_norm.fixed
+ *   batch_norm.moving  dmean, dvariance <- stats [, loss scaling]
+ *
+ *   data_norm.stats    stats <- size, sum, squares
+ *   data_norm.sums     dsize, dsum, dsquares <- x, stats [, loss scaling]
+ *
+ * column_norm.c has what both do by the statistics.
+ */
+#pragma once
+
+#include <stdint.h>
+
+typedef struct fl_batch_norm {
+    int64_t n;
+    float epsilon;
+} fl_batch_norm;
+
+/* stats: n numbers of each. FL_NORM_SCALE is w over the deviation. */
+enum {
+    FL_NORM_MEAN,
+    FL_NORM_VARIANCE,
+    FL_NORM_INVERSE,
+    FL_NORM_SCALE,
+    FL_NORM_STATS
+};
+
+/* sums: of g, and of g z, where z is what is normalized, before w and b. */
+enum { FL_NORM_G, FL_NORM_GZ, FL_NORM_SUMS };

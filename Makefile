@@ -199,7 +199,14 @@ $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 $(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
-$(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect: $(BINDIR)/%: $(BUILD)/%
+# Data from a seed: no model of the library's, but its random numbers.
+DATAGEN_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-datagen.c \
+              $(wildcard tools/fleet-datagen/*.c))
+$(BUILD)/fleet-datagen: $(DATAGEN_OBJ) $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen: \
+              $(BINDIR)/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BINDIR)/fleetrun: $(BUILD)/fleetrun
@@ -315,6 +322,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
+              $(BUILD)/fleet-datagen \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
@@ -513,7 +521,8 @@ install: all
 	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
 	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
-	    $(BINDIR)/fleet-inspect $(DESTDIR)$(PREFIX)/bin
+	    $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen \
+	    $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS:-l%=%)|' \
@@ -528,7 +537,8 @@ uninstall:
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
-	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect
+	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

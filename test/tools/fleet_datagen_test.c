@@ -1,0 +1,213 @@
+/* fleet_datagen_test.c - bin/fleet-datagen: parts of a set are the whole, all
+ * formats have the same lines, ids follow Zipf's law, and the best score that
+ * it says is one that a training nearly reaches and does not pass. */
+#define SUITE fleet_datagen
+#include "test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+enum { MOST = 4000 };
+
+/* All that it says; how it ends. */
+static int run(const char *arguments, char said[MOST])
+{
+    char command[3 * MOST];
+
+    snprintf(command, sizeof command, "'%s' %s 2>&1",
+             test_beside("fleet-datagen"), arguments);
+    return test_shell(command, said, MOST);
+}
+
+/* The bytes of a file in the test's folder that it has made; for fl_free(). */
+static char *made(const char *options, const char *name, char said[MOST])
+{
+    char arguments[2 * MOST];
+    size_t size;
+    char *text;
+
+    snprintf(arguments, sizeof arguments, "%s '%s'", options, test_path(name));
+    CHECK_INT(run(arguments, said), 0);
+    CHECK_OK(fl_file_read(test_path(name), &text, &size));
+    return text;
+}
+
+static double number(const char *line, const char *key)
+{
+    const char *value = test_json_value(line, key);
+
+    return strtod(strchr(value, ':') + 1, NULL);
+}
+
+#define SMALL "--seed 7 --dense 3 --slots 2 --ids 50 "
+
+TEST(parts_are_the_whole)
+{
+    char said[MOST];
+    char *whole = made(SMALL "--lines 300", "whole", said);
+    char *first = made(SMALL "--lines 120", "first", said);
+    char *rest = made(SMALL "--lines 180 --first 120", "rest", said);
+    size_t n = strlen(first);
+
+    CHECK(strncmp(whole, first, n) == 0);
+    CHECK_TEXT(whole + n, rest);
+    fl_free(rest);
+    rest = made("--dense 3 --slots 2 --ids 50 --seed 8 --lines 300", "other",
+                said);
+    CHECK(strcmp(whole, rest) != 0);
+    fl_free(whole);
+    fl_free(first);
+    fl_free(rest);
+}
+
+/* A line's label, counts and ids, as each format writes them. */
+TEST(all_formats_have_the_same_lines)
+{
+    char said[MOST], *slots = made("--lines 5", "slots", said);
+    char *cells = made("--lines 5 --format csv", "cells", said);
+    char *tabs = made("--lines 5 --format criteo", "tabs", said);
+    char *a = slots, *b = cells, *c = tabs;
+
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(strtol(a + 2, &a, 10), strtol(b, &b, 10));
+        CHECK(strtol(c, &c, 10) == a[-1] - '0');
+        CHECK_INT(strtol(a, &a, 10), 13);
+        for (int j = 0; j < 13; j++) {
+            double x = strtod(a, &a);
+            long count = strtol(b + 1, &b, 10);
+
+            CHECK(*c == '\t' && strtol(c + 1, &c, 10) == count);
+            CHECK(fabs(x - log1p((double)count)) < 1e-5);
+        }
+        for (int j = 0; j < 26; j++) {
+            CHECK_INT(strtol(a, &a, 10), 1);
+            CHECK_INT(strtoll(a, &a, 10), strtoll(b + 1, &b, 16));
+            CHECK_INT(strtoll(c + 1, &c, 16), strtoll(b - 8, NULL, 16));
+        }
+        CHECK(*a++ == '\n' && *b++ == '\n' && *c++ == '\n');
+    }
+    fl_free(slots);
+    fl_free(cells);
+    fl_free(tabs);
+}
+
+/* How often the most frequent id of the last slot comes, of 20,000. */
+static double share_of_first(const char *options)
+{
+    char said[MOST], command[3 * MOST];
+
+    fl_free(made(options, "ids", said));
+    snprintf(command, sizeof command,
+             "awk '{print $NF}' '%s' | sort | uniq -c | sort -rn | head -n 1",
+             test_path("ids"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    return strtod(said, NULL) / 20000;
+}
+
+/* By 1 over the sum of n^-exponent; deviations are below 0.0025. */
+TEST(ids_follow_zipfs_law)
+{
+#define IDS "--lines 20000 --dense 0 --slots 1 "
+    double one = 0, half = 0;
+
+    for (int i = 1; i <= 1000; i++) {
+        one += 1.0 / i;
+        half += 1 / sqrt(i);
+    }
+    CHECK(fabs(share_of_first(IDS "--ids 1000 --zipf 1") - 1 / one) < 0.012);
+    CHECK(fabs(share_of_first(IDS "--ids 1000 --zipf 0.5") - 1 / half) < 0.006);
+    CHECK(share_of_first(IDS "--ids 1000 --zipf 0") < 0.004);
+    CHECK(share_of_first(IDS "--ids 1 --zipf 1") == 1);
+}
+
+/* Trained by the configuration that it writes; both are compressed. */
+TEST(a_training_comes_near_the_best_score_and_does_not_pass_it)
+{
+#define LEARNT "--dense 4 --slots 1 --ids 100 --format csv "
+    char said[MOST], options[MOST], command[3 * MOST];
+    double best, got;
+
+    snprintf(options, sizeof options, LEARNT "--lines 40000 --config '%s'",
+             test_path("config.json"));
+    fl_free(made(options, "train.gz", said));
+    fl_free(made(LEARNT "--lines 10000 --first 40000", "test.gz", said));
+    best = number(said, "\"best_auc\"");
+    CHECK(best > 0.8);
+    snprintf(command, sizeof command,
+             "'%s' '%s' 'dataset.test=[\"%s\"]' 'model.hidden=[16]' "
+             "model.embedding_dim=4 optimizer.learning_rate=0.005 epochs=2 "
+             "2>/dev/null",
+             test_beside("fleet-train"), test_path("config.json"),
+             test_path("test.gz"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    got = number(said, "\"auc\"");
+    if (!(got > best - 0.02 && got < best + 0.002))
+        test_fail(__FILE__, __LINE__, "AUC %g, the best is %g", got, best);
+}
+
+/* Labels that have nothing to do with their lines. */
+TEST(without_a_signal_nothing_can_be_learnt)
+{
+    char said[MOST];
+
+    fl_free(made(SMALL "--lines 5000 --signal 0 --positive 0.5", "none", said));
+    CHECK(number(said, "\"best_auc\"") == 0.5);
+    CHECK(fabs(number(said, "\"best_logloss\"") - log(2)) < 1e-5);
+    CHECK(fabs(number(said, "\"positives\"") / 5000 - 0.5) < 0.03);
+}
+
+TEST(what_cannot_be_is_refused_by_name)
+{
+    static const char *const wrong[][2] = {
+        {"--lines 0 x", "--lines: expected an integer from 1 to"},
+        {"--lines 1x x", "not \"1x\""},
+        {"--format text x", "--format: expected multislot, csv or criteo"},
+        {"--zipf nan x", "--zipf: expected a number from 0 to 10"},
+        {"--format criteo --slots 3 x", "expected --dense 13 and --slots 26, "
+                                        "not \"13 and 3\""},
+        {"--dense 0 --slots 0 x", "one of them above 0"},
+        {"--config c -", "expected a FILE that can be read again"},
+        {"", "usage: fleet-datagen"},
+        {"x y", "usage: fleet-datagen"},
+        {"--none x", "usage: fleet-datagen"},
+    };
+    char said[MOST];
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK_INT(run(wrong[i][0], said), 2);
+        CHECK_CONTAINS(said, wrong[i][1]);
+    }
+    CHECK_INT(run("--help", said), 0);
+    CHECK_CONTAINS(said, "usage: fleet-datagen");
+}
+
+TEST(a_file_that_cannot_be_written_is_named)
+{
+    char said[MOST];
+
+    CHECK_INT(run(SMALL "/dev/full", said), 1);
+    CHECK_CONTAINS(said, "fleet-datagen: /dev/full: No space left on device");
+    CHECK_INT(run(SMALL "/nowhere/x", said), 1);
+    CHECK_CONTAINS(said, "fleet-datagen: /nowhere/x: No such file");
+    CHECK_INT(run(SMALL "--lines 1 --config /nowhere/c /dev/null", said), 1);
+    CHECK_CONTAINS(said, "fleet-datagen: /nowhere/c: No such file");
+}
+
+TEST(a_dash_is_stdout_and_the_summary_goes_to_stderr)
+{
+    char said[MOST], command[3 * MOST];
+
+    snprintf(command, sizeof command,
+             "'%s' " SMALL "--lines 10 - 2>'%s' | wc -l",
+             test_beside("fleet-datagen"), test_path("summary"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    CHECK_INT(strtol(said, NULL, 10), 10);
+    snprintf(command, sizeof command, "cat '%s'", test_path("summary"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    CHECK(number(said, "\"lines\"") == 10);
+}

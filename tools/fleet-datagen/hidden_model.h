@@ -1,0 +1,55 @@
+/* hidden_model.h - lines of made-up data, and what their labels come from: a
+ * model that is a function of a seed. Each line is a function of the seed and
+ * its number alone, so that parts of a set can be made anywhere, in any order.
+ *
+ * A line has counts (log-normal, cut to integers) and an id in each slot (of
+ * Zipf's law). Its label is 1 with the probability sigmoid(z). z is linear in
+ * the logarithms of the counts and in what each id is worth, and has products
+ * of vectors of the ids in slots 0 and 1, 2 and 3, and so on: what a linear
+ * model cannot learn.
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum { MOST_DENSE = 64, MOST_SLOT = 1024 };
+
+typedef struct hidden_model {
+    uint64_t seed;
+    int n_dense, n_slot;
+    int64_t n_id;    /* of each slot; at most 2^31 */
+    double exponent; /* of Zipf's law; 0: ids are uniform */
+    double positive; /* about that share of labels is 1 */
+    double signal;   /* the deviation of z, about */
+
+    /* made by hidden_model_begin() */
+    double base, dense[MOST_DENSE];
+    double share_dense, share_slot, share_pair; /* factors of their sums */
+    double first, last, squeeze;                /* of Zipf's law */
+} hidden_model;
+
+typedef struct hidden_line {
+    int64_t count[MOST_DENSE];
+    int64_t rank[MOST_SLOT]; /* from 0, the most frequent */
+    double probability;
+    int label;
+} hidden_line;
+
+void hidden_model_begin(hidden_model *m);
+void hidden_model_line(const hidden_model *m, uint64_t number, hidden_line *to);
+
+/* What stands for the id of that rank: 32 bits, one to one in each slot. */
+uint32_t hidden_model_id(const hidden_model *m, int slot, int64_t rank);
+
+/* The best AUC and log loss that anything can reach on these lines: those of
+ * the true probabilities. */
+typedef struct best_score {
+    int64_t n, positives;
+    double logloss;               /* summed up */
+    int64_t *negative, *positive; /* by probability, BEST_BUCKETS each */
+} best_score;
+
+enum { BEST_BUCKETS = 1 << 18 };
+
+void best_score_note(best_score *s, const hidden_line *line);
+double best_score_auc(const best_score *s);

@@ -8,6 +8,7 @@
 #include <fleet/executor.h>
 #include <fleet/feed.h>
 #include <fleet/init.h>
+#include <fleet/interactions.h>
 #include <fleet/io.h>
 #include <fleet/metrics.h>
 #include <fleet/nn.h>

@@ -219,6 +219,15 @@ FLEET_API fleet_var *fleet_split(fleet_program *program, fleet_var *x, int axis,
 FLEET_API fleet_var *fleet_pad(fleet_program *program, fleet_var *x, int axis,
                                int64_t before, int64_t after, float value);
 
+/* fleet_lower_triangle - of each sample's square what lies below its diagonal,
+ * a row after the other: [1, 0], [2, 0], [2, 1], ...; with `diagonal` nonzero
+ * each row with that, too.
+ *
+ *   x    [B, N, N]; N at least 2, or 1 with the diagonal
+ *   out  [B, N (N - 1) / 2]; with the diagonal [B, N (N + 1) / 2] */
+FLEET_API fleet_var *fleet_lower_triangle(fleet_program *program, fleet_var *x,
+                                          int diagonal);
+
 /* fleet_gather - of each sample the parts that its own index names.
  *
  *   x      [B, N, ...]

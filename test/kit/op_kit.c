@@ -12,9 +12,9 @@
 #include "fleet/job/handle.h"
 #include "runtime/exec/compile.h"
 
-const op_case *const op_families[] = {op_cases,   math_cases, shape_cases,
-                                      norm_cases, loss_cases, batch_norm_cases,
-                                      NULL};
+const op_case *const op_families[] = {
+    op_cases,   math_cases,       shape_cases,       norm_cases,
+    loss_cases, batch_norm_cases, interaction_cases, NULL};
 
 typedef struct scene {
     const op_case *c;

@@ -137,6 +137,10 @@ static inline void make_model(bench *b)
                   &b->m);
     else if (strcmp(b->o.model, "wide_deep") == 0)
         fleet_wide_deep(p, &c, &b->m);
+    else if (strcmp(b->o.model, "dcn_v2") == 0)
+        fleet_dcn_v2(p, &c, &b->m);
+    else if (strcmp(b->o.model, "dlrm") == 0)
+        fleet_dlrm(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
     place_model(b);

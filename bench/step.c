@@ -2,9 +2,10 @@
  * models and options of the Python peers (bench/README.md), one line of JSON
  * per run.
  *
- *   step --model mlp|ctr_dnn|wide_deep --dim 9 --batch 1024 --opt sgd|adagrad
- *        --fc 400,400,400 --threads 2 --rows 1000000 --repeats 7 --window 0.4
- *        --bf16 0|1 --device cpu|gpu:0 --no_graphs 0|1
+ *   step --model mlp|ctr_dnn|wide_deep|dcn_v2|dlrm --dim 9 --batch 1024
+ *        --opt sgd|adagrad --fc 400,400,400 --threads 2 --rows 1000000
+ *        --repeats 7 --window 0.4 --bf16 0|1 --device cpu|gpu:0
+ *        --no_graphs 0|1
  *
  * As the ranks of a collective job it takes its steps together with the others;
  * the first rank prints the sum of all.

@@ -12,8 +12,15 @@
 extern "C" {
 #endif
 
+/* The same of a task. */
+typedef struct fleet_task_evaluation {
+    const char *label; /* its name, the program's */
+    double auc, logloss, accuracy;
+} fleet_task_evaluation;
+
 /* What an evaluation found. auc and logloss are NAN unless there are two
- * classes. */
+ * classes. Of a model of several tasks auc, logloss and accuracy are the first
+ * one's. */
 typedef struct fleet_evaluation {
     int64_t samples;
     double auc;      /* of 65,536 buckets */
@@ -21,10 +28,12 @@ typedef struct fleet_evaluation {
     double accuracy; /* two classes: at a probability above 0.5 */
     double loss;     /* mean of the loss that the program is trained with; NAN:
                         there is none */
+    int64_t n_task;  /* 0: the model has one label */
+    fleet_task_evaluation task[FLEET_MOST_TASKS]; /* the first n_task */
 } fleet_evaluation;
 
 /* fleet_evaluate - run all of a dataset through an executor for test, and
- * compare the model's prediction with its label.
+ * compare the model's predictions with its labels.
  *
  * All of the dataset, in the worker that calls it, of whatever the servers, or
  * all ranks, have now: call it between passes, or from on_batch of a training
@@ -59,6 +68,8 @@ typedef struct fleet_report {
  * {"model":"wide_deep","mode":"local","device":"cpu","workers":1,"servers":0,
  *  "auc":0.9061,"logloss":0.3171,"accuracy":0.8549,"loss":...,
  *  "samples_per_s":...,"seconds":...,"params_hash":"..."}
+ * and for an evaluation of several tasks, behind the accuracy, "tasks":
+ * [{"label":"income","auc":...,"logloss":...,"accuracy":...}, ...].
  * Text for fleet_free(); NULL: see fleet_last_error(). */
 FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
 

@@ -104,7 +104,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     if (status == FLEET_OK)
         status = fl_positions_save(f, &positions);
     if (status == FLEET_OK && model)
-        status = fl_prediction_json(model->prediction, &program);
+        status = fl_prediction_json(model, &program);
     s.program = program;
     s.statistics = statistics;
     s.positions = positions;

@@ -120,16 +120,32 @@ static fleet_status save_marked(const model *m, bool *marked)
     return status;
 }
 
-fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json)
+/* Into out, of FLEET_MOST_TASKS + 1; returns their number. */
+static int predictions_of(const fleet_model *m, fleet_var **out)
 {
-    const fleet_program *p = prediction->program;
+    int n = 0;
+
+    for (int i = 0; i < m->n_task; i++)
+        out[n++] = m->task[i].prediction;
+    if (n == 0)
+        out[n++] = m->prediction;
+    if (m->conversion)
+        out[n++] = m->conversion;
+    return n;
+}
+
+fleet_status fl_prediction_json(const fleet_model *of, fl_json **json)
+{
+    const fleet_program *p = of->prediction->program;
     fleet_var **feed = fl_alloc_array(p->n_var, sizeof *feed);
+    fleet_var *fetch[FLEET_MOST_TASKS + 1];
     bool *marked = fl_alloc(p->n_node);
     fleet_status status = FLEET_ENOMEM;
-    model m = {.feed = feed, .fetch = &prediction, .n_fetch = 1};
+    model m = {.feed = feed, .fetch = fetch};
 
+    m.n_fetch = predictions_of(of, fetch);
     if (feed && marked) {
-        fl_program_mark(p, &prediction, 1, marked);
+        fl_program_mark(p, fetch, m.n_fetch, marked);
         for (size_t i = 0; i < p->n_var; i++)
             if (p->var[i]->kind == FL_VAR_DATA &&
                 fl_inference_reads(p, marked, p->var[i]->name))

@@ -5,8 +5,9 @@
 
 #include "base/json/json.h"
 
-/* The part of a program that computes `prediction`, for a manifest. */
-fleet_status fl_prediction_json(fleet_var *prediction, fl_json **json);
+/* The part of a program that computes the model's predictions, of all tasks,
+ * for a manifest. */
+fleet_status fl_prediction_json(const fleet_model *of, fl_json **json);
 
 /* Is the variable of that name an input of a marked node? */
 bool fl_inference_reads(const fleet_program *p, const bool *marked,

@@ -1,17 +1,19 @@
 /* torch_test.c - the models of fleet/applications.h against PyTorch: forward,
  * loss and every gradient, from the same weights and batch.
  *
- * A folder gets all that is needed and all that came out, and torch_ref.py
- * computes the rest in double: index.txt names the model, its slots and a raw
- * file for each tensor.
+ * A folder for each gets all that is needed and all that came out, and
+ * torch_ref.py computes the rest in double, of all folders in one go: index.txt
+ * names the model, its slots and a raw file for each tensor.
  */
 #define SUITE torch
 #include "test.h"
 #include "train_kit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -35,34 +37,42 @@ static const fleet_id_slot slots[N_SLOT] = {
     {.name = "some", .dim = -1},
     {.name = "mean", .dim = -1, .combiner = FLEET_MEAN},
 };
-static const fleet_ctr_options ctr = {.dense = dense,
-                                      .n_dense = 2,
-                                      .ids = slots,
-                                      .n_ids = N_SLOT,
-                                      .embedding_dim = 8,
-                                      .hidden = hidden,
-                                      .n_hidden = 2,
-                                      .wide_ids = 1};
 static const fleet_mlp_options mlp = {
     .dim = 20, .classes = 5, .hidden = hidden, .n_hidden = 2};
 
+static const fleet_task_options tasks[] = {{.label = "label"},
+                                           {.label = "second", .weight = 0.5f}};
+
 /* --- the folder ---------------------------------------------------------- */
 
-static FILE *open_in_folder(const char *name)
+typedef struct bundle {
+    char folder[100];
+    FILE *index;
+    int n;
+} bundle;
+
+static FILE *open_in_folder(const bundle *b, const char *name)
 {
     char path[300];
     FILE *f;
 
-    snprintf(path, sizeof path, "%s/%s", test_folder(), name);
+    snprintf(path, sizeof path, "%s/%s", b->folder, name);
     f = fopen(path, "wb");
     CHECK(f != NULL);
     return f;
 }
 
-typedef struct bundle {
-    FILE *index;
-    int n;
-} bundle;
+/* The first free one of 0, 1, ... in the test's folder. */
+static void open_bundle(bundle *b)
+{
+    int i = 0;
+
+    do
+        snprintf(b->folder, sizeof b->folder, "%s/%02d", test_folder(), i++);
+    while (mkdir(b->folder, 0700) != 0 && errno == EEXIST);
+    b->n = 0;
+    b->index = open_in_folder(b, "index.txt");
+}
 
 static void put(bundle *b, const char *kind, const char *name, char dtype,
                 const void *data, const int64_t *dims, int n_dim)
@@ -78,7 +88,7 @@ static void put(bundle *b, const char *kind, const char *name, char dtype,
         count *= (size_t)dims[i];
     }
     fputc('\n', b->index);
-    f = open_in_folder(file);
+    f = open_in_folder(b, file);
     CHECK(fwrite(data, dtype == 'f' ? 4 : 8, count, f) == count);
     CHECK(fclose(f) == 0);
 }
@@ -175,7 +185,16 @@ static void put_slots(bundle *b)
 
 /* --- a model ------------------------------------------------------------- */
 
-static kit_batch *ctr_batch(void)
+/* A third of the second label is 1: of a half a bias has hardly a gradient. */
+static void add_second(kit_batch *b)
+{
+    int64_t *label = kit_ids(b, "second", 1, 3, 8);
+
+    for (int i = 0; i < ROWS; i++)
+        label[i] = label[i] == 0;
+}
+
+static kit_batch *ctr_batch(bool two_labels)
 {
     kit_batch *b = kit_batch_new(ROWS);
 
@@ -186,6 +205,8 @@ static kit_batch *ctr_batch(void)
     kit_ragged(b, "some", 5, 30, 5);
     kit_ragged(b, "mean", 5, 30, 6);
     kit_ids(b, "label", 1, 2, 7);
+    if (two_labels)
+        add_second(b);
     return b;
 }
 
@@ -208,7 +229,7 @@ static void ask_torch(void)
 
     snprintf(report, sizeof report, "%s/report", test_folder());
     snprintf(command, sizeof command,
-             "/usr/bin/python3 %s/test/ops/torch_ref.py %s >%s 2>&1",
+             "/usr/bin/python3 %s/test/ops/torch_ref.py %s/?? >%s 2>&1",
              source && *source ? source : ".", test_folder(), report);
     status = system(command);
     CHECK_OK(fl_file_read(report, &text, &size));
@@ -221,14 +242,46 @@ static void ask_torch(void)
     fl_free(text);
 }
 
-/* Run the model's first step, and hand everything to PyTorch. */
+static void put_result(bundle *b, const char *name, fleet_executor *tester,
+                       kit_batch *batch, const fleet_var *var)
+{
+    float x[ROWS * 5];
+    int64_t dims[FLEET_MAX_DIM];
+
+    if (fleet_var_shape(var, dims) == 1) {
+        CHECK_OK(kit_fetch(tester, batch, var, x, 1));
+        put(b, "", name, 'f', x, (int64_t[]){1}, 1);
+        return;
+    }
+    CHECK_OK(kit_fetch(tester, batch, var, x, ROWS * 5));
+    put(b, "", name, 'f', x, (int64_t[]){ROWS, dims[1]}, 2);
+}
+
+static void put_tasks(bundle *b, fleet_executor *tester, kit_batch *batch,
+                      const fleet_model *m)
+{
+    char name[32];
+
+    for (int i = 0; i < m->n_task; i++) {
+        fprintf(b->index, "task %s %g\n", fleet_var_name(m->task[i].label),
+                (double)(tasks[i].weight > 0 ? tasks[i].weight : 1));
+        snprintf(name, sizeof name, "task_%d", i);
+        put_result(b, name, tester, batch, m->task[i].prediction);
+        snprintf(name, sizeof name, "task_%d.loss", i);
+        put_result(b, name, tester, batch, m->task[i].loss);
+    }
+    if (m->conversion)
+        put_result(b, "conversion", tester, batch, m->conversion);
+}
+
+/* Run the model's first step, and write all of it for PyTorch. */
 static void compare(const char *name, kit_model *m, kit_batch *batch)
 {
-    bundle b = {open_in_folder("index.txt"), 0};
-    float p[ROWS * 5], loss;
-    int64_t dims[FLEET_MAX_DIM];
+    bundle b;
     fleet_executor *tester;
+    float loss;
 
+    open_bundle(&b);
     fprintf(b.index, "model %s\n", name);
     put_slots(&b);
     CHECK_OK(fleet_minimize(fleet_sgd(m->f, RATE), m->m.loss));
@@ -238,16 +291,14 @@ static void compare(const char *name, kit_model *m, kit_batch *batch)
     CHECK(m->e && tester);
     put_batch(&b, batch);
     put_params(&b, m->f);
-    CHECK_OK(kit_fetch(tester, batch, m->m.prediction, p, ROWS * 5));
+    put_result(&b, "prediction", tester, batch, m->m.prediction);
+    put_tasks(&b, tester, batch, &m->m);
     loss = kit_step(m->e, batch, m->m.loss);
-    fleet_var_shape(m->m.prediction, dims);
-    put(&b, "", "prediction", 'f', p, (int64_t[]){ROWS, dims[1]}, 2);
     put(&b, "", "loss", 'f', &loss, (int64_t[]){1}, 1);
     put_gradients(&b, m);
     for (size_t i = 0; i < m->f->store->tables.n; i++)
         put_rows(&b, m->f->store->tables.entry[i].value);
     CHECK(fclose(b.index) == 0);
-    ask_torch();
     kit_batch_free(batch);
     fleet_executor_destroy(tester);
     kit_close(m);
@@ -261,34 +312,66 @@ static kit_model model(void)
     return m;
 }
 
-TEST_LIMIT(an_mlp_agrees_with_pytorch, 120)
+typedef fleet_var *build_ctr(fleet_program *p, const fleet_ctr_options *o,
+                             fleet_model *m);
+
+/* The slots of all, with what the model has of its own. */
+static void compare_ctr(const char *name, build_ctr *build, fleet_ctr_options o)
+{
+    kit_model m = model();
+
+    o.dense = dense;
+    o.n_dense = 2;
+    o.ids = slots;
+    o.n_ids = N_SLOT;
+    CHECK_OK((build(m.p, &o, &m.m), fleet_program_status(m.p)));
+    compare(name, &m, ctr_batch(o.n_tasks > 0));
+}
+
+#define DEEP .embedding_dim = 8, .hidden = hidden, .n_hidden = 2
+#define CTR(name, ...)                                                         \
+    compare_ctr(#name, fleet_##name, (fleet_ctr_options){__VA_ARGS__})
+#define UNITS(...)                                                             \
+    (const int64_t[])                                                          \
+    {                                                                          \
+        __VA_ARGS__                                                            \
+    }
+
+TEST_LIMIT(models_of_one_label_agree_with_pytorch, 120)
 {
     kit_model m = model();
 
     CHECK(fleet_mlp(m.p, &mlp, &m.m) != NULL);
     compare("mlp", &m, mlp_batch());
+    CTR(wide_deep, DEEP, .wide_ids = 1);
+    CTR(ctr_dnn, DEEP);
+    CTR(logistic_regression, .n_ids = 0);
+    CTR(fm, .embedding_dim = 8);
+    CTR(ffm, .embedding_dim = 4);
+    CTR(nfm, DEEP);
+    CTR(deepfm, DEEP);
+    CTR(xdeepfm, DEEP, .cin = UNITS(7, 5), .n_cin = 2);
+    CTR(dcn, DEEP, .cross_layers = 3);
+    CTR(dcn_v2, DEEP);
+    CTR(dcn_v2, DEEP, .low_rank = 6, .parallel = 1);
+    CTR(dcn_v2, DEEP, .low_rank = 6, .experts = 3);
+    CTR(dlrm, DEEP, .bottom = UNITS(12), .n_bottom = 1);
+    CTR(dlrm, DEEP, .self_interaction = 1);
+    CTR(autoint, DEEP, .attention = UNITS(12, 10), .n_attention = 2);
+    /* one layer, without what it got, and no tower */
+    CTR(autoint, .embedding_dim = 8, .hidden = hidden, .attention = UNITS(12),
+        .n_attention = 1, .no_residual = 1);
+    ask_torch();
 }
 
-TEST_LIMIT(wide_and_deep_agrees_with_pytorch, 120)
+#define TASKS .embedding_dim = 8, .tasks = tasks, .n_tasks = 2
+
+TEST_LIMIT(models_of_several_labels_agree_with_pytorch, 120)
 {
-    kit_model m = model();
-
-    CHECK(fleet_wide_deep(m.p, &ctr, &m.m) != NULL);
-    compare("wide_deep", &m, ctr_batch());
-}
-
-TEST_LIMIT(ctr_dnn_agrees_with_pytorch, 120)
-{
-    kit_model m = model();
-
-    CHECK(fleet_ctr_dnn(m.p, &ctr, &m.m) != NULL);
-    compare("ctr_dnn", &m, ctr_batch());
-}
-
-TEST_LIMIT(deepfm_agrees_with_pytorch, 120)
-{
-    kit_model m = model();
-
-    CHECK(fleet_deepfm(m.p, &ctr, &m.m) != NULL);
-    compare("deepfm", &m, ctr_batch());
+    CTR(share_bottom, TASKS, .bottom = hidden, .n_bottom = 2);
+    CTR(mmoe, TASKS, .experts = 3, .expert_units = 12);
+    CTR(ple, TASKS, .experts = 2, .shared_experts = 3, .expert_units = 12,
+        .levels = 2);
+    CTR(esmm, TASKS, .hidden = hidden, .n_hidden = 2);
+    ask_torch();
 }

@@ -1,4 +1,5 @@
 /* ctr.c - what click models have in common: slots, tables, towers. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +26,19 @@ const fl_ctr_option fl_ctr_options[] = {
     INT(embedding_dim, 1, 4096),
     LAYERS(hidden),
     BOOL(wide_ids),
+    INT(cross_layers, 1, 64),
+    INT(low_rank, 1, 1 << 20),
+    INT(experts, 1, 64),
+    BOOL(parallel),
+    LAYERS(bottom),
+    BOOL(self_interaction),
+    LAYERS(attention),
+    INT(heads, 1, 1024),
+    BOOL(no_residual),
+    LAYERS(cin),
+    INT(expert_units, 1, 4096),
+    INT(shared_experts, 1, 64),
+    INT(levels, 1, 16),
     {.name = NULL},
 };
 
@@ -116,10 +130,43 @@ static fleet_status bad_option(const char *what, long long got)
     return fl_fail(FLEET_EINVAL, "model: %s cannot be %lld", what, got);
 }
 
+static fleet_status check_tasks(const fl_ctr *c, const fl_ctr_model *m)
+{
+    const fleet_task_options *t = c->o.tasks;
+
+    if (m->most_tasks == 0)
+        return c->o.n_tasks == 0 && !t
+                   ? FLEET_OK
+                   : fl_fail(FLEET_EINVAL, "%s: the model has no tasks, got %d",
+                             m->name, c->o.n_tasks);
+    if (c->o.n_tasks < m->least_tasks || c->o.n_tasks > m->most_tasks || !t)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: expected %d to %d tasks, each with a label, got %d",
+                       m->name, m->least_tasks, m->most_tasks,
+                       t ? c->o.n_tasks : 0);
+    if (c->o.label || c->o.label_dtype)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: label: expected nothing, tasks have labels of "
+                       "their own",
+                       m->name);
+    for (int i = 0; i < c->o.n_tasks; i++) {
+        if (!t[i].label)
+            return fl_fail(FLEET_EINVAL, "%s: tasks[%d].label: NULL", m->name,
+                           i);
+        if (t[i].weight < 0 || !isfinite(t[i].weight))
+            return fl_fail(FLEET_EINVAL,
+                           "%s: tasks[%d].weight: expected a finite number "
+                           "above 0, got %g",
+                           m->name, i, (double)t[i].weight);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status check_ctr(fl_ctr *c, const fl_ctr_model *m)
 {
     for (const fl_ctr_option *o = fl_ctr_options; o->name; o++)
         FL_TRY(check_option(c, m, o));
+    FL_TRY(check_tasks(c, m));
     if (c->o.n_dense < 0 || c->o.n_ids < 0)
         return bad_option("a number of slots", -1);
     if ((c->o.n_dense > 0 && !c->o.dense) || (c->o.n_ids > 0 && !c->o.ids))
@@ -158,6 +205,22 @@ static fleet_var *id_slot(fleet_program *p, const fleet_id_slot *s)
                           : fl_model_data(p, s->name, FLEET_INT64, s->dim);
 }
 
+static fleet_var *label_slot(fl_ctr *c, const char *name, fleet_dtype dtype)
+{
+    return fl_model_data(c->p, name ? name : "label",
+                         dtype ? dtype : FLEET_INT64, 1);
+}
+
+static void add_labels(fl_ctr *c, fleet_model *m)
+{
+    m->n_task = c->o.n_tasks;
+    for (int i = 0; i < m->n_task; i++)
+        m->task[i].label =
+            label_slot(c, c->o.tasks[i].label, c->o.tasks[i].label_dtype);
+    m->label = m->n_task > 0 ? m->task[0].label
+                             : label_slot(c, c->o.label, c->o.label_dtype);
+}
+
 static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
                              const fleet_ctr_options *options,
                              const fl_ctr_model *model, fleet_model *m)
@@ -170,9 +233,7 @@ static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
         c->o.embedding_dim = model->embedding_dim;
     FL_TRY(FL_NEW(&c->part,
                   (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
-    m->label =
-        fl_model_data(p, c->o.label ? c->o.label : "label",
-                      c->o.label_dtype ? c->o.label_dtype : FLEET_INT64, 1);
+    add_labels(c, m);
     c->weight = fl_model_weight(p, c->o.weight);
     for (int i = 0; i < c->o.n_dense; i++)
         c->part[i] = dense_slot(p, &c->o.dense[i]);

@@ -32,6 +32,7 @@ typedef struct fl_ctr_model {
     const char *name;                         /* in errors */
     const char *own[FL_MOST_OWN_OPTIONS + 1]; /* names; NULL ends them */
     bool classes;                             /* its label is one: int64 */
+    int least_tasks, most_tasks;              /* 0: it has one label */
     int64_t embedding_dim;                    /* the default */
     void (*build)(fl_ctr *c, fleet_model *m);
 } fl_ctr_model;

@@ -42,3 +42,8 @@ fleet_var *fl_ctr_hidden(fl_ctr *c, fleet_var *x, const int64_t *hidden,
                          int n_hidden);
 fleet_var *fl_ctr_tower(fl_ctr *c, fleet_var *x, const int64_t *hidden,
                         int n_hidden, int64_t out);
+
+/* Of factorization machines (fm.c): a weight of each id and number, summed; and
+ * vectors of all fields, [B, fields dim]. */
+fleet_var *fl_ctr_linear(fl_ctr *c);
+fleet_var *fl_ctr_vectors(fl_ctr *c, int64_t dim);

@@ -14,6 +14,7 @@ typedef struct fl_model_kind fl_model_kind; /* models.h */
 typedef struct fl_config_slot {
     fleet_slot slot;
     bool label, weight; /* of samples */
+    double loss_weight; /* of a label's task; 0: 1 */
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
     fleet_ps ps;       /* of its table */

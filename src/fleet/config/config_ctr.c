@@ -2,14 +2,18 @@
 #include "base/memory.h"
 #include "fleet/config/models.h"
 
-/* Slots by what they are: the label, numbers, ids. */
+/* Slots by what they are: labels, weights, numbers, ids. */
 static void sort_slots(const fl_config *c, fleet_ctr_options *o,
-                       fleet_dense_slot *dense, fleet_id_slot *ids)
+                       fleet_dense_slot *dense, fleet_id_slot *ids,
+                       fleet_task_options *tasks)
 {
     for (int i = 0; i < c->n_slot; i++) {
         const fl_config_slot *s = &c->slot[i];
 
-        if (s->label) {
+        if (s->label && c->model->ctr->most_tasks > 0) {
+            tasks[o->n_tasks++] = (fleet_task_options){
+                s->slot.name, s->slot.dtype, (float)s->loss_weight};
+        } else if (s->label) {
             o->label = s->slot.name;
             o->label_dtype = s->slot.dtype;
         } else if (s->weight) {
@@ -25,6 +29,7 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
     }
     o->dense = dense;
     o->ids = ids;
+    o->tasks = o->n_tasks > 0 ? tasks : NULL;
     o->no_dense = o->n_dense == 0;
 }
 
@@ -35,6 +40,7 @@ static fleet_status make_ctr(fl_config_run *t)
     fleet_dense_slot *dense =
         fl_alloc_array((size_t)c->n_slot + 1, sizeof *dense);
     fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
+    fleet_task_options tasks[FLEET_MOST_TASKS];
     fleet_status status = FLEET_ENOMEM;
 
     o.rows = c->rows;
@@ -46,7 +52,7 @@ static fleet_status make_ctr(fl_config_run *t)
     o.cold_folder = c->cold_folder;
     o.storage = c->storage;
     if (dense && ids) {
-        sort_slots(c, &o, dense, ids);
+        sort_slots(c, &o, dense, ids, tasks);
         fl_ctr_build(t->program, &o, &t->model, c->model->ctr);
         status = fleet_program_status(t->program);
     }
@@ -55,10 +61,33 @@ static fleet_status make_ctr(fl_config_run *t)
     return status;
 }
 
+static fleet_status check_labels(const fl_config *c, const fl_config_counts *n,
+                                 const char *path)
+{
+    const fl_ctr_model *m = c->model->ctr;
+
+    if (m->most_tasks > 0)
+        return n->labels >= m->least_tasks && n->labels <= m->most_tasks
+                   ? FLEET_OK
+                   : fl_fail(FLEET_ECONFIG,
+                             "%s: model %s: expected %d to %d slots with "
+                             "\"role\": \"label\", got %d",
+                             path, m->name, m->least_tasks, m->most_tasks,
+                             n->labels);
+    FL_TRY(fl_config_one_label(n, path));
+    for (int i = 0; i < c->n_slot; i++)
+        if (c->slot[i].loss_weight != 0)
+            return fl_fail(FLEET_ECONFIG,
+                           "%s[%d].loss_weight: expected nothing: model %s has "
+                           "one label",
+                           path, i, m->name);
+    return FLEET_OK;
+}
+
 static fleet_status check_ctr(const fl_config *c, const fl_config_counts *n,
                               const char *path)
 {
-    FL_TRY(fl_config_one_label(n, path));
+    FL_TRY(check_labels(c, n, path));
     if (n->ids == 0)
         return fl_fail(FLEET_ECONFIG,
                        "%s: model %s needs at least one slot of type uint64 "
@@ -71,15 +100,14 @@ static fleet_status check_ctr(const fl_config *c, const fl_config_counts *n,
 static fleet_status read_option(fl_config *c, const fl_at *at,
                                 const fl_ctr_option *o)
 {
-    char *to = (char *)&c->ctr + o->at;
+    void *to = (char *)&c->ctr + o->at, *n = (char *)&c->ctr + o->n_at;
     bool yes = false;
 
     switch (o->type) {
     case FL_OPTION_INT:
-        return fl_at_int(at, o->low, o->high, (int64_t *)to);
+        return fl_at_int(at, o->low, o->high, to);
     case FL_OPTION_LAYERS:
-        return fl_config_layers(c, at, (const int64_t **)to,
-                                (int *)((char *)&c->ctr + o->n_at));
+        return fl_config_layers(c, at, to, n);
     case FL_OPTION_BOOL:
         break;
     }

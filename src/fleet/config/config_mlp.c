@@ -1,5 +1,4 @@
 /* config_mlp.c - an mlp by a configuration. */
-#include "data/format/formats.h"
 #include "fleet/config/models.h"
 #include "fleet/job/dataset.h"
 

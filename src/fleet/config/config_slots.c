@@ -86,6 +86,7 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     static const char *const combiners[] = {"sum", "mean", "sqrt", "max", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
     fl_at table = fl_at_key(at, "table"), weighted = fl_at_key(at, "weighted");
+    fl_at loss = fl_at_key(at, "loss_weight");
     bool is_weighted = false;
     int what = -1, which = 0;
 
@@ -108,6 +109,9 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_choice(&combiner, combiners, &which));
     s->combiner = (fleet_combiner)which;
     FL_TRY(fl_at_string(&table, &s->table));
+    if (loss.json && !s->label)
+        return fl_at_expected(&loss, "nothing: it is for a label");
+    FL_TRY(fl_at_double(&loss, 1e-9, 1e9, &s->loss_weight));
     return read_keeper(at, s);
 }
 
@@ -129,8 +133,9 @@ static void read_label(const fl_config *c, fl_config_slot *s)
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
     static const char *const keys[] = {
-        "name", "type",    "dim",       "role",  "combiner", "table",
-        "ps",   "columns", "transform", "value", "weighted", NULL};
+        "name",     "type",        "dim",     "role",      "combiner",
+        "table",    "ps",          "columns", "transform", "value",
+        "weighted", "loss_weight", NULL};
     static const char *const types[] = {"float", "uint64", NULL};
     static const char *const csv_keys[] = {"columns", "transform", "value",
                                            NULL};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "fleet/train/train.h"
@@ -11,14 +12,21 @@
 
 enum { BUCKETS = 65536 };
 
-typedef struct evaluation {
-    const fleet_model *model;
+/* A prediction beside its label. */
+typedef struct task_counts {
+    const fleet_var *label, *prediction;
     float *p; /* predictions of a batch */
     size_t p_capacity;
     int64_t *pos, *neg; /* histograms, two classes */
     double logloss;
-    int64_t right, samples;
+    int64_t right;
     int64_t classes; /* columns of the prediction */
+} task_counts;
+
+typedef struct evaluation {
+    task_counts task[FLEET_MOST_TASKS];
+    int n_task;
+    int64_t samples;
 } evaluation;
 
 static double label_of(const fleet_var *label, const void *data, int64_t row)
@@ -27,73 +35,123 @@ static double label_of(const fleet_var *label, const void *data, int64_t row)
                                        : (double)((const float *)data)[row];
 }
 
-static void count_binary(evaluation *v, double p, double label)
+static void count_binary(task_counts *t, double p, double label)
 {
     const double least = 1e-15;
     int64_t at = (int64_t)(p * BUCKETS);
     double q = label > 0.5 ? p : 1 - p;
 
     at = at < 0 ? 0 : at >= BUCKETS ? BUCKETS - 1 : at;
-    (label > 0.5 ? v->pos : v->neg)[at]++;
-    v->logloss -= log(q < least ? least : q);
-    v->right += (p > 0.5) == (label > 0.5);
+    (label > 0.5 ? t->pos : t->neg)[at]++;
+    t->logloss -= log(q < least ? least : q);
+    t->right += (p > 0.5) == (label > 0.5);
 }
 
-static fleet_status count_row(evaluation *v, const float *p, double label,
-                              int64_t row)
+/* `sample` counts from the first one of the dataset on. */
+static fleet_status count_row(task_counts *t, const float *p, double label,
+                              int64_t sample)
 {
     int64_t best = 0;
 
-    for (int64_t c = 0; c < v->classes; c++)
+    for (int64_t c = 0; c < t->classes; c++)
         if (!isfinite(p[c]))
             return fl_fail(FLEET_ENUMERIC,
                            "evaluation: the prediction of sample %lld is not a "
                            "finite number",
-                           (long long)(v->samples + row));
-    if (v->classes <= 2 && label != 0.0 && label != 1.0)
+                           (long long)sample);
+    if (t->classes <= 2 && label != 0.0 && label != 1.0)
         return fl_fail(FLEET_EINVAL,
                        "evaluation: label %g of sample %lld is "
                        "neither 0 nor 1",
-                       label, (long long)(v->samples + row));
-    if (v->classes <= 2) {
-        count_binary(v, (double)p[v->classes - 1], label);
+                       label, (long long)sample);
+    if (t->classes <= 2) {
+        count_binary(t, (double)p[t->classes - 1], label);
         return FLEET_OK;
     }
-    for (int64_t c = 1; c < v->classes; c++)
+    for (int64_t c = 1; c < t->classes; c++)
         if (p[c] > p[best])
             best = c;
-    v->right += (double)best == label;
+    t->right += (double)best == label;
+    return FLEET_OK;
+}
+
+static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows,
+                                int64_t before)
+{
+    fleet_fetch f = {.var = t->prediction};
+    const void *labels = e->input[t->label->id].data;
+
+    FL_TRY(fl_grow(&t->p, &t->p_capacity, (size_t)(rows * t->classes),
+                   sizeof *t->p));
+    f.data = t->p;
+    f.size = t->p_capacity * sizeof *t->p;
+    FL_TRY(fl_executor_fetch(e, &f));
+    for (int64_t i = 0; i < rows; i++)
+        FL_TRY(count_row(t, t->p + i * t->classes,
+                         label_of(t->label, labels, i), before + i));
     return FLEET_OK;
 }
 
 static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
 {
     evaluation *v = arg;
-    fleet_fetch f = {.var = v->model->prediction};
-    const void *labels = e->input[v->model->label->id].data;
 
-    FL_TRY(fl_grow(&v->p, &v->p_capacity, (size_t)(b->rows * v->classes),
-                   sizeof *v->p));
-    f.data = v->p;
-    f.size = v->p_capacity * sizeof *v->p;
-    FL_TRY(fl_executor_fetch(e, &f));
-    for (int64_t i = 0; i < b->rows; i++)
-        FL_TRY(count_row(v, v->p + i * v->classes,
-                         label_of(v->model->label, labels, i), i));
+    for (int i = 0; i < v->n_task; i++)
+        FL_TRY(count_batch(&v->task[i], e, b->rows, v->samples));
     v->samples += b->rows;
     return FLEET_OK;
+}
+
+static fleet_status open_task(evaluation *v, const fleet_var *label,
+                              const fleet_var *prediction)
+{
+    task_counts *t = &v->task[v->n_task];
+
+    if (!label || !prediction)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_evaluate: NULL argument: the label or the "
+                       "prediction of task %d of the model",
+                       v->n_task);
+    t->label = label;
+    t->prediction = prediction;
+    t->classes = fl_shape_cols(&prediction->shape);
+    v->n_task++;
+    FL_TRY(FL_NEW(&t->pos, BUCKETS * sizeof *t->pos));
+    return FL_NEW(&t->neg, BUCKETS * sizeof *t->neg);
+}
+
+static fleet_status open_tasks(evaluation *v, const fleet_model *model)
+{
+    if (model->n_task < 0 || model->n_task > FLEET_MOST_TASKS)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_evaluate: %d tasks; expected 0 to %d",
+                       model->n_task, (int)FLEET_MOST_TASKS);
+    if (model->n_task == 0)
+        return open_task(v, model->label, model->prediction);
+    for (int i = 0; i < model->n_task; i++)
+        FL_TRY(open_task(v, model->task[i].label, model->task[i].prediction));
+    return FLEET_OK;
+}
+
+static void close_tasks(evaluation *v)
+{
+    for (int i = 0; i < v->n_task; i++) {
+        fl_free(v->task[i].p);
+        fl_free(v->task[i].pos);
+        fl_free(v->task[i].neg);
+    }
 }
 
 static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
                                    fleet_dataset *d, double *loss)
 {
-    const fleet_var *want = v->model->prediction;
+    const fleet_var *want[FLEET_MOST_TASKS];
     fleet_train_options o = {
-        .fetch_list = &want, .n_fetch = 1, .print_period = INT64_MAX};
+        .fetch_list = want, .n_fetch = v->n_task, .print_period = INT64_MAX};
     fleet_train_result r;
 
-    FL_TRY(FL_NEW(&v->pos, BUCKETS * sizeof *v->pos));
-    FL_TRY(FL_NEW(&v->neg, BUCKETS * sizeof *v->neg));
+    for (int i = 0; i < v->n_task; i++)
+        want[i] = v->task[i].prediction;
     FL_TRY(fl_infer_pass(e, d, &o, observe, v, &r));
     *loss = e->program->training.loss ? r.loss : (double)NAN;
     return v->samples > 0 ? FLEET_OK
@@ -101,37 +159,81 @@ static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
                                                 "no sample");
 }
 
+static fleet_task_evaluation result_of(const task_counts *t, int64_t samples)
+{
+    bool binary = t->classes <= 2;
+
+    return (fleet_task_evaluation){
+        .label = t->label->name,
+        .auc = binary ? fleet_metrics_auc_of(t->pos, t->neg, BUCKETS)
+                      : (double)NAN,
+        .logloss = binary ? t->logloss / (double)samples : (double)NAN,
+        .accuracy = (double)t->right / (double)samples,
+    };
+}
+
+static void set_result(const evaluation *v, double loss, int n_task,
+                       fleet_evaluation *out)
+{
+    fleet_task_evaluation first = result_of(&v->task[0], v->samples);
+
+    *out = (fleet_evaluation){.samples = v->samples,
+                              .auc = first.auc,
+                              .logloss = first.logloss,
+                              .accuracy = first.accuracy,
+                              .loss = loss,
+                              .n_task = n_task};
+    for (int i = 0; i < n_task; i++)
+        out->task[i] = result_of(&v->task[i], v->samples);
+}
+
 fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
                             const fleet_model *model, fleet_evaluation *out)
 {
-    evaluation v = {.model = model};
+    evaluation v = {.n_task = 0};
     fleet_status status;
     double loss;
 
     if (!e || !d || !out || !model || !model->prediction || !model->label)
         return fl_fail(FLEET_EINVAL, "fleet_evaluate: NULL argument");
-    v.classes = fl_shape_cols(&model->prediction->shape);
-    status = run_evaluation(&v, e, d, &loss);
-    if (status == FLEET_OK) {
-        double n = (double)v.samples;
-        bool binary = v.classes <= 2;
-
-        *out = (fleet_evaluation){
-            .samples = v.samples,
-            .auc = binary ? fleet_metrics_auc_of(v.pos, v.neg, BUCKETS)
-                          : (double)NAN,
-            .logloss = binary ? v.logloss / n : (double)NAN,
-            .accuracy = (double)v.right / n,
-            .loss = loss,
-        };
-    }
-    fl_free(v.p);
-    fl_free(v.pos);
-    fl_free(v.neg);
+    status = open_tasks(&v, model);
+    if (status == FLEET_OK)
+        status = run_evaluation(&v, e, d, &loss);
+    if (status == FLEET_OK)
+        set_result(&v, loss, model->n_task, out);
+    close_tasks(&v);
     return status;
 }
 
 /* --- the closing line ---------------------------------------------------- */
+
+/* A name as JSON has it. */
+static void add_name(fl_text *t, const char *key, const char *name)
+{
+    fl_json *json = fl_json_string(name ? name : "");
+    char *text = fl_json_print(json, false);
+
+    fl_json_free(json);
+    if (text)
+        fl_text_add(t, "\"%s\":%s", key, text);
+    else
+        t->status = FLEET_ENOMEM;
+    fl_free(text);
+}
+
+static void add_tasks(fl_text *t, const fleet_evaluation *e)
+{
+    for (int64_t i = 0; e && i < e->n_task && i < FLEET_MOST_TASKS; i++) {
+        const fleet_task_evaluation *task = &e->task[i];
+
+        fl_text_add(t, i == 0 ? ",\"tasks\":[{" : ",{");
+        add_name(t, "label", task->label);
+        fl_text_member(t, "auc", task->auc, 6);
+        fl_text_member(t, "logloss", task->logloss, 6);
+        fl_text_member(t, "accuracy", task->accuracy, 6);
+        fl_text_add(t, i == e->n_task - 1 ? "}]" : "}");
+    }
+}
 
 char *fleet_report_line(fleet *f, const fleet_report *r)
 {
@@ -158,6 +260,7 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
                    6);
     fl_text_member(&t, "accuracy",
                    r->evaluation ? r->evaluation->accuracy : none, 6);
+    add_tasks(&t, r->evaluation);
     fl_text_member(&t, "loss", r->loss, 6);
     fl_text_member(&t, "samples_per_s", floor(r->samples_per_s + 0.5), 12);
     fl_text_member(&t, "seconds",

@@ -470,8 +470,10 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
         compare_operand(&m, j);
     for (int j = 0; j < m.n; j++)
         drop_operand(&m, j);
-    for (int j = 0; k->table->kernel_at(j); j++)
+    for (int j = 0; k->table->kernel_at(j); j++) {
+        CHECK(j < DEVICE_KIT_MOST);
         k->compared[j] |= k->table->kernel_at(j) == kernel;
+    }
 }
 
 /* Kernels that no plan has yet, or not on CPUs: each has a test of its own, as

@@ -8,7 +8,7 @@
 
 #include "runtime/device/device.h"
 
-enum { DEVICE_KIT_MOST = 128 };
+enum { DEVICE_KIT_MOST = 512 };
 
 typedef struct device_kit {
     const fl_device_table *table;

@@ -260,7 +260,7 @@ TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)
     }
 }
 
-/* --- sums in place of means ---------------------------------------------- */
+/* --- sums in place of means ----------------------------------------------- */
 
 static void choose_sum(fleet_distributed_strategy *s)
 {
@@ -333,7 +333,7 @@ TEST(a_sum_over_ranks_is_of_the_means_of_their_merges)
     check_weights_of_one(&s, &one, 1e-6f);
 }
 
-/* --- buckets ------------------------------------------------------------- */
+/* --- buckets -------------------------------------------------------------- */
 
 /* Merged or not, as float16 or not, in buckets of any size. */
 TEST(where_gradients_lie_and_how_they_are_cut_changes_no_bit)
@@ -417,4 +417,43 @@ TEST(tables_shared_out_over_ranks_are_those_of_one_process)
 
             check_equal_to_one(&s, ranks);
         }
+}
+
+/* --- parameters that the loss does not reach ------------------------------ */
+
+static void find_unused(fleet_distributed_strategy *s)
+{
+    s->find_unused_parameters = 1;
+}
+
+static void find_none(fleet_distributed_strategy *s)
+{
+    s->find_unused_parameters = 0;
+}
+
+/* No rank waits for their gradients, whatever find_unused_parameters says. */
+TEST(parameters_that_the_loss_does_not_reach_stay_as_they_are)
+{
+    rank_lesson s = {.how = {.unreached = true, .choose = find_none},
+                     .batches = 6,
+                     .last = 50,
+                     .passes = 1};
+    rank_lesson t = s;
+    float before[20 * 3], after[20 * 3];
+    kit_batch *b;
+    kit_model m;
+
+    t.how.choose = find_unused;
+    rank_train(&s, 2);
+    rank_train(&t, 2);
+    CHECK(memcmp(s.weight[0], t.weight[0], sizeof s.weight[0]) == 0);
+
+    kit_open(&m, KIT_MLP, &t.how);
+    b = kit_batch_for(&m, 20, 1);
+    CHECK_OK(fleet_parameter_get(m.f, "unreached.w", before, 20 * 3));
+    CHECK_OK(kit_run(m.e, b));
+    CHECK_OK(fleet_parameter_get(m.f, "unreached.w", after, 20 * 3));
+    CHECK(memcmp(before, after, sizeof before) == 0);
+    kit_batch_free(b);
+    kit_close(&m);
 }

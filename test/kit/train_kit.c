@@ -343,6 +343,9 @@ void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
         build_ctr(m);
     else
         build_pooled(m);
+    if (options->unreached)
+        fleet_fc(m->p, fleet_program_var(m->p, "image"), 3,
+                 &(fleet_fc_options){.name = "unreached"});
     CHECK_OK(fleet_program_status(m->p));
     m->o = kit_optimizer(m->f, options);
     CHECK_OK(fleet_minimize(m->o, m->m.loss));

@@ -64,6 +64,8 @@ typedef struct kit_options {
     uint64_t seed;             /* 0: 7 */
     const char *device;        /* of the program; NULL: nothing is said */
     const char *guard;         /* of the model's operators; NULL: none */
+    bool unreached;            /* an MLP with a layer "unreached" that the loss
+                                  does not depend on */
     bool allow_cpu, no_graphs; /* of the place */
     const fleet_role *role;    /* NULL: as the environment says */
     void (*choose)(fleet_distributed_strategy *s); /* what else is in it */

@@ -175,8 +175,8 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
 	    -Wl,-rpath,'$$ORIGIN/../$(notdir $(LIBDIR))' -lm
 
-# The suite tries the fleetrun, the fleet-train and the predict of its own variant,
-# which lie beside it. The launcher needs no library when it runs.
+# The suite tries the fleetrun, the fleet-train, the fleet-predict and the predict of its
+# own variant, which lie beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) src/base/error.c \
               src/base/memory.c src/base/text.c src/net/keys.c)
@@ -194,6 +194,9 @@ $(BUILD)/fleet-inspect: $(INSPECT_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/fleet-predict: $(BUILD)/tools/fleet-predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
@@ -321,6 +324,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
+              $(BUILD)/fleet-predict \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
               $(BUILD)/fleet-datagen \
               $(PLUGINS:%=$(BUILD)/%) \
@@ -517,9 +521,9 @@ install: all
 	[ -z "$(CUDA_LIB)" ] || install -m 755 $(CUDA_LIB) $(INSTALL_LIB)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
-	$(CC) $(LDFLAGS_) -o $(DESTDIR)$(PREFIX)/bin/fleet-train \
-	    $(BUILD)/tools/fleet-train.o -L$(LIBDIR) -lfleet \
-	    -Wl,-rpath,'$$ORIGIN/../lib' -lm
+	$(foreach t,fleet-train fleet-predict,$(CC) $(LDFLAGS_) \
+	    -o $(DESTDIR)$(PREFIX)/bin/$(t) $(BUILD)/tools/$(t).o -L$(LIBDIR) \
+	    -lfleet -Wl,-rpath,'$$ORIGIN/../lib' -lm;)
 	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
 	    $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen \
 	    $(DESTDIR)$(PREFIX)/bin
@@ -536,6 +540,7 @@ uninstall:
 	    $(INSTALL_LIB)/libfleet_cuda.so \
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-predict \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen

@@ -14,6 +14,7 @@
 #include <fleet/nn.h>
 #include <fleet/ops.h>
 #include <fleet/optimizer.h>
+#include <fleet/predict.h>
 #include <fleet/program.h>
 #include <fleet/replay.h>
 #include <fleet/report.h>

@@ -20,6 +20,7 @@
 #ifndef FLEET_IO_H
 #define FLEET_IO_H
 
+#include <fleet/dataset.h>
 #include <fleet/nn.h>
 
 #ifdef __cplusplus
@@ -226,6 +227,34 @@ FLEET_API fleet_status fleet_save_inference_model(
     fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
     fleet_var *const *fetch, int n_fetch);
 
+/* All-zero fields are defaults. */
+typedef struct fleet_inference_options {
+    /* Whose lines the model will score (fleet/predict.h): its format, slots,
+     * and means and deviations go into the save, its files do not. It has its
+     * files. NULL: none: the model takes values alone. */
+    struct fleet_dataset *dataset;
+    const char *label; /* the slot that has the label, for evaluations; NULL:
+                          none has */
+} fleet_inference_options;
+
+/* fleet_save_inference_model_with - the same of a model that scores lines of
+ * text, too, as the dataset has read them for its training. What fleet-train
+ * saves can do so. A pipe_command is not in the save: who predicts says it
+ * again. options may be NULL.
+ *
+ *   FLEET_ENOENT   no slot of the dataset feeds a variable of feed, or has the
+ *                  label's name
+ *   FLEET_EDTYPE, FLEET_ESHAPE  a slot does not fit its variable
+ *   FLEET_EINVAL   a dataset of another handle
+ *   FLEET_ESTATE   a dataset without files
+ *   and the codes of fleet_save_inference_model(), and of reading the dataset's
+ *   files if its means are not known yet
+ */
+FLEET_API fleet_status fleet_save_inference_model_with(
+    fleet *fleet, const char *path, fleet_var *const *feed, int n_feed,
+    fleet_var *const *fetch, int n_fetch,
+    const fleet_inference_options *options);
+
 /* --- predictor: no fleet handle needed ------------------------------------ */
 
 typedef struct fleet_predictor fleet_predictor;
@@ -237,7 +266,8 @@ struct fleet_feed;
  * fleet_load_model(); FLEET_EINVAL for a save without a program.
  *
  * What a dataset did to the values of its slots (hash, standardize, ...) is not
- * part of the program: feed what the dataset would have fed. */
+ * part of the program: feed what the dataset would have fed, or score lines of
+ * text (fleet/predict.h). */
 FLEET_API fleet_predictor *fleet_load_inference_model(const char *path);
 
 /* fleet_predictor_set_fresh - what ids without a row read as from now on, in

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/extra.h"
+#include "fleet/job/reading.h"
 #include "fleet/inference.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
@@ -88,9 +89,10 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
 }
 
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
-                                const fleet_model *model, fleet_save_mode mode)
+                                const fl_scored *scored, fleet_save_mode mode)
 {
     fl_json *program = NULL, *statistics = NULL, *positions = NULL;
+    fl_json *reader = NULL;
     fl_save s = {.states = true,
                  .what = mode == FLEET_SAVE_DELTA ? "delta" : "checkpoint",
                  .mode = mode,
@@ -103,14 +105,19 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     status = fl_statistics_of(f, &statistics);
     if (status == FLEET_OK)
         status = fl_positions_save(f, &positions);
-    if (status == FLEET_OK && model)
-        status = fl_prediction_json(model, &program);
+    if (status == FLEET_OK && scored)
+        status = fl_prediction_json(scored->model, &program);
+    if (status == FLEET_OK && scored && scored->data)
+        status =
+            fl_reading_save(scored->data, scored->model->label->name, &reader);
     s.program = program;
+    s.reader = reader;
     s.statistics = statistics;
     s.positions = positions;
     if (status == FLEET_OK)
         status = fl_checkpoint_write(f, &s, NULL, NULL, path);
     fl_json_free(program);
+    fl_json_free(reader);
     fl_json_free(statistics);
     fl_json_free(positions);
     return status;

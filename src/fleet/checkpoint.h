@@ -23,6 +23,13 @@ fleet_status fl_checkpoint_load(fleet *f, const char *path,
 /* Worker 0 saves for all; other workers need not, and say so in the log. */
 bool fl_checkpoint_is_mine(fleet *f, const char *call);
 
-/* A checkpoint that a predictor can score with, too: model may be NULL. */
+/* What a predictor does with a checkpoint: compute the model's prediction, of
+ * lines as the dataset reads them; without one, of values alone. */
+typedef struct fl_scored {
+    const fleet_model *model;
+    const fleet_dataset *data;
+} fl_scored;
+
+/* A checkpoint that a predictor can score with, too: scored may be NULL. */
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
-                                const fleet_model *model, fleet_save_mode mode);
+                                const fl_scored *scored, fleet_save_mode mode);

@@ -11,6 +11,7 @@
 #include "fleet/job/dataset.h"
 #include "fleet/job/handle.h"
 #include "fleet/save/load_into.h"
+#include "fleet/train/slot_fits.h"
 #include "fleet/save/manifest.h"
 #include "ops/ops.h"
 #include "runtime/exec/executor.h"
@@ -77,6 +78,7 @@ static fleet_status put_names(fl_json *object, const char *key,
 
 typedef struct model {
     fleet *f;
+    const fleet_inference_options *o;
     const char *path;
     fleet_var *const *feed, *const *fetch;
     int n_feed, n_fetch;
@@ -99,10 +101,60 @@ static fleet_status program_json(const model *m, fl_json **program)
     return status;
 }
 
+/* Weights come with their ids. */
+static fleet_status check_slot_of(const fleet_dataset *d, const fleet_var *v)
+{
+    const char *name = v->weighs ? v->weighs->name : v->name;
+
+    for (int i = 0; i < d->n_slot; i++)
+        if (strcmp(d->slots[i].name, name) == 0)
+            return v->weighs ? FLEET_OK : fl_slot_fits(&d->slots[i], v);
+    return fl_fail(FLEET_ENOENT,
+                   "inference model: no slot of the dataset feeds \"%s\"",
+                   name);
+}
+
+static fleet_status check_dataset(const model *m)
+{
+    const fleet_dataset *d = m->o->dataset;
+    bool found = !m->o->label;
+
+    if (d->fleet != m->f)
+        return fl_fail(FLEET_EINVAL,
+                       "inference model: the dataset is another handle's");
+    if (d->n_slot == 0)
+        return fl_fail(FLEET_ESTATE, "inference model: the dataset has no "
+                                     "files, which say what its slots are");
+    for (int i = 0; i < m->n_feed; i++)
+        FL_TRY(check_slot_of(d, m->feed[i]));
+    for (int i = 0; i < d->n_slot && !found; i++)
+        found = strcmp(d->slots[i].name, m->o->label) == 0;
+    return found ? FLEET_OK
+                 : fl_fail(FLEET_ENOENT,
+                           "inference model: the dataset has no slot \"%s\", "
+                           "for a label",
+                           m->o->label);
+}
+
+/* How the lines are read, and what they are standardized by. */
+static fleet_status reader_json(const model *m, fl_json **reader,
+                                fl_json **statistics)
+{
+    fleet_dataset *d = m->o ? m->o->dataset : NULL;
+
+    if (!d)
+        return fl_statistics_of(m->f, statistics);
+    FL_TRY(check_dataset(m));
+    FL_TRY(fl_dataset_need_statistics(d));
+    FL_TRY(fl_reading_save(d, m->o->label, reader));
+    return d->has_statistics ? fl_statistics_save(&d->statistics, statistics)
+                             : FLEET_OK;
+}
+
 static fleet_status save_marked(const model *m, bool *marked)
 {
     const fleet_program *p = m->fetch[0]->program;
-    fl_json *program, *statistics = NULL;
+    fl_json *program, *statistics = NULL, *reader = NULL;
     fl_save s = {.what = "inference"};
     fleet_status status;
 
@@ -110,12 +162,14 @@ static fleet_status save_marked(const model *m, bool *marked)
     FL_TRY(check_feeds(p, marked, m->feed, m->n_feed));
     FL_TRY(fl_store_add(m->f->store, p));
     FL_TRY(program_json(m, &program));
-    status = fl_statistics_of(m->f, &statistics);
+    status = reader_json(m, &reader, &statistics);
     s.program = program;
+    s.reader = reader;
     s.statistics = statistics;
     if (status == FLEET_OK)
         status = fl_checkpoint_write(m->f, &s, p, marked, m->path);
     fl_json_free(statistics);
+    fl_json_free(reader);
     fl_json_free(program);
     return status;
 }
@@ -157,16 +211,16 @@ fleet_status fl_prediction_json(const fleet_model *of, fl_json **json)
     return status;
 }
 
-fleet_status fleet_save_inference_model(fleet *f, const char *path,
-                                        fleet_var *const *feed, int n_feed,
-                                        fleet_var *const *fetch, int n_fetch)
+static fleet_status save_model(const model *m, const char *call)
 {
-    model m = {f, path, feed, fetch, n_feed, n_fetch};
+    fleet_var *const *feed = m->feed, *const *fetch = m->fetch;
+    const int n_feed = m->n_feed, n_fetch = m->n_fetch;
+    fleet *f = m->f;
     fleet_status status;
     bool *marked;
 
-    FL_TRY(fl_handle_check_worker(f, "fleet_save_inference_model"));
-    if (!fl_checkpoint_is_mine(f, "fleet_save_inference_model"))
+    FL_TRY(fl_handle_check_worker(f, call));
+    if (!fl_checkpoint_is_mine(f, call))
         return FLEET_OK;
     if (n_feed < 0 || (n_feed > 0 && !feed))
         return fl_fail(FLEET_EINVAL, "inference model: no feeds");
@@ -177,9 +231,29 @@ fleet_status fleet_save_inference_model(fleet *f, const char *path,
                            i);
     FL_TRY(check_fetch(f, fetch, n_fetch));
     FL_TRY(FL_NEW(&marked, fetch[0]->program->n_node));
-    status = save_marked(&m, marked);
+    status = save_marked(m, marked);
     fl_free(marked);
     return status;
+}
+
+fleet_status fleet_save_inference_model(fleet *f, const char *path,
+                                        fleet_var *const *feed, int n_feed,
+                                        fleet_var *const *fetch, int n_fetch)
+{
+    const model m = {f, NULL, path, feed, fetch, n_feed, n_fetch};
+
+    return save_model(&m, "fleet_save_inference_model");
+}
+
+fleet_status fleet_save_inference_model_with(fleet *f, const char *path,
+                                             fleet_var *const *feed, int n_feed,
+                                             fleet_var *const *fetch,
+                                             int n_fetch,
+                                             const fleet_inference_options *o)
+{
+    const model m = {f, o, path, feed, fetch, n_feed, n_fetch};
+
+    return save_model(&m, "fleet_save_inference_model_with");
 }
 
 /* --- the predictor -------------------------------------------------------- */
@@ -209,6 +283,7 @@ static void forget_model(fleet_predictor *p)
     fl_store_destroy(p->store);
     fl_free(p->input);
     fl_free(p->output);
+    fl_reading_done(&p->reading);
     p->program = NULL;
     p->store = NULL;
     p->input = p->output = NULL;
@@ -233,6 +308,8 @@ static fleet_status read_model(void *arg, fl_saved *s)
     fleet_predictor *p = arg;
     fl_at root = fl_at_root(s->manifest), at = fl_at_key(&root, "program");
     fl_at feed = fl_at_key(&at, "feed"), fetch = fl_at_key(&at, "fetch");
+    fl_at reader = fl_at_key(&root, "reader");
+    fl_at statistics = fl_at_key(&root, "statistics");
 
     if (!at.json)
         return no_program(s);
@@ -248,6 +325,8 @@ static fleet_status read_model(void *arg, fl_saved *s)
     FL_TRY(
         read_vars(p->program, &fetch, FL_VAR_TEMP, &p->output, &p->n_output));
     FL_TRY(fl_store_add(p->store, p->program));
+    if (reader.json)
+        FL_TRY(fl_reading_load(&p->reading, &reader, &statistics));
     return fl_saved_apply(s, p->store, NULL, &(fl_load_how){0});
 }
 
@@ -283,6 +362,9 @@ void fleet_predictor_destroy(fleet_predictor *p)
         fl_free(p->idle);
         p->idle = next;
     }
+    for (int i = 0; i < FL_N_LABEL_USE; i++)
+        if (p->scoring[i])
+            p->close_scoring(p->scoring[i]);
     forget_model(p);
     fl_context_done(&p->context);
     fl_log_done(&p->context.log);

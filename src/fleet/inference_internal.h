@@ -5,7 +5,10 @@
 #include <pthread.h>
 
 #include "fleet/inference.h"
+#include "fleet/job/reading.h"
 #include "runtime/store/store.h"
+
+enum { FL_N_LABEL_USE = 3 };
 
 typedef struct fl_spare_executor {
     fleet_executor *executor;
@@ -24,9 +27,14 @@ struct fleet_predictor {
     fleet_program *program;
     fleet_var **input, **output;
     int n_input, n_output;
+    fl_reading reading;      /* n_slot 0: the save has none */
     pthread_mutex_t lock;    /* of what follows */
     fl_spare_executor *idle; /* executors that no call uses just now */
     bool has_run;
+
+    /* how text is scored, by fleet_label_use; NULL: it was not asked for yet */
+    struct fl_scoring *scoring[FL_N_LABEL_USE];
+    void (*close_scoring)(struct fl_scoring *);
 
     /* a change of rows and weights waits until no call runs, and calls that
      * come meanwhile wait for it */

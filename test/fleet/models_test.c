@@ -269,7 +269,8 @@ static void check_predicts(const model_case *c)
     CHECK(n <= OUTPUTS);
     for (int i = 0; i < n; i++)
         CHECK_OK(kit_fetch(s.tester, b, out[i], want[i], MOST));
-    CHECK_OK(fl_checkpoint_save(s.f, path, &s.m, FLEET_SAVE_ALL));
+    CHECK_OK(fl_checkpoint_save(s.f, path, &(fl_scored){.model = &s.m},
+                                FLEET_SAVE_ALL));
     predictor = fleet_load_inference_model(path);
     if (!predictor)
         test_fail(__FILE__, __LINE__, "%s", fleet_last_error());

@@ -8,11 +8,15 @@
 #include "data/format/criteo.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
 
 enum { LABEL, DENSE, FIRST_ID }; /* slots, by position */
+
+#define NO_LABEL "0\t"
+enum { LABEL_SIZE = sizeof NO_LABEL - 1 };
 
 typedef struct where {
     const fl_parser *p;
@@ -97,6 +101,7 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
     const fl_kernels *k = w->p->kernels;
     int cells, whole = cut_lines(w, tile, rows, &cells);
     const fl_line *wrong = &w->line[whole];
+    const int added = w->p->spec->no_label;
     char what[60];
 
     k->criteo_dense(tile, whole, floats_of(w, DENSE, 0, FL_CRITEO_DENSE));
@@ -109,10 +114,34 @@ static fleet_status read_tile(const where *w, fl_criteo_tile *tile, int rows)
             FL_TRY(read_odd(w, r));
     if (whole == rows)
         return FLEET_OK;
-    snprintf(what, sizeof what, "40 cells split by tabs (%d%s here)", cells,
+    snprintf(what, sizeof what, "%d cells split by tabs (%d%s here)",
+             FL_CRITEO_CELLS - added, cells - added,
              cells > FL_CRITEO_CELLS ? " or more" : "");
-    return fl_bad_line(w->p, wrong, NULL, what, wrong->text,
+    return fl_bad_line(w->p, wrong, NULL, what,
+                       wrong->text + added * LABEL_SIZE,
                        wrong->text + wrong->size);
+}
+
+/* Lines of files without labels get one, which nothing looks at. */
+static fleet_status put_labels(fl_scratch *scratch, const fl_line *line, int n,
+                               fl_line *to)
+{
+    size_t size = FL_TEXT_PAD, at = FL_TEXT_PAD;
+
+    for (int i = 0; i < n; i++)
+        size += line[i].size + LABEL_SIZE + FL_TEXT_PAD;
+    FL_TRY(fl_grow(&scratch->labelled, &scratch->labelled_capacity, size, 1));
+    for (int i = 0; i < n; i++) {
+        char *text = scratch->labelled + at;
+
+        memcpy(text, NO_LABEL, LABEL_SIZE);
+        memcpy(text + LABEL_SIZE, line[i].text, line[i].size);
+        to[i] = line[i];
+        to[i].text = text;
+        to[i].size += LABEL_SIZE;
+        at += to[i].size + FL_TEXT_PAD;
+    }
+    return FLEET_OK;
 }
 
 fleet_status fl_parse_criteo(const fl_parser *p, fl_scratch *scratch,
@@ -122,15 +151,19 @@ fleet_status fl_parse_criteo(const fl_parser *p, fl_scratch *scratch,
 
     FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)n));
     for (size_t i = 0; i < n; i += FL_CRITEO_TILE) {
-        size_t left = n - i;
+        const int rows = n - i < FL_CRITEO_TILE ? (int)(n - i) : FL_CRITEO_TILE;
+        fl_line labelled[FL_CRITEO_TILE];
         where w = {.p = p,
                    .line = &buffer->lines.line[i],
                    .tile = &scratch->tile,
                    .buffer = buffer,
                    .first = i};
 
-        FL_TRY(read_tile(&w, &scratch->tile,
-                         left < FL_CRITEO_TILE ? (int)left : FL_CRITEO_TILE));
+        if (p->spec->no_label) {
+            FL_TRY(put_labels(scratch, w.line, rows, labelled));
+            w.line = labelled;
+        }
+        FL_TRY(read_tile(&w, &scratch->tile, rows));
     }
     return FLEET_OK;
 }

@@ -113,20 +113,27 @@ typedef struct idx_reader {
     int64_t in_block, next;
 } idx_reader;
 
+static fleet_status open_labels(idx_reader *r, const char *path)
+{
+    r->labels = (idx_file){.path = path, .n_dim = 1};
+    FL_TRY(fl_unpack_open(&r->labels.unpack, r->labels.path));
+    FL_TRY(read_header(&r->labels, LABELS_MAGIC));
+    if (r->images.dim[0] == r->labels.dim[0])
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EFORMAT,
+        "%.400s has %" PRIu32 " images, but %.400s has %" PRIu32 " labels",
+        r->images.path, r->images.dim[0], r->labels.path, r->labels.dim[0]);
+}
+
 static fleet_status idx_start(fl_reader *reader)
 {
     idx_reader *r = (idx_reader *)reader;
     const fl_stream_spec *spec = r->env.parser->spec;
 
     FL_TRY(open_images(&r->images, spec->files[0], &r->width));
-    r->labels = (idx_file){.path = spec->files[1], .n_dim = 1};
-    FL_TRY(fl_unpack_open(&r->labels.unpack, r->labels.path));
-    FL_TRY(read_header(&r->labels, LABELS_MAGIC));
-    if (r->images.dim[0] != r->labels.dim[0])
-        return fl_fail(
-            FLEET_EFORMAT,
-            "%.400s has %" PRIu32 " images, but %.400s has %" PRIu32 " labels",
-            r->images.path, r->images.dim[0], r->labels.path, r->labels.dim[0]);
+    if (!spec->no_label)
+        FL_TRY(open_labels(r, spec->files[1]));
     if (r->width != spec->slots[0].dim)
         return fl_fail(FLEET_ECONFIG,
                        "%.500s: its images have %" PRId64 " pixels, but the "
@@ -178,13 +185,14 @@ static fleet_status read_block(idx_reader *r)
         return fl_fail(FLEET_ESTATE, "the stream was closed");
     if (n == 0) {
         FL_TRY(check_end(&r->images));
-        FL_TRY(check_end(&r->labels));
+        FL_TRY(r->labels.unpack ? check_end(&r->labels) : FLEET_OK);
         return FLEET_EEND;
     }
     r->first += r->in_block;
     r->in_block = r->next = 0;
     FL_TRY(read_exactly(r, &r->images, r->pixel, n, width));
-    FL_TRY(read_exactly(r, &r->labels, r->label, n, 1));
+    if (r->labels.unpack) /* else they are the zeros of their memory */
+        FL_TRY(read_exactly(r, &r->labels, r->label, n, 1));
     fl_block_drop(r->env.blocks, r->block);
     r->block = NULL;
     FL_TRY(fl_block_get(r->env.blocks, n * (width + 1), &r->block));

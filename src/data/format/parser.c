@@ -72,6 +72,7 @@ void fl_scratch_destroy(fl_scratch *s)
     if (!s)
         return;
     fl_csv_cells_done(&s->cells);
+    fl_free(s->labelled);
     fl_free(s->used);
     fl_free(s);
 }

@@ -30,6 +30,8 @@ struct fl_scratch {
     fl_tokens tokens;
     uint64_t id[FL_READ_MOST + FL_READ_SLACK];
     fl_criteo_tile tile;
+    char *labelled; /* criteo: lines that have got a label */
+    size_t labelled_capacity;
     size_t *used; /* values in each ragged slot */
     fl_csv_cells cells;
 };

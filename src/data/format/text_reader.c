@@ -229,7 +229,10 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
     const fl_stream_spec *spec = env->parser->spec;
     const fl_source_options source = {.command = fl_command_of(spec),
                                       .timeout_ms = spec->pipe_timeout_ms,
-                                      .wakeup = env->wakeup};
+                                      .wakeup = env->wakeup,
+                                      .any = spec->any_file,
+                                      .text = spec->text,
+                                      .text_size = spec->text_size};
     fleet_status status;
     text_reader *r;
 

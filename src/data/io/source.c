@@ -25,7 +25,8 @@ enum { FEED_PIECE = 256 << 10, PIPE_SIZE = 1 << 20 };
 struct fl_source {
     const char *path;
     fl_source_options o;
-    fl_unpack *file;
+    fl_unpack *file; /* NULL: it is o.text, */
+    size_t taken;    /* bytes of it that were read */
 
     fl_pipe_command child;
     int out; /* the command's output is read from it */
@@ -131,7 +132,10 @@ static fleet_status start_source(fl_source *s)
 {
     int in[2];
 
-    FL_TRY(fl_unpack_open(&s->file, s->path));
+    if (s->o.text)
+        return FLEET_OK;
+    FL_TRY(s->o.any ? fl_unpack_open_any(&s->file, s->path, s->o.wakeup)
+                    : fl_unpack_open(&s->file, s->path));
     if (!s->o.command)
         return fl_unpack_check_text(s->file);
     if (fl_is_packed(s->path))
@@ -208,15 +212,26 @@ static fleet_status read_command(fl_source *s, void *to, size_t size,
     return FLEET_OK;
 }
 
+static void read_text(fl_source *s, void *to, size_t size, size_t *got)
+{
+    size_t left = s->o.text_size - s->taken;
+
+    *got = left < size ? left : size;
+    memcpy(to, s->o.text + s->taken, *got);
+    s->taken += *got;
+}
+
 fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got)
 {
+    if (s->o.text)
+        return read_text(s, to, size, got), FLEET_OK;
     return s->o.command ? in_command(s, read_command(s, to, size, got))
                         : fl_unpack_read(s->file, to, size, got);
 }
 
 double fl_source_share(const fl_source *s)
 {
-    return fl_unpack_share(s->file);
+    return s->file ? fl_unpack_share(s->file) : 1;
 }
 
 void fl_source_close(fl_source *s)

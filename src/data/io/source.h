@@ -2,6 +2,7 @@
  * through the dataset's command if it has one. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -13,6 +14,10 @@ typedef struct fl_source_options {
     int64_t timeout_ms;  /* that the command may bring nothing and not end; 0:
                             as long as it likes */
     int wakeup;          /* reading ends with FLEET_ESTATE once it comes */
+    bool any;            /* also a FIFO, and "-": standard input */
+    const char *text;    /* NULL, or these bytes in the file's place; they
+                            outlive the source, and have no command */
+    size_t text_size;
 } fl_source_options;
 
 /* path must outlive it. A command lives no longer than the calling thread. */

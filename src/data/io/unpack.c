@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -23,6 +25,8 @@ struct fl_unpack {
     const char *path;
     int fd;
     off_t size;           /* of the file, when it was opened */
+    bool special, waits;  /* it may be no regular file, and it is none */
+    int wakeup;           /* ends its waiting */
     unsigned char *piece; /* packed bytes; NULL for a plain file */
     z_stream z;
     bool in_member; /* a .gz is members, one after the other */
@@ -43,19 +47,34 @@ static fleet_status io_failed(const char *what, const char *path)
     return fl_fail(code, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Anything but a regular file could block a reader that has to end. */
+static bool is_standard_input(const fl_unpack *u)
+{
+    return u->special && strcmp(u->path, "-") == 0;
+}
+
+static int open_path(const fl_unpack *u)
+{
+    return is_standard_input(u)
+               ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)
+               : open(u->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+/* Anything but a regular file could block a reader that has to end: it is
+ * waited for. */
 static fleet_status open_file(fl_unpack *u)
 {
     struct stat st;
 
-    u->fd = fl_fd_lift(open(u->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    u->fd = fl_fd_lift(open_path(u));
     if (u->fd < 0 || fstat(u->fd, &st) != 0)
         return io_failed("open", u->path);
-    if (!S_ISREG(st.st_mode))
-        return fl_fail(FLEET_EIO, "cannot read %s: not a regular file",
-                       u->path);
+    u->waits = u->special && !S_ISREG(st.st_mode);
+    if (S_ISDIR(st.st_mode) || !(u->waits || S_ISREG(st.st_mode)))
+        return fl_fail(FLEET_EIO, "cannot read %s: %s", u->path,
+                       u->special ? "it is a folder" : "not a regular file");
     u->size = st.st_size;
-    fcntl(u->fd, F_SETFL, 0); /* a command may read from it */
+    if (!is_standard_input(u))    /* which other processes may have, too */
+        fcntl(u->fd, F_SETFL, 0); /* a command may read from it */
     posix_fadvise(u->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint: may fail */
     return FLEET_OK;
 }
@@ -84,13 +103,16 @@ static fleet_status start_inflate(fl_unpack *u)
     return fl_fail(FLEET_ENOMEM, "out of memory: to unpack %s", u->path);
 }
 
-fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
+static fleet_status open_kind(fl_unpack **unpack, const char *path, bool any,
+                              int wakeup)
 {
     fleet_status status;
     fl_unpack *u;
 
     FL_TRY(FL_NEW(&u, sizeof *u));
     u->path = path;
+    u->special = any;
+    u->wakeup = wakeup;
     u->fd = -1;
     status = open_file(u);
     if (status == FLEET_OK && fl_is_packed(path))
@@ -101,6 +123,17 @@ fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
     }
     *unpack = u;
     return FLEET_OK;
+}
+
+fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
+{
+    return open_kind(unpack, path, false, -1);
+}
+
+fleet_status fl_unpack_open_any(fl_unpack **unpack, const char *path,
+                                int wakeup)
+{
+    return open_kind(unpack, path, true, wakeup);
 }
 
 fleet_status fl_unpack_check_text(const fl_unpack *u)
@@ -132,9 +165,11 @@ static fleet_status read_file(fl_unpack *u, void *to, size_t size, size_t *got)
 {
     ssize_t n;
 
-    do
+    do {
+        if (u->waits)
+            FL_TRY(fl_fd_wait(u->fd, POLLIN, u->wakeup, -1, 0));
         n = read(u->fd, to, size);
-    while (n < 0 && errno == EINTR);
+    } while (n < 0 && (errno == EINTR || (u->waits && errno == EAGAIN)));
     if (n < 0)
         return io_failed("read", u->path);
     *got = (size_t)n;
@@ -223,7 +258,7 @@ double fl_unpack_share(const fl_unpack *u)
 {
     off_t at = lseek(u->fd, 0, SEEK_CUR);
 
-    return at < u->size ? (double)at / (double)u->size : 1;
+    return at >= 0 && at < u->size ? (double)at / (double)u->size : 1;
 }
 
 int fl_unpack_fd(const fl_unpack *u)

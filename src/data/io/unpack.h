@@ -18,6 +18,11 @@ fleet_status fl_unpack_check_text(const fl_unpack *u);
 /* path must outlive it. */
 fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
 
+/* The same of what is no regular file, too: a FIFO, or "-", which is standard
+ * input. Reading it ends with FLEET_ESTATE once the wakeup comes. */
+fleet_status fl_unpack_open_any(fl_unpack **unpack, const char *path,
+                                int wakeup);
+
 /* 1 to size bytes, or *got is 0: the end, and the file was whole. */
 fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got);
 

@@ -211,9 +211,10 @@ static fleet_status check_whole(const fl_stream_spec *s)
         return check_own_slots(s, 28, criteo);
     if (s->format != FLEET_IDX)
         return FLEET_OK;
-    if (s->n_file != 2)
-        return fl_fail(FLEET_ECONFIG,
-                       "idx: expected two files, images and labels, got %d",
+    if (s->n_file != (s->no_label ? 1 : 2))
+        return fl_fail(FLEET_ECONFIG, "idx: expected %s, got %d",
+                       s->no_label ? "one file, the images"
+                                   : "two files, images and labels",
                        s->n_file);
     return check_own_slots(s, 2, idx);
 }

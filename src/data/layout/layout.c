@@ -6,6 +6,15 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
+const char *const fl_transform_names[] = {[FLEET_TRANSFORM_NONE] = "none",
+                                          [FLEET_LOG1P] = "log1p",
+                                          [FLEET_STANDARDIZE] = "standardize",
+                                          [FLEET_LOG1P_STANDARDIZE] =
+                                              "log1p_standardize",
+                                          [FLEET_HASH] = "hash",
+                                          [FLEET_EQUALS] = "equals",
+                                          NULL};
+
 bool fl_standardizes(fleet_transform t)
 {
     return t == FLEET_STANDARDIZE || t == FLEET_LOG1P_STANDARDIZE;
@@ -67,13 +76,14 @@ static void add_fields(fl_layout *l, const fl_stream_spec *spec)
 
     for (int i = 0; i < spec->n_slot; i++) {
         const fleet_slot *slot = &spec->slots[i];
+        const uint64_t seed = spec->seeds ? spec->seeds[i] : (uint64_t)i;
 
         l->field[i] = (fl_field){.name = slot->name,
                                  .is_id = fl_slot_is_id(slot),
                                  .weighted = slot->weighted != 0,
                                  .dim = fl_slot_dim(slot),
-                                 .seed = (uint64_t)i,
-                                 .none = fl_hash("", 0, (uint64_t)i),
+                                 .seed = seed,
+                                 .none = fl_hash("", 0, seed),
                                  .equals = slot->equals,
                                  .n_equals = slot->n_equals,
                                  .required = slot->required != 0,

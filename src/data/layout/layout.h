@@ -18,7 +18,8 @@ typedef struct fl_field {
     bool weighted; /* ids may have weights */
     int64_t dim;   /* -1: ragged */
     fl_slot_bounds bounds;
-    uint64_t seed; /* its position: what its texts are hashed with */
+    /* what its texts are hashed with: by default its position */
+    uint64_t seed;
     uint64_t none; /* the id of an empty text */
     const char *const *equals;
     int n_equals;
@@ -47,6 +48,9 @@ typedef struct fl_layout {
  * missing. */
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
 void fl_layout_done(fl_layout *l);
+
+/* By fleet_transform, as configurations and saves say it; NULL at the end. */
+extern const char *const fl_transform_names[];
 
 bool fl_standardizes(fleet_transform t);
 

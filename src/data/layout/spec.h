@@ -32,8 +32,17 @@ typedef struct fl_stream_spec {
     const char *missing;
     const fl_statistics *statistics; /* NULL: no slot standardizes */
 
-    const char *const *files; /* sorted; idx: images, labels */
+    const char *const *files; /* in their order; idx: images, labels */
     int n_file;
+    bool any_file;    /* also a FIFO, and "-": standard input; not idx */
+    const char *text; /* NULL, or text_size bytes in place of what is in the
+                         one file, whose name stays; it must outlive the
+                         stream */
+    size_t text_size;
+
+    const uint64_t *seeds; /* by slot: what its texts are hashed with; NULL: its
+                              position. Criteo's are its own */
+    bool no_label; /* criteo, idx: the files have no labels, which read as 0 */
 
     /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */

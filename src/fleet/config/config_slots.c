@@ -3,11 +3,8 @@
 
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
+#include "data/layout/layout.h"
 #include "fleet/config/models.h"
-
-static const char *const transform_names[] = {
-    "none", "log1p",  "standardize", "log1p_standardize",
-    "hash", "equals", NULL};
 
 static fleet_status read_transforms(fl_config *c, const fl_at *at,
                                     fleet_slot *s)
@@ -25,7 +22,7 @@ static fleet_status read_transforms(fl_config *c, const fl_at *at,
          fl_at_next(at, &one)) {
         int which = 0;
 
-        FL_TRY(fl_at_choice(&one, transform_names, &which));
+        FL_TRY(fl_at_choice(&one, fl_transform_names, &which));
         t[one.index] = (fleet_transform)which;
         if (!list)
             break;

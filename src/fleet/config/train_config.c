@@ -98,13 +98,15 @@ static fleet_status save_checkpoint(void *user, fleet *f, const char *path)
     fl_config_run *t = user;
 
     FL_TRY(note_seen(t));
-    return fl_checkpoint_save(f, path, &t->model, FLEET_SAVE_ALL);
+    return fl_checkpoint_save(f, path, &(fl_scored){&t->model, t->train},
+                              FLEET_SAVE_ALL);
 }
 
 static fleet_status save_model(fl_config_run *t)
 {
     FL_TRY(note_seen(t));
-    return fl_save_in_mode(t->f, t->c->save, &t->model, t->c->save_mode);
+    return fl_save_in_mode(t->f, t->c->save, &(fl_scored){&t->model, t->train},
+                           t->c->save_mode);
 }
 
 /* A save that the training begins with, from its first pass on, has reports of

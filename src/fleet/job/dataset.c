@@ -364,8 +364,7 @@ fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_statistics *s)
     return FLEET_OK;
 }
 
-/* The statistics that standardize needs, made if the dataset has none yet. */
-static fleet_status need_statistics(fleet_dataset *d)
+fleet_status fl_dataset_need_statistics(fleet_dataset *d)
 {
     fl_stream_spec spec;
 
@@ -387,7 +386,7 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
                        "fleet_dataset_use_statistics_of: no dataset");
     if (!fl_dataset_standardizes(other))
         return FLEET_OK;
-    FL_TRY(need_statistics(other));
+    FL_TRY(fl_dataset_need_statistics(other));
     return fl_dataset_set_statistics(d, &other->statistics);
 }
 
@@ -426,7 +425,7 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
     if (d->files.n == 0)
         return fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
                                      "fleet_dataset_set_filelist()");
-    FL_TRY(need_statistics(d));
+    FL_TRY(fl_dataset_need_statistics(d));
     spec = spec_of(d);
     spec.bounds = bounds;
     if (shared) { /* other passes do not change the order of training */

@@ -44,6 +44,10 @@ bool fl_dataset_standardizes(const fleet_dataset *d);
  * data's; NULL if none has. */
 fleet_status fl_statistics_of(const fleet *f, fl_json **json);
 
+/* Make the statistics that standardize needs, if the dataset has none yet: its
+ * files are read for them. */
+fleet_status fl_dataset_need_statistics(fleet_dataset *d);
+
 /* Take over a copy; FLEET_ESHAPE if they are not of as many columns. */
 fleet_status fl_dataset_set_statistics(fleet_dataset *d,
                                        const fl_statistics *s);

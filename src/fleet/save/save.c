@@ -434,6 +434,8 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
         FL_TRY(put_table(s, tables, i));
     if (s->program)
         FL_TRY(fl_json_put(m, "program", fl_json_copy(s->program)));
+    if (s->reader)
+        FL_TRY(fl_json_put(m, "reader", fl_json_copy(s->reader)));
     if (s->statistics)
         FL_TRY(fl_json_put(m, "statistics", fl_json_copy(s->statistics)));
     if (s->positions)

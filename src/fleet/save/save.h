@@ -57,6 +57,7 @@ typedef struct fl_save {
     bool states;               /* the optimizer's, too */
     const char *what;          /* "checkpoint" or "inference" */
     const fl_json *program;    /* what a predictor runs; NULL: none */
+    const fl_json *reader;     /* how lines are read for it; NULL: none */
     const fl_json *statistics; /* of the training data; NULL: none */
     const fl_json *positions;  /* of datasets that train; NULL: none */
     const void *extra;         /* the user's, extra_size bytes; NULL: none */

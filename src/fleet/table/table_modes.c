@@ -38,9 +38,9 @@ static fleet_status tell_all(fleet *f, fleet_save_mode mode)
 }
 
 fleet_status fl_save_in_mode(fleet *f, const char *path,
-                             const fleet_model *model, fleet_save_mode mode)
+                             const fl_scored *scored, fleet_save_mode mode)
 {
-    FL_TRY(fl_checkpoint_save(f, path, model, mode));
+    FL_TRY(fl_checkpoint_save(f, path, scored, mode));
     return mode == FLEET_SAVE_ALL ? FLEET_OK : tell_all(f, mode);
 }
 

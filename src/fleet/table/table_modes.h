@@ -2,9 +2,9 @@
  * accessor. */
 #pragma once
 
-#include "fleet/job/handle.h"
+#include "fleet/checkpoint.h"
 
 /* Of the process that saves: fl_checkpoint_save() in that mode, and what it
  * changes of the accessors' numbers once it is in its place. */
 fleet_status fl_save_in_mode(fleet *f, const char *path,
-                             const fleet_model *model, fleet_save_mode mode);
+                             const fl_scored *scored, fleet_save_mode mode);

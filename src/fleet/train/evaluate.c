@@ -6,21 +6,18 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "fleet/train/tally.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/feed_fetch.h"
-
-enum { BUCKETS = 65536 };
 
 /* A prediction beside its label. */
 typedef struct task_counts {
     const fleet_var *label, *prediction;
     float *p; /* predictions of a batch */
     size_t p_capacity;
-    int64_t *pos, *neg; /* histograms, two classes */
-    double logloss;
-    int64_t right;
-    int64_t classes; /* columns of the prediction */
+    fl_tally tally;
+    fleet_evaluation found;
 } task_counts;
 
 typedef struct evaluation {
@@ -29,67 +26,17 @@ typedef struct evaluation {
     int64_t samples;
 } evaluation;
 
-static double label_of(const fleet_var *label, const void *data, int64_t row)
-{
-    return label->dtype == FLEET_INT64 ? (double)((const int64_t *)data)[row]
-                                       : (double)((const float *)data)[row];
-}
-
-static void count_binary(task_counts *t, double p, double label)
-{
-    const double least = 1e-15;
-    int64_t at = (int64_t)(p * BUCKETS);
-    double q = label > 0.5 ? p : 1 - p;
-
-    at = at < 0 ? 0 : at >= BUCKETS ? BUCKETS - 1 : at;
-    (label > 0.5 ? t->pos : t->neg)[at]++;
-    t->logloss -= log(q < least ? least : q);
-    t->right += (p > 0.5) == (label > 0.5);
-}
-
-/* `sample` counts from the first one of the dataset on. */
-static fleet_status count_row(task_counts *t, const float *p, double label,
-                              int64_t sample)
-{
-    int64_t best = 0;
-
-    for (int64_t c = 0; c < t->classes; c++)
-        if (!isfinite(p[c]))
-            return fl_fail(FLEET_ENUMERIC,
-                           "evaluation: the prediction of sample %lld is not a "
-                           "finite number",
-                           (long long)sample);
-    if (t->classes <= 2 && label != 0.0 && label != 1.0)
-        return fl_fail(FLEET_EINVAL,
-                       "evaluation: label %g of sample %lld is "
-                       "neither 0 nor 1",
-                       label, (long long)sample);
-    if (t->classes <= 2) {
-        count_binary(t, (double)p[t->classes - 1], label);
-        return FLEET_OK;
-    }
-    for (int64_t c = 1; c < t->classes; c++)
-        if (p[c] > p[best])
-            best = c;
-    t->right += (double)best == label;
-    return FLEET_OK;
-}
-
-static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows,
-                                int64_t before)
+static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows)
 {
     fleet_fetch f = {.var = t->prediction};
     const void *labels = e->input[t->label->id].data;
 
-    FL_TRY(fl_grow(&t->p, &t->p_capacity, (size_t)(rows * t->classes),
+    FL_TRY(fl_grow(&t->p, &t->p_capacity, (size_t)(rows * t->tally.classes),
                    sizeof *t->p));
     f.data = t->p;
     f.size = t->p_capacity * sizeof *t->p;
     FL_TRY(fl_executor_fetch(e, &f));
-    for (int64_t i = 0; i < rows; i++)
-        FL_TRY(count_row(t, t->p + i * t->classes,
-                         label_of(t->label, labels, i), before + i));
-    return FLEET_OK;
+    return fl_tally_add(&t->tally, t->p, t->label->dtype, labels, rows);
 }
 
 static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
@@ -97,7 +44,7 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
     evaluation *v = arg;
 
     for (int i = 0; i < v->n_task; i++)
-        FL_TRY(count_batch(&v->task[i], e, b->rows, v->samples));
+        FL_TRY(count_batch(&v->task[i], e, b->rows));
     v->samples += b->rows;
     return FLEET_OK;
 }
@@ -114,10 +61,8 @@ static fleet_status open_task(evaluation *v, const fleet_var *label,
                        v->n_task);
     t->label = label;
     t->prediction = prediction;
-    t->classes = fl_shape_cols(&prediction->shape);
     v->n_task++;
-    FL_TRY(FL_NEW(&t->pos, BUCKETS * sizeof *t->pos));
-    return FL_NEW(&t->neg, BUCKETS * sizeof *t->neg);
+    return fl_tally_open(&t->tally, fl_shape_cols(&prediction->shape));
 }
 
 static fleet_status open_tasks(evaluation *v, const fleet_model *model)
@@ -137,8 +82,7 @@ static void close_tasks(evaluation *v)
 {
     for (int i = 0; i < v->n_task; i++) {
         fl_free(v->task[i].p);
-        fl_free(v->task[i].pos);
-        fl_free(v->task[i].neg);
+        fl_tally_close(&v->task[i].tally);
     }
 }
 
@@ -154,28 +98,25 @@ static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
         want[i] = v->task[i].prediction;
     FL_TRY(fl_infer_pass(e, d, &o, observe, v, &r));
     *loss = e->program->training.loss ? r.loss : (double)NAN;
-    return v->samples > 0 ? FLEET_OK
-                          : fl_fail(FLEET_EEND, "evaluation: the dataset has "
-                                                "no sample");
+    for (int i = 0; i < v->n_task; i++)
+        FL_TRY(fl_tally_result(&v->task[i].tally, *loss, &v->task[i].found));
+    return FLEET_OK;
 }
 
-static fleet_task_evaluation result_of(const task_counts *t, int64_t samples)
+static fleet_task_evaluation result_of(const task_counts *t)
 {
-    bool binary = t->classes <= 2;
-
     return (fleet_task_evaluation){
         .label = t->label->name,
-        .auc = binary ? fleet_metrics_auc_of(t->pos, t->neg, BUCKETS)
-                      : (double)NAN,
-        .logloss = binary ? t->logloss / (double)samples : (double)NAN,
-        .accuracy = (double)t->right / (double)samples,
+        .auc = t->found.auc,
+        .logloss = t->found.logloss,
+        .accuracy = t->found.accuracy,
     };
 }
 
 static void set_result(const evaluation *v, double loss, int n_task,
                        fleet_evaluation *out)
 {
-    fleet_task_evaluation first = result_of(&v->task[0], v->samples);
+    fleet_task_evaluation first = result_of(&v->task[0]);
 
     *out = (fleet_evaluation){.samples = v->samples,
                               .auc = first.auc,
@@ -184,7 +125,7 @@ static void set_result(const evaluation *v, double loss, int n_task,
                               .loss = loss,
                               .n_task = n_task};
     for (int i = 0; i < n_task; i++)
-        out->task[i] = result_of(&v->task[i], v->samples);
+        out->task[i] = result_of(&v->task[i]);
 }
 
 fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,

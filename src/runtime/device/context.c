@@ -8,8 +8,7 @@
 #include "runtime/device/trace.h"
 #include "base/pool.h"
 
-/* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all. */
-static int threads_wanted(fl_log *log)
+int fl_thread_count(fl_log *log)
 {
     static const char *const variable[] = {"FLEET_NUM_THREADS",
                                            "OMP_NUM_THREADS"};
@@ -46,7 +45,7 @@ fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread)
 {
     check_isa(&c->log);
     if (n_thread == 0)
-        n_thread = threads_wanted(&c->log);
+        n_thread = fl_thread_count(&c->log);
     if (n_thread > FL_MAX_THREAD)
         n_thread = FL_MAX_THREAD;
     c->seed = seed;

@@ -17,6 +17,10 @@ typedef struct fl_context {
     bool survives_fork; /* no threads of its own, no locks held meanwhile */
 } fl_context;
 
+/* FLEET_NUM_THREADS, or OMP_NUM_THREADS as launchers set it, or all
+ * processors. */
+int fl_thread_count(fl_log *log);
+
 /* n_thread 0: as the environment or the machine says. */
 fleet_status fl_context_init(fl_context *c, uint64_t seed, int n_thread);
 void fl_context_done(fl_context *c);

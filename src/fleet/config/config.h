@@ -77,6 +77,8 @@ typedef struct fl_config {
     int64_t patience;        /* 0: none, it never stops early */
     const char *save_best;   /* NULL: none */
     const char *metrics_log; /* NULL: none */
+    bool metrics_csv;        /* not JSON */
+    const char *tensorboard; /* folder of event files; NULL: none */
     int64_t metrics_steps;   /* 0: the default */
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */

@@ -47,19 +47,50 @@ static fleet_status read_validate_every(fl_config *c, const fl_at *at)
     return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->validate_steps);
 }
 
+static bool is_named_csv(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && strcmp(path + n - 4, ".csv") == 0;
+}
+
+/* By the path's name, unless it is said. */
+static fleet_status read_log_path(fl_config *c, const fl_at *path,
+                                  const fl_at *format)
+{
+    static const char *const formats[] = {"json", "csv", NULL};
+    int which;
+
+    FL_TRY(fl_config_path(path, &c->metrics_log));
+    if (!c->metrics_log)
+        return format->json ? fl_at_expected(format, "nothing: there is no "
+                                                     "path")
+                            : FLEET_OK;
+    which = is_named_csv(c->metrics_log);
+    FL_TRY(fl_at_choice(format, formats, &which));
+    c->metrics_csv = which == 1;
+    return FLEET_OK;
+}
+
 /* A path, or an object with it. */
 static fleet_status read_metrics_log(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"path", "steps", NULL};
-    fl_at path = fl_at_key(at, "path"), steps = fl_at_key(at, "steps");
+    static const char *const keys[] = {"path", "steps", "format", "tensorboard",
+                                       NULL};
+    const bool is_path = !at->json || fl_at_is_string(at);
+    fl_at path = is_path ? *at : fl_at_key(at, "path");
+    fl_at steps = fl_at_key(at, "steps"), format = fl_at_key(at, "format");
+    fl_at events = fl_at_key(at, "tensorboard");
 
-    if (!at->json || fl_at_is_string(at))
-        return fl_config_path(at, &c->metrics_log);
+    if (is_path)
+        return read_log_path(c, &path, &format);
     if (!fl_at_is_object(at))
         return fl_at_expected(at, "a string or an object");
     FL_TRY(fl_at_keys(at, keys));
-    FL_TRY(fl_at_required(&path));
-    FL_TRY(fl_config_path(&path, &c->metrics_log));
+    if (!events.json)
+        FL_TRY(fl_at_required(&path));
+    FL_TRY(read_log_path(c, &path, &format));
+    FL_TRY(fl_config_path(&events, &c->tensorboard));
     return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->metrics_steps);
 }
 

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "fleet/config/config.h"
-#include "fleet/config/metric_log.h"
+#include "fleet/watch/event_log.h"
+#include "fleet/watch/metric_log.h"
 
 /* Where a run was as its last line was written to `metrics_log`. */
 typedef struct fl_run_line {
@@ -39,6 +40,7 @@ typedef struct fl_config_run {
     fl_run_state seen;
     bool keeps_seen; /* in its checkpoints */
     fl_metric_log lines;
+    fl_event_log events;
     int64_t line_ns;         /* when the last one was written, or it began */
     int64_t line_samples;    /* seen.samples then */
     double line_validated_s; /* that validations took since */

@@ -63,22 +63,50 @@ static fleet_status write_line(fl_config_run *t, fl_text *text)
     return status;
 }
 
-/* Where the disk refuses its first line a run has none: that one is tried again
- * before the next. */
-static fleet_status begin_run(fl_config_run *t)
+static fleet_status write_first_line(fl_config_run *t)
 {
     fl_text text = {0};
 
+    if (t->c->metrics_csv)
+        fl_text_add(&text, "%s", fl_metric_columns);
+    else
+        fl_text_add(&text,
+                    "{\"run\":\"%016" PRIx64 "\",\"step\":%" PRId64
+                    ",\"samples\":%" PRId64 ",\"epochs\":%" PRId64
+                    ",\"time\":%.3f}",
+                    t->seen.run, t->seen.step, t->seen.samples, t->c->epochs,
+                    wall_time());
+    return write_line(t, &text);
+}
+
+/* Where the disk refuses its first line a run has none: that one is tried again
+ * before the next. A CSV has one of all runs. */
+static fleet_status begin_run(fl_config_run *t)
+{
     t->seen.run = fl_nonce() | 1;
     t->seen.line.n = 0;
-    fl_text_add(
-        &text,
-        "{\"run\":\"%016" PRIx64 "\",\"step\":%" PRId64 ",\"samples\":%" PRId64
-        ",\"epochs\":%" PRId64 ",\"time\":%.3f}",
-        t->seen.run, t->seen.step, t->seen.samples, t->c->epochs, wall_time());
-    FL_TRY(write_line(t, &text));
+    if (!t->c->metrics_csv || t->lines.is_empty)
+        FL_TRY(write_first_line(t));
     t->lines.goes_on = !t->lines.has_failed;
+    t->lines.is_empty = t->lines.has_failed;
     return FLEET_OK;
+}
+
+static fleet_status open_lines(fl_config_run *t)
+{
+    FL_TRY(fl_metric_log_open(&t->lines, t->c->metrics_log,
+                              t->c->metrics_csv ? FL_LINES_CSV : FL_LINES_JSON,
+                              t->seen.run, t->seen.line.n, &t->f->context.log));
+    return t->lines.goes_on ? FLEET_OK : begin_run(t);
+}
+
+/* Also without lines it is a run, whose losses go on. */
+static fleet_status open_events(fl_config_run *t)
+{
+    if (t->seen.run == 0)
+        t->seen.run = fl_nonce() | 1;
+    return fl_event_log_open(&t->events, t->c->tensorboard, t->seen.step + 1,
+                             &t->f->context.log);
 }
 
 fleet_status fl_run_lines_open(fl_config_run *t)
@@ -89,11 +117,11 @@ fleet_status fl_run_lines_open(fl_config_run *t)
         begin_lines(t);
     t->line_ns = fl_now_ns();
     t->line_samples = t->seen.samples;
-    if (!t->c->metrics_log || !fleet_is_first_worker(t->f) || !t->trains)
+    if (!fleet_is_first_worker(t->f) || !t->trains)
         return FLEET_OK;
-    FL_TRY(fl_metric_log_open(&t->lines, t->c->metrics_log, t->seen.run,
-                              t->seen.line.n, &t->f->context.log));
-    return t->lines.goes_on ? FLEET_OK : begin_run(t);
+    if (t->c->tensorboard)
+        FL_TRY(open_events(t));
+    return t->c->metrics_log ? open_lines(t) : FLEET_OK;
 }
 
 /* The executor's sums begin anew with each pass, but for one that goes on in
@@ -108,33 +136,47 @@ void fl_run_lines_begin_pass(fl_config_run *t)
 
 /* --- a line --------------------------------------------------------------- */
 
+static bool is_on(const fl_config_run *t)
+{
+    return t->lines.fd >= 0 || t->events.fd >= 0;
+}
+
 bool fl_run_lines_due(const fl_config_run *t)
 {
     const int64_t every = t->c->metrics_steps > 0 ? t->c->metrics_steps : EVERY;
 
-    return t->lines.fd >= 0 && t->seen.step - t->seen.line.step >= every;
+    return is_on(t) && t->seen.step - t->seen.line.step >= every;
 }
 
-/* Since the last line. A GPU's last losses are in the next one. */
-static void add_rates(fl_config_run *t, fl_text *text)
+/* What a line says. */
+typedef struct told {
+    double speed, loss; /* since the last line; NAN: not known */
+    float rate;
+    const fleet_evaluation *found; /* NULL: there was no validation */
+} told;
+
+/* A GPU's last losses are in the next one. */
+static fleet_status take_numbers(fl_config_run *t, bool validated, told *now)
 {
     const fleet_executor *e = t->trainer;
     const fl_run_line *last = &t->seen.line;
-    int64_t now = fl_now_ns(), n = e->loss_samples - last->loss_samples;
-    double seconds = (double)(now - t->line_ns) * 1e-9 - t->line_validated_s;
+    int64_t ns = fl_now_ns(), n = e->loss_samples - last->loss_samples;
+    double seconds = (double)(ns - t->line_ns) * 1e-9 - t->line_validated_s;
     double samples = (double)(t->seen.samples - t->line_samples);
 
-    fl_text_member(text, "samples_per_s",
-                   samples > 0 && seconds > 0 ? floor(samples / seconds + 0.5)
-                                              : (double)NAN,
-                   12);
-    fl_text_member(
-        text, "loss",
-        n > 0 ? (e->loss_sum - last->loss_sum) / (double)n : (double)NAN, 9);
-    t->line_ns = now;
+    now->speed = samples > 0 && seconds > 0 ? floor(samples / seconds + 0.5)
+                                            : (double)NAN;
+    now->loss =
+        n > 0 ? (e->loss_sum - last->loss_sum) / (double)n : (double)NAN;
+    now->found = validated ? &t->seen.newest : NULL;
+    t->line_ns = ns;
     t->line_samples = t->seen.samples;
     t->line_validated_s = 0;
+    return fleet_optimizer_get_learning_rate(t->program->training.optimizer,
+                                             &now->rate);
 }
+
+/* --- as JSON -------------------------------------------------------------- */
 
 static void add_validation(fl_text *text, const fleet_evaluation *v)
 {
@@ -145,32 +187,107 @@ static void add_validation(fl_text *text, const fleet_evaluation *v)
     fl_text_add(text, ",\"validation_samples\":%" PRId64, v->samples);
 }
 
-fleet_status fl_run_lines_add(fl_config_run *t, bool validated)
+static void put_object(const fl_config_run *t, const told *now, fl_text *text)
 {
-    const fleet_executor *e = t->trainer;
-    fl_text text = {0};
-    float rate;
-
-    if (t->lines.fd < 0)
-        return FLEET_OK;
-    if (!t->lines.goes_on)
-        FL_TRY(begin_run(t));
-    if (!t->lines.goes_on)
-        return FLEET_OK;
-    FL_TRY(fleet_optimizer_get_learning_rate(t->program->training.optimizer,
-                                             &rate));
-    fl_text_add(&text,
+    fl_text_add(text,
                 "{\"step\":%" PRId64 ",\"epoch\":%" PRId64
                 ",\"samples\":%" PRId64,
                 t->seen.step, t->epoch, t->seen.samples);
-    add_rates(t, &text);
-    fl_text_add(&text, ",\"learning_rate\":");
-    fl_text_float(&text, rate);
-    if (validated)
-        add_validation(&text, &t->seen.newest);
-    fl_text_add(&text, ",\"time\":%.3f}", wall_time());
+    fl_text_member(text, "samples_per_s", now->speed, 12);
+    fl_text_member(text, "loss", now->loss, 9);
+    fl_text_add(text, ",\"learning_rate\":");
+    fl_text_float(text, now->rate);
+    if (now->found)
+        add_validation(text, now->found);
+    fl_text_add(text, ",\"time\":%.3f}", wall_time());
+}
+
+/* --- as a row of CSV ------------------------------------------------------ */
+
+/* What is not known is empty. */
+static void add_cell(fl_text *text, double x, int digits)
+{
+    if (isfinite(x))
+        fl_text_add(text, ",%.*g", digits, x);
+    else
+        fl_text_add(text, ",");
+}
+
+/* fl_metric_columns[] */
+static void put_row(const fl_config_run *t, const told *now, fl_text *text)
+{
+    const fleet_evaluation none = {.auc = (double)NAN,
+                                   .logloss = (double)NAN,
+                                   .accuracy = (double)NAN,
+                                   .loss = (double)NAN};
+    const fleet_evaluation *v = now->found ? now->found : &none;
+
+    fl_text_add(text, "%016" PRIx64 ",%" PRId64 ",%" PRId64 ",%" PRId64,
+                t->seen.run, t->seen.step, t->epoch, t->seen.samples);
+    add_cell(text, now->speed, 12);
+    add_cell(text, now->loss, 9);
+    fl_text_add(text, ",");
+    fl_text_float(text, now->rate);
+    add_cell(text, v->loss, 9);
+    add_cell(text, v->auc, 9);
+    add_cell(text, v->logloss, 9);
+    add_cell(text, v->accuracy, 9);
+    add_cell(text, now->found ? (double)v->samples : (double)NAN, 18);
+    fl_text_add(text, ",%.3f", wall_time());
+}
+
+/* --- as an event ---------------------------------------------------------- */
+
+static fleet_status add_event_of(fl_config_run *t, const told *now)
+{
+    const fleet_evaluation *v = now->found;
+    const fl_event_scalar all[] = {
+        {"train/loss", now->loss},
+        {"train/samples_per_s", now->speed},
+        {"train/learning_rate", (double)now->rate},
+        {"train/epoch", (double)t->epoch},
+        {"validation/loss", v ? v->loss : (double)NAN},
+        {"validation/auc", v ? v->auc : (double)NAN},
+        {"validation/logloss", v ? v->logloss : (double)NAN},
+        {"validation/accuracy", v ? v->accuracy : (double)NAN}};
+
+    return t->events.fd < 0 ? FLEET_OK
+                            : fl_event_log_add(&t->events, t->seen.step, all,
+                                               sizeof all / sizeof *all);
+}
+
+/* *written: the file has it. */
+static fleet_status add_line_of(fl_config_run *t, const told *now,
+                                bool *written)
+{
+    fl_text text = {0};
+
+    *written = false;
+    if (t->lines.fd >= 0 && !t->lines.goes_on)
+        FL_TRY(begin_run(t));
+    if (t->lines.fd < 0 || !t->lines.goes_on)
+        return FLEET_OK;
+    if (t->c->metrics_csv)
+        put_row(t, now, &text);
+    else
+        put_object(t, now, &text);
     FL_TRY(write_line(t, &text));
-    t->seen.line = (fl_run_line){.n = t->seen.line.n + !t->lines.has_failed,
+    *written = !t->lines.has_failed;
+    return FLEET_OK;
+}
+
+fleet_status fl_run_lines_add(fl_config_run *t, bool validated)
+{
+    const fleet_executor *e = t->trainer;
+    bool written;
+    told now;
+
+    if (!is_on(t))
+        return FLEET_OK;
+    FL_TRY(take_numbers(t, validated, &now));
+    FL_TRY(add_event_of(t, &now));
+    FL_TRY(add_line_of(t, &now, &written));
+    t->seen.line = (fl_run_line){.n = t->seen.line.n + written,
                                  .step = t->seen.step,
                                  .loss_sum = e->loss_sum,
                                  .loss_samples = e->loss_samples};

@@ -132,7 +132,7 @@ fleet_status fl_run_state_take(fl_config_run *t, bool *known)
     fleet_status status;
 
     *known = false;
-    t->keeps_seen = t->c->validates || t->c->metrics_log;
+    t->keeps_seen = t->c->validates || t->c->metrics_log || t->c->tensorboard;
     if (!extra)
         return FLEET_OK;
     status = fl_run_state_read(extra, size, &s);

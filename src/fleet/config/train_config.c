@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/config/models.h"
@@ -90,6 +91,7 @@ static fleet_status note_seen(fl_config_run *t)
 {
     FL_TRY(fl_run_state_put(t));
     fl_metric_log_flush(&t->lines); /* which the checkpoint counts */
+    fl_event_log_flush(&t->events);
     return FLEET_OK;
 }
 
@@ -371,7 +373,11 @@ static fleet_status check_saves(const fl_config_run *t)
     if (t->c->save_best && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save_best));
     if (t->c->metrics_log && fleet_is_first_worker(t->f))
-        FL_TRY(fl_metric_log_check(t->c->metrics_log));
+        FL_TRY(fl_metric_log_check(t->c->metrics_log, t->c->metrics_csv
+                                                          ? FL_LINES_CSV
+                                                          : FL_LINES_JSON));
+    if (t->c->tensorboard && fleet_is_first_worker(t->f))
+        FL_TRY(fl_folder_check(t->c->tensorboard, "event files"));
     return t->every.folder ? fl_save_every_check(&t->every, t->f) : FLEET_OK;
 }
 
@@ -420,7 +426,8 @@ static fleet_status train_config(const fl_config *c,
                              .request_deadline_ms = ms[FL_REQUEST_DEADLINE],
                              .peer_deadline_ms = ms[FL_PEER_DEADLINE],
                              .step_deadline_ms = ms[FL_STEP_DEADLINE]};
-    fl_config_run t = {.c = c, .o = o, .lines = {.fd = -1}};
+    fl_config_run t = {
+        .c = c, .o = o, .lines = {.fd = -1}, .events = {.fd = -1}};
 
     fleet_status status;
 
@@ -437,6 +444,7 @@ static fleet_status train_config(const fl_config *c,
         *line = NULL;
     }
     fl_metric_log_close(&t.lines);
+    fl_event_log_close(&t.events);
     fleet_executor_destroy(t.trainer);
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);

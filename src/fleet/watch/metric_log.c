@@ -1,6 +1,7 @@
 /* metric_log.c - lines at the end of a file, which a crash may have cut. */
-#include "fleet/config/metric_log.h"
+#include "fleet/watch/metric_log.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,8 +16,15 @@
 #include "base/text.h"
 #include "base/thread.h"
 
+const char fl_metric_columns[] =
+    "run,step,epoch,samples,samples_per_s,loss,learning_rate,validation_loss,"
+    "validation_auc,validation_logloss,validation_accuracy,validation_samples,"
+    "time";
+
 static const char begins_run[] = "{\"run\":";
 static const char begins_line[] = "{\"step\":";
+
+enum { RUN_DIGITS = 16 };
 
 static fleet_status refuse_path(const char *path, const char *what)
 {
@@ -34,19 +42,47 @@ static bool begins_with(const char *text, size_t n, const char *with)
     return memcmp(text, with, n < m ? n : m) == 0;
 }
 
+/* Or may the text become a row? */
+static bool is_row(const char *text, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && i < RUN_DIGITS && isxdigit((unsigned char)text[i]))
+        i++;
+    return i == n || (i == RUN_DIGITS && text[i] == ',');
+}
+
+/* Are the first line and the last one, which begins at `last`, of the kind? */
+static bool is_log(fl_lines_kind format, const char *text, size_t size,
+                   size_t last)
+{
+    const size_t head = strlen(fl_metric_columns);
+
+    if (format == FL_LINES_JSON)
+        return begins_with(text, size, begins_run) &&
+               (begins_with(text + last, size - last, begins_run) ||
+                begins_with(text + last, size - last, begins_line));
+    return begins_with(text, size, fl_metric_columns) &&
+           (size <= head || text[head] == '\n') &&
+           (last == 0 || is_row(text + last, size - last));
+}
+
 /* How many bytes are whole lines. */
-static fleet_status whole_lines(const char *path, const char *text, size_t size,
-                                size_t *whole)
+static fleet_status whole_lines(const char *path, fl_lines_kind format,
+                                const char *text, size_t size, size_t *whole)
 {
     size_t n = size;
 
     while (n > 0 && text[n - 1] != '\n')
         n--;
     *whole = n;
-    if (size == 0 || (begins_with(text, size, begins_run) &&
-                      (begins_with(text + n, size - n, begins_run) ||
-                       begins_with(text + n, size - n, begins_line))))
+    if (size == 0 || is_log(format, text, size, n))
         return FLEET_OK;
+    if (format == FL_LINES_CSV)
+        return fl_fail(FLEET_EFORMAT,
+                       "metrics_log: %s is a file of something else: expected "
+                       "the columns %s",
+                       path, fl_metric_columns);
     return fl_fail(FLEET_EFORMAT,
                    "metrics_log: %s is a file of something else: expected "
                    "lines that begin with %s or %s",
@@ -54,20 +90,21 @@ static fleet_status whole_lines(const char *path, const char *text, size_t size,
 }
 
 /* All of it, for fl_free(). */
-static fleet_status read_lines(const char *path, char **text, size_t *size,
-                               size_t *whole)
+static fleet_status read_lines(const char *path, fl_lines_kind format,
+                               char **text, size_t *size, size_t *whole)
 {
     fleet_status status = fl_file_read(path, text, size);
 
     if (status != FLEET_OK)
         return fl_fail_in(status, "metrics_log");
-    status = whole_lines(path, *text, *size, whole);
+    status = whole_lines(path, format, *text, *size, whole);
     if (status != FLEET_OK)
         fl_free(*text);
     return status;
 }
 
-static fleet_status check_file(const char *path, mode_t mode)
+static fleet_status check_file(const char *path, fl_lines_kind format,
+                               mode_t mode)
 {
     size_t size, whole;
     char *text;
@@ -78,12 +115,12 @@ static fleet_status check_file(const char *path, mode_t mode)
         return refuse_path(path, "write");
     if (!S_ISREG(mode))
         return FLEET_OK;
-    FL_TRY(read_lines(path, &text, &size, &whole));
+    FL_TRY(read_lines(path, format, &text, &size, &whole));
     fl_free(text);
     return FLEET_OK;
 }
 
-fleet_status fl_metric_log_check(const char *path)
+fleet_status fl_metric_log_check(const char *path, fl_lines_kind format)
 {
     const char *slash = strrchr(path, '/');
     struct stat st;
@@ -91,7 +128,7 @@ fleet_status fl_metric_log_check(const char *path)
     int status;
 
     if (stat(path, &st) == 0)
-        return check_file(path, st.st_mode);
+        return check_file(path, format, st.st_mode);
     if (errno != ENOENT)
         return refuse_path(path, "write");
     folder =
@@ -113,14 +150,24 @@ static size_t next_line(const char *text, size_t size, size_t at)
     return end ? (size_t)(end - text) + 1 : size;
 }
 
-/* Where the last run's first line is. */
-static size_t last_run(const char *text, size_t size)
+/* Is a row of another run than the one in front of it? */
+static bool begins_rows(const char *text, size_t at, size_t before)
 {
-    size_t last = 0;
+    return before == 0 || strncmp(text + at, text + before, RUN_DIGITS) != 0;
+}
 
-    for (size_t at = 0; at < size; at = next_line(text, size, at))
-        if (begins_with(text + at, size - at, begins_run))
+/* Where the last run's first line is; 0 of a CSV without rows. */
+static size_t last_run(const fl_metric_log *m, const char *text, size_t size)
+{
+    size_t last = 0, before = 0;
+
+    for (size_t at = 0; at < size; at = next_line(text, size, at)) {
+        if (m->format == FL_LINES_JSON
+                ? begins_with(text + at, size - at, begins_run)
+                : at > 0 && begins_rows(text, at, before))
             last = at;
+        before = at;
+    }
     return last;
 }
 
@@ -128,14 +175,17 @@ static size_t last_run(const char *text, size_t size)
 static size_t kept_of_run(fl_metric_log *m, const char *text, size_t size,
                           uint64_t run, int64_t lines)
 {
-    size_t at = last_run(text, size);
+    const bool csv = m->format == FL_LINES_CSV;
+    size_t at = last_run(m, text, size);
     char first[40];
 
-    snprintf(first, sizeof first, "%s\"%016" PRIx64 "\"", begins_run, run);
+    snprintf(first, sizeof first,
+             csv ? "%s%016" PRIx64 "," : "%s\"%016" PRIx64 "\"",
+             csv ? "" : begins_run, run);
     if (run == 0 || size - at < strlen(first) ||
         memcmp(text + at, first, strlen(first)) != 0)
         return size;
-    at = next_line(text, size, at);
+    at = csv ? at : next_line(text, size, at);
     while (lines > 0 && at < size) {
         at = next_line(text, size, at);
         lines--;
@@ -149,13 +199,14 @@ static fleet_status mend(fl_metric_log *m, uint64_t run, int64_t lines)
     size_t size, whole, kept;
     char *text;
 
-    FL_TRY(read_lines(m->path, &text, &size, &whole));
+    FL_TRY(read_lines(m->path, m->format, &text, &size, &whole));
     if (whole < size)
         FL_WARN(m->log,
                 "metrics_log: %s: its last line was cut off: %zu bytes of it "
                 "go",
                 m->path, size - whole);
     kept = kept_of_run(m, text, whole, run, lines);
+    m->is_empty = kept == 0;
     fl_free(text);
     return kept == size || ftruncate(m->fd, (off_t)kept) == 0
                ? FLEET_OK
@@ -179,12 +230,14 @@ static fleet_status take_file(fl_metric_log *m, uint64_t run, int64_t lines)
 /* No FIFO is waited for: one without a reader is refused, a full one takes no
  * line. */
 fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
-                                uint64_t run, int64_t lines, fl_log *log)
+                                fl_lines_kind format, uint64_t run,
+                                int64_t lines, fl_log *log)
 {
     struct stat st;
     fleet_status status;
 
-    *m = (fl_metric_log){.path = path, .log = log};
+    *m = (fl_metric_log){
+        .path = path, .format = format, .is_empty = true, .log = log};
     m->fd = fl_fd_lift(fl_disk_open(
         AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
         0666));

@@ -1,5 +1,6 @@
-/* metric_log.h - a file of JSON lines about a training: appended, a line in
- * one write. A run's lines come behind a line that begins with {"run":. */
+/* metric_log.h - a file of lines about a training: appended, a line in one
+ * write. Lines of JSON come behind one of their run, which begins with {"run":.
+ * Rows of CSV begin with the run, and the file with the names of columns. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,9 +9,13 @@
 #include "base/error.h"
 #include "base/log.h"
 
+typedef enum fl_lines_kind { FL_LINES_JSON, FL_LINES_CSV } fl_lines_kind;
+
 typedef struct fl_metric_log {
     int fd; /* -1: not open */
     const char *path;
+    fl_lines_kind format;
+    bool is_empty;   /* a CSV without the names of its columns */
     bool is_file;    /* which can be cut; a FIFO is none */
     bool goes_on;    /* behind lines of the same run */
     bool has_failed; /* the last line, which was said */
@@ -19,7 +24,7 @@ typedef struct fl_metric_log {
 
 /* Could it be opened? Nothing is changed. FLEET_EIO; FLEET_EFORMAT: a file of
  * something else. */
-fleet_status fl_metric_log_check(const char *path);
+fleet_status fl_metric_log_check(const char *path, fl_lines_kind format);
 
 /* Open it, made where it does not exist. A last line that a crash has cut off
  * goes. Where `run` is the last run in it, and has as many lines as `lines`,
@@ -27,7 +32,11 @@ fleet_status fl_metric_log_check(const char *path);
  * a new one. FLEET_EEXIST: another process, or handle, has it open; and the
  * codes of fl_metric_log_check(). */
 fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
-                                uint64_t run, int64_t lines, fl_log *log);
+                                fl_lines_kind format, uint64_t run,
+                                int64_t lines, fl_log *log);
+
+/* The names of a CSV's columns, as its first line has them. */
+extern const char fl_metric_columns[];
 
 /* One line, without its newline. One that the disk refuses is a warning. */
 void fl_metric_log_add(fl_metric_log *m, const char *line);

@@ -8,8 +8,8 @@
 #include <fleet/fleet.h>
 
 static const char usage[] =
-    "usage: fleet-train [OPTION] FILE.json [KEY=VALUE...] | --help | "
-    "--version\n"
+    "usage: fleet-train [OPTION] FILE.json [KEY=VALUE...] | --schema | --help "
+    "| --version\n"
     "Trains the model that FILE.json describes, as the worker or "
     "server that the\nenvironment says. The first worker prints "
     "one line of JSON.\n"
@@ -22,6 +22,7 @@ static const char usage[] =
     "                  first batches, the model; print what there is\n"
     "  --print-config  only print the configuration, with each KEY=VALUE in "
     "it\n"
+    "  --schema        print the JSON Schema of configurations\n"
     "SIGINT and SIGTERM stop the training after its batch and save it; "
     "a second one\nends it at once.\n";
 
@@ -87,11 +88,24 @@ static void show_progress(void *user, const fleet_progress *p)
         fputc('\n', stderr);
 }
 
+static int print_schema(void)
+{
+    char *text = fleet_config_schema();
+
+    if (!text)
+        fprintf(stderr, "fleet-train: %s\n", fleet_last_error());
+    if (!text || puts(text) < 0 || fflush(stdout) != 0)
+        return 1;
+    fleet_free(text);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option known[] = {
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},
+        {"schema", no_argument, NULL, 's'},
         {"resume", no_argument, NULL, 'r'},
         {"evaluate", no_argument, NULL, FLEET_CONFIG_EVALUATE},
         {"dry-run", no_argument, NULL, FLEET_CONFIG_CHECK},
@@ -109,6 +123,8 @@ int main(int argc, char **argv)
         if (found == 'v')
             return printf("fleet-train %s\n", fleet_version()) < 0 ||
                    fflush(stdout) != 0;
+        if (found == 's')
+            return print_schema();
         if (found == '?')
             return fputs(usage, stderr), 2;
         if (found == 'r')

@@ -154,6 +154,15 @@ typedef struct fleet_config_options {
 FLEET_API fleet_status fleet_train_from_config(
     const char *path, const fleet_config_options *options, char **line);
 
+/* fleet_config_schema - the configurations that fleet_train_from_config()
+ * reads, as a JSON Schema (draft 2020-12), for editors and checks before a
+ * training: keys, types, ranges, choices, and what is always required. It is
+ * made of what the reader asks; what it refuses the reader refuses, too. Of two
+ * keys that contradict each other, or that one format or model alone has, only
+ * the reader knows. Text for fleet_free(), with newlines; NULL: see
+ * fleet_last_error(). */
+FLEET_API char *fleet_config_schema(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -189,6 +189,26 @@ void fl_json_free(fl_json *json)
     cJSON_Delete(json);
 }
 
+/* --- an observer ---------------------------------------------------------- */
+
+static _Thread_local fl_asked_observer *observer;
+static _Thread_local void *observer_arg;
+
+void fl_at_observe(fl_asked_observer *new, void *arg)
+{
+    observer = new;
+    observer_arg = arg;
+}
+
+static void tell(const fl_at *at, fl_asked_kind kind, double low, double high,
+                 const char *const *names)
+{
+    if (observer)
+        observer(observer_arg, at, &(fl_asked){kind, low, high, names});
+}
+
+/* --- paths ---------------------------------------------------------------- */
+
 fl_at fl_at_root(const fl_json *json)
 {
     return (fl_at){.json = json};
@@ -273,6 +293,8 @@ bool fl_at_is_string(const fl_at *at)
     return cJSON_IsString(at->json);
 }
 
+/* --- values --------------------------------------------------------------- */
+
 static const char *path_of(const fl_at *at)
 {
     return *at->path ? at->path : "the whole text";
@@ -345,6 +367,7 @@ fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n)
 
 fleet_status fl_at_keys(const fl_at *at, const char *const *known)
 {
+    tell(at, FL_ASKED_KEYS, 0, 0, known);
     if (!at->json)
         return FLEET_OK;
     if (!cJSON_IsObject(at->json))
@@ -363,8 +386,17 @@ fleet_status fl_at_keys(const fl_at *at, const char *const *known)
     return FLEET_OK;
 }
 
+fleet_status fl_at_any_keys(const fl_at *at)
+{
+    tell(at, FL_ASKED_MEMBERS, 0, 0, NULL);
+    return !at->json || cJSON_IsObject(at->json)
+               ? FLEET_OK
+               : fl_at_expected(at, "an object");
+}
+
 fleet_status fl_at_array(const fl_at *at)
 {
+    tell(at, FL_ASKED_LIST, 0, 0, NULL);
     return !at->json || cJSON_IsArray(at->json)
                ? FLEET_OK
                : fl_at_expected(at, "an array");
@@ -372,12 +404,14 @@ fleet_status fl_at_array(const fl_at *at)
 
 fleet_status fl_at_required(const fl_at *at)
 {
+    tell(at, FL_ASKED_REQUIRED, 0, 0, NULL);
     return at->json ? FLEET_OK
                     : fl_fail(FLEET_ECONFIG, "%s: missing", path_of(at));
 }
 
 fleet_status fl_at_bool(const fl_at *at, bool *out)
 {
+    tell(at, FL_ASKED_BOOL, 0, 0, NULL);
     if (!at->json)
         return FLEET_OK;
     if (!cJSON_IsBool(at->json))
@@ -391,6 +425,7 @@ fleet_status fl_at_int(const fl_at *at, int64_t low, int64_t high, int64_t *out)
     char what[100];
     double x;
 
+    tell(at, FL_ASKED_INT, (double)low, (double)high, NULL);
     if (!at->json)
         return FLEET_OK;
     x = at->json->valuedouble;
@@ -410,6 +445,7 @@ fleet_status fl_at_double(const fl_at *at, double low, double high, double *out)
     fl_text what = {0};
     double x;
 
+    tell(at, FL_ASKED_NUMBER, low, high, NULL);
     if (!at->json)
         return FLEET_OK;
     x = at->json->valuedouble;
@@ -434,6 +470,7 @@ fleet_status fl_at_float(const fl_at *at, float *out)
 
 fleet_status fl_at_string(const fl_at *at, const char **out)
 {
+    tell(at, FL_ASKED_STRING, 0, 0, NULL);
     if (!at->json)
         return FLEET_OK;
     if (!cJSON_IsString(at->json))
@@ -459,6 +496,7 @@ fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out)
 {
     fl_text list = {0};
 
+    tell(at, FL_ASKED_CHOICE, 0, 0, names);
     if (!at->json)
         return FLEET_OK;
     if (cJSON_IsString(at->json))

@@ -52,7 +52,8 @@ bool fl_at_is_string(const fl_at *at);
 /* FLEET_ECONFIG if at is no object, or has a key that is not in the NULL-ended
  * list, or has one twice. Absent is fine. */
 fleet_status fl_at_keys(const fl_at *at, const char *const *known);
-fleet_status fl_at_array(const fl_at *at); /* an array, or absent */
+fleet_status fl_at_array(const fl_at *at);    /* an array, or absent */
+fleet_status fl_at_any_keys(const fl_at *at); /* an object, or absent */
 
 /* Up to this one each integer is a double of its own: a text of 2^53 + 1 reads
  * as 2^53. */
@@ -71,6 +72,32 @@ fleet_status fl_at_required(const fl_at *at);           /* present */
 
 /* The index of the string in a NULL-ended list of names. */
 fleet_status fl_at_choice(const fl_at *at, const char *const *names, int *out);
+/* What a reader asks of a value, or of one that is absent. */
+typedef enum fl_asked_kind {
+    FL_ASKED_KEYS,    /* an object with these names */
+    FL_ASKED_MEMBERS, /* an object with any names */
+    FL_ASKED_LIST,    /* an array */
+    FL_ASKED_BOOL,
+    FL_ASKED_INT,    /* from low to high */
+    FL_ASKED_NUMBER, /* likewise */
+    FL_ASKED_STRING,
+    FL_ASKED_CHOICE,  /* one of the names */
+    FL_ASKED_REQUIRED /* not absent */
+} fl_asked_kind;
+
+typedef struct fl_asked {
+    fl_asked_kind kind;
+    double low, high;
+    const char *const *names; /* NULL-ended */
+} fl_asked;
+
+/* From now on, until NULL, this thread's calls of the functions above tell what
+ * they ask, each before it looks at the value: so that what a reader takes can
+ * be described by the reader itself. */
+typedef void fl_asked_observer(void *arg, const fl_at *at,
+                               const fl_asked *asked);
+void fl_at_observe(fl_asked_observer *observer, void *arg);
+
 /* What fl_json_words() has written; *data is for fl_free(). FLEET_EFORMAT for
  * what is none. */
 fleet_status fl_at_words(const fl_at *at, size_t size, void *data, int64_t *n);

@@ -189,6 +189,19 @@ static fleet_status read_type(fl_config *c, const fl_at *model)
     return FLEET_OK;
 }
 
+/* The names are the program's, which is not made yet. */
+static fleet_status read_ps(fl_config *c, const fl_at *at)
+{
+    fl_at ps = fl_at_key(at, "ps");
+    bool servers;
+
+    FL_TRY(fl_at_any_keys(&ps));
+    for (fl_at e = fl_at_first_member(&ps); e.json; fl_at_next_member(&ps, &e))
+        FL_TRY(fl_at_bool(&e, &servers));
+    c->model_ps = ps;
+    return FLEET_OK;
+}
+
 fleet_status fl_config_read_model(fl_config *c, const fl_at *at)
 {
     FL_TRY(fl_at_required(at));
@@ -196,7 +209,7 @@ fleet_status fl_config_read_model(fl_config *c, const fl_at *at)
         return fl_at_expected(at, "an object");
     FL_TRY(read_type(c, at));
     FL_TRY(check_keys(c, at));
-    c->model_ps = fl_at_key(at, "ps");
+    FL_TRY(read_ps(c, at));
     FL_TRY(read_tables(c, at));
     FL_TRY(read_cap(c, at));
     return c->model->family->read ? c->model->family->read(c, at) : FLEET_OK;

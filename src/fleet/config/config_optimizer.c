@@ -257,10 +257,9 @@ static fleet_status read_tables(fl_config *c, const fl_at *at)
 {
     fl_config_optimizer *o = &c->optimizer;
 
+    FL_TRY(fl_at_any_keys(at));
     if (!at->json)
         return FLEET_OK;
-    if (!fl_at_is_object(at))
-        return fl_at_expected(at, "an object of optimizers by table");
     o->own = fl_arena_alloc(&c->arena,
                             (size_t)(fl_at_count(at) + 1) * sizeof *o->own);
     if (!o->own)

@@ -3,6 +3,7 @@
  * are written and read; their checkpoints predict; and what options they
  * refuse. */
 #define SUITE models
+#include "gpu_kit.h"
 #include "model_kit.h"
 #include "test.h"
 #include "train_kit.h"
@@ -127,13 +128,14 @@ static void open_case(scene *s, const model_case *c, int threads)
                   fleet_last_error());
 }
 
-/* The mean loss of the first pass, and of the last. */
-static uint64_t train_case(scene *s, const model_case *c, int threads,
-                           int passes, double *first, double *last)
+/* The mean loss of the first pass, and of the last. device NULL: the CPU. */
+static uint64_t train_on(const char *device, scene *s, const model_case *c,
+                         int threads, int passes, double *first, double *last)
 {
     fleet_train_result r;
 
     open_case(s, c, threads);
+    kit_place(s->p, &(kit_options){.device = device});
     CHECK_OK(fleet_minimize(fleet_adam(s->f, 0.01f, NULL), s->m.loss));
     make_data(s,
               s->m.n_task > 1 ? two_labels() : scene_file("train.txt", 300, 1));
@@ -146,7 +148,12 @@ static uint64_t train_case(scene *s, const model_case *c, int threads,
     return kit_hash(s->f);
 }
 
-/* Labels of integers are written as such in both files. */
+static uint64_t train_case(scene *s, const model_case *c, int threads,
+                           int passes, double *first, double *last)
+{
+    return train_on(NULL, s, c, threads, passes, first, last);
+}
+
 TEST(each_learns_with_the_same_bits_by_any_number_of_threads)
 {
     for (int i = 0; i < N_CASE; i++) {
@@ -161,6 +168,23 @@ TEST(each_learns_with_the_same_bits_by_any_number_of_threads)
                       cases[i].model->name, i, first, last);
         CHECK(train_case(&s, &cases[i], 3, 5, &first, &again) == hash);
         scene_close(&s);
+    }
+}
+
+/* On the emulated GPU, one pass each. */
+TEST(each_trains_on_a_gpu_as_on_the_cpu)
+{
+    for (int i = 3; i < N_CASE; i++) {
+        double here = 0, there = 0, last;
+        scene s;
+
+        train_on(NULL, &s, &cases[i], 1, 1, &here, &last);
+        scene_close(&s);
+        gpu_kit_open();
+        train_on("gpu:0", &s, &cases[i], 1, 1, &there, &last);
+        scene_close(&s);
+        gpu_kit_close();
+        CHECK_NEAR(there, here, 1e-4 * here);
     }
 }
 

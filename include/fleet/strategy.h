@@ -218,7 +218,7 @@ typedef struct fleet_distributed_strategy {
     int fuse_all_reduce_ops;
     int fuse_grad_size_in_MB; /* of 2^20 bytes; 0: each parameter by itself */
     float last_comm_group_size_MB; /* of the same */
-    int find_unused_parameters; /* they are found with 0, too: a plan has
+    int find_unused_parameters;    /* they are found with 0, too: a plan has
                                    gradients of those that the loss reaches */
     int calc_comm_same_stream;
     int fp16_allreduce;

@@ -97,6 +97,33 @@ TEST(one_line_at_a_time_scores_alike)
     lines_close(&s);
 }
 
+/* More than is read at once. */
+TEST(a_text_of_megabytes_is_read_whole)
+{
+    enum { TIMES = 80 };
+    static float got[TIMES * LINES_N];
+    lines_scene s;
+    fleet_predictor *p;
+    size_t size;
+    char *text;
+
+    lines_open(&s, LINES_CRITEO);
+    p = lines_predictor(&s);
+    size = strlen(s.text);
+    text = malloc(TIMES * size);
+    for (int i = 0; i < TIMES; i++)
+        memcpy(text + (size_t)i * size, s.text, size);
+    CHECK(TIMES * size > 1 << 21);
+    CHECK_INT(
+        score(p, text, TIMES * size, FLEET_LABEL_UNREAD, got, TIMES * LINES_N),
+        TIMES * LINES_N);
+    for (int i = 0; i < TIMES; i++)
+        CHECK(memcmp(got + i * LINES_N, s.want, sizeof s.want) == 0);
+    free(text);
+    fleet_predictor_destroy(p);
+    lines_close(&s);
+}
+
 TEST(a_csv_label_that_is_not_read_may_be_anything)
 {
     static const char lines[] = "?,3,red,4,x\n,3,red,4,x\n\"\",3,red,4,x\n";

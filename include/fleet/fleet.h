@@ -19,6 +19,7 @@
 #include <fleet/replay.h>
 #include <fleet/report.h>
 #include <fleet/schedule.h>
+#include <fleet/sequence.h>
 #include <fleet/strategy.h>
 #include <fleet/table.h>
 #include <fleet/train.h>

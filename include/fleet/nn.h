@@ -109,10 +109,12 @@ FLEET_API fleet_var *fleet_embedding(fleet_program *program, fleet_var *ids,
  * gradient. The values are those of saved programs. */
 typedef enum fleet_combiner {
     FLEET_SUM = 0,
-    FLEET_MEAN = 1, /* the sum / n: AVERAGE */
-    FLEET_SQRT = 2, /* the sum / sqrt(n) */
-    FLEET_MAX = 3   /* column by column the largest; of equal ones the first in
+    FLEET_MEAN = 1,  /* the sum / n: AVERAGE */
+    FLEET_SQRT = 2,  /* the sum / sqrt(n) */
+    FLEET_MAX = 3,   /* column by column the largest; of equal ones the first in
                        the sample, which alone gets the column's gradient */
+    FLEET_FIRST = 4, /* the first one; of the others no row is read or made */
+    FLEET_LAST = 5   /* the last one, likewise */
 } fleet_combiner;
 
 /* What an id reads as whose row a predictor does not have: it was never
@@ -377,6 +379,7 @@ typedef struct fleet_sparse_embedding_options {
  *
  *   FLEET_SUM, FLEET_MEAN, FLEET_SQRT  sum of w x, over 1, n or sqrt(n)
  *   FLEET_MAX                          the largest w x
+ *   FLEET_FIRST, FLEET_LAST            w x of that one
  *
  * A mean is over n and not over the sum of the weights. A row exists from its
  * first training step on, if all its gradient is zero, too; until then it reads

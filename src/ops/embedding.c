@@ -4,6 +4,7 @@
  *                     dW[id] += the gradient of each of its uses, in the order
  *                     of (sample, place)
  *   sparse_embedding  the same with rows by 64-bit id, see lookup/lookup.h
+ *   sequence_embedding  of ragged ids, side by side: -> out [B, T, dim]
  *
  * And what pools numbers as these pool rows:
  *
@@ -239,7 +240,7 @@ static fleet_status check_combiner(const fl_node *n)
 {
     int64_t value = fl_node_int(n, "combiner");
 
-    if (value < FLEET_SUM || value > FLEET_MAX)
+    if (value < FLEET_SUM || value > FLEET_LAST)
         return fl_fail(FLEET_EINVAL, "%s: combiner %" PRId64 " does not exist",
                        n->op->name, value);
     return FLEET_OK;
@@ -249,6 +250,8 @@ static fleet_status want_combiner(const fl_node *n)
 {
     const fleet_var *ids = n->in[IN_IDS];
 
+    if (!fl_node_attr(n, "combiner"))
+        return FLEET_OK;
     FL_TRY(check_combiner(n));
     if (fl_node_int(n, "combiner") == FLEET_SUM || ids->ragged)
         return FLEET_OK;
@@ -270,34 +273,43 @@ static fleet_status want_weights(const fl_node *n)
     if (!ids->ragged || !w->ragged || w->dtype != FLEET_FLOAT32 ||
         w->kind != FL_VAR_DATA)
         return fl_fail(FLEET_EDTYPE,
-                       "sparse_embedding: \"%s\" as weights of \"%s\": "
+                       "%s: \"%s\" as weights of \"%s\": "
                        "expected ragged float32 data, and ragged ids",
-                       w->name, ids->name);
+                       n->op->name, w->name, ids->name);
     if ((ids->weights && ids->weights != w) || (w->weighs && w->weighs != ids))
         return fl_fail(FLEET_EINVAL,
-                       "sparse_embedding: \"%s\" as weights of \"%s\": they "
+                       "%s: \"%s\" as weights of \"%s\": they "
                        "are not each other's",
-                       w->name, ids->name);
+                       n->op->name, w->name, ids->name);
     fl_program_weigh(ids, w);
     return FLEET_OK;
 }
 
-static fleet_status sparse_infer(fl_node *n)
+/* What each lookup in a table of rows asks of its inputs. */
+static fleet_status check_lookup(fl_node *n)
 {
     const fleet_var *table = n->in[IN_TABLE], *ids = n->in[IN_IDS];
-    int64_t dim = table->shape.dim[1];
-    fl_shape out;
 
     FL_TRY(want_rows(n, FL_VAR_TABLE));
     FL_TRY(want_ids(n, true));
     if (ids->kind != FL_VAR_DATA)
         return fl_fail(FLEET_EUNSUPPORTED,
-                       "sparse_embedding: ids \"%s\" must be a data variable",
+                       "%s: ids \"%s\" must be a data variable", n->op->name,
                        ids->name);
     FL_TRY(want_combiner(n));
     FL_TRY(want_weights(n));
     if (table->ids.check)
         bound_ids(n, table->shape.dim[0]);
+    return FLEET_OK;
+}
+
+static fleet_status sparse_infer(fl_node *n)
+{
+    const fleet_var *ids = n->in[IN_IDS];
+    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
+    fl_shape out;
+
+    FL_TRY(check_lookup(n));
     out = fl_shape_2(-1, ids->ragged ? dim : fl_in_cols(n, IN_IDS) * dim);
     fl_set_out(n, 0, &out);
     return FLEET_OK;
@@ -313,14 +325,8 @@ static fl_lookup_slot *slots_of(fl_lowering *l, const fl_node *n, int *count)
     *count = 0;
     for (size_t i = 0; slot && i < p->n_node; i++)
         if (l->node[i].group == n->id + 1) {
-            const fl_node *one = p->node[i];
-
-            slot[*count] = (fl_lookup_slot){
-                .ids = one->in[IN_IDS],
-                .out = one->out[0],
-                .weights = one->in[IN_IDS]->weights,
-                .combiner = (fleet_combiner)fl_node_int(one, "combiner"),
-                .nth_max = fl_lookup_count_max(slot, *count)};
+            slot[*count] = fl_lookup_slot_of(p->node[i]);
+            slot[*count].nth_max = fl_lookup_count_max(slot, *count);
             ++*count;
         }
     return slot;
@@ -363,11 +369,37 @@ const fl_op fl_op_sparse_embedding = {
     .gradient = sparse_gradient,
 };
 
-fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
-                                  const fleet_sparse_embedding_options *options)
+static fleet_status sequence_infer(fl_node *n)
 {
-    static const fleet_sparse_embedding_options defaults;
-    const fleet_sparse_embedding_options *o = options ? options : &defaults;
+    fl_shape out;
+
+    FL_TRY(check_lookup(n));
+    FL_TRY(fl_want_sequence(n, IN_IDS));
+    out = fl_shape_2(-1, fl_node_int(n, "max_len"));
+    out.dim[out.n_dim++] = n->in[IN_TABLE]->shape.dim[1];
+    FL_TRY(fl_shape_check_result(n->op->name, &out));
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+const fl_op fl_op_sequence_embedding = {
+    .name = "sequence_embedding",
+    .n_out = 1,
+    .least_in = 2,
+    .most_in = 3,
+    .attrs = "max_len:i keep_first:i",
+    .traits = FL_OP_WRITES_COLUMNS | FL_OP_LOOKUP,
+    .infer = sequence_infer,
+    .forward = sparse_forward,
+    .gradient = sparse_gradient,
+};
+
+/* A node of either op, on the table of the options. */
+static fleet_var *add_lookup(fleet_program *p, const fl_op *op, fleet_var *ids,
+                             int64_t dim,
+                             const fleet_sparse_embedding_options *o,
+                             const fl_attr *attrs, int n_attr)
+{
     fleet_param_attr attr = {.initializer = o->initializer,
                              .learning_rate = o->learning_rate,
                              .l2_decay = o->l2_decay,
@@ -384,9 +416,9 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
 
     if (!fl_builder_ready(p, ids))
         return NULL;
-    status = check_table("sparse_embedding", o->rows, dim);
+    status = check_table(op->name, o->rows, dim);
     if (status == FLEET_OK)
-        status = fl_initializer_check("sparse_embedding", &o->initializer);
+        status = fl_initializer_check(op->name, &o->initializer);
     if (status != FLEET_OK)
         return fl_program_failed(p, status);
     uniform.b = sqrtf(1.0f / (float)dim);
@@ -398,9 +430,35 @@ fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
     in[IN_TABLE] =
         fl_table_with_cap(p, in[IN_TABLE], p->n_var > n_var,
                           &(fl_table_cap){o->memory_cap_bytes, o->cold_folder});
-    return fl_program_add(p, &fl_op_sparse_embedding, in,
-                          in[IN_WEIGHTS] ? 3 : 2,
-                          &FL_ATTR_INT("combiner", (int)o->combiner), 1);
+    return fl_program_add(p, op, in, in[IN_WEIGHTS] ? 3 : 2, attrs, n_attr);
+}
+
+fleet_var *fleet_sparse_embedding(fleet_program *p, fleet_var *ids, int64_t dim,
+                                  const fleet_sparse_embedding_options *options)
+{
+    static const fleet_sparse_embedding_options defaults;
+    const fleet_sparse_embedding_options *o = options ? options : &defaults;
+
+    return add_lookup(p, &fl_op_sparse_embedding, ids, dim, o,
+                      &FL_ATTR_INT("combiner", (int)o->combiner), 1);
+}
+
+fleet_var *fleet_sequence_embedding(
+    fleet_program *p, fleet_var *ids, int64_t dim, int64_t max_len,
+    int keep_first, const fleet_sparse_embedding_options *options)
+{
+    static const fleet_sparse_embedding_options defaults;
+    const fleet_sparse_embedding_options *o = options ? options : &defaults;
+    const fl_attr attrs[] = {FL_ATTR_INT("max_len", max_len),
+                             FL_ATTR_INT("keep_first", keep_first != 0)};
+
+    if (p && fl_program_ok(p) && o->combiner != FLEET_SUM)
+        return fl_program_failed(
+            p, fl_fail(FLEET_EINVAL,
+                       "sequence_embedding: combiner %d; rows of a sequence "
+                       "are not combined",
+                       (int)o->combiner));
+    return add_lookup(p, &fl_op_sequence_embedding, ids, dim, o, attrs, 2);
 }
 
 /* --- sequence_pool ------------------------------------------------------- */

@@ -26,6 +26,8 @@ FL_EVERYWHERE float fl_pool_numbers(const float *x, int64_t n,
 {
     float all = n > 0 ? x[0] : 0.0f;
 
+    if (combiner == FLEET_FIRST || combiner == FLEET_LAST)
+        return n > 0 && combiner == FLEET_LAST ? x[n - 1] : all;
     for (int64_t i = 1; i < n; i++) {
         if (combiner != FLEET_MAX)
             all += x[i];

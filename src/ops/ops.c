@@ -52,6 +52,24 @@ fleet_status fl_want_axis(const fl_node *n, int least)
         n->op->name, axis, fl_shape_print(x).chars, least, x->n_dim - 1);
 }
 
+fleet_status fl_want_sequence(const fl_node *n, int in)
+{
+    enum { MOST = 1 << 16 };
+    const fleet_var *v = n->in[in];
+    int64_t most = fl_node_int(n, "max_len");
+
+    if (!v->ragged)
+        return fl_fail(FLEET_EDTYPE,
+                       "%s: \"%s\" is %s of a fixed number, not "
+                       "ragged",
+                       n->op->name, v->name, fleet_dtype_name(v->dtype));
+    if (most < 1 || most > MOST)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: max_len %" PRId64 " of \"%s\"; expected 1 to %d",
+                       n->op->name, most, v->name, MOST);
+    return FLEET_OK;
+}
+
 fleet_status fl_want_label(const fl_node *n, int in, bool float_too)
 {
     const fleet_var *v = n->in[in];

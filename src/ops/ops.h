@@ -60,6 +60,10 @@ fleet_status fl_want_shape(const fl_node *n, int in, const char *what);
  * else FLEET_EINVAL. */
 fleet_status fl_want_axis(const fl_node *n, int least);
 
+/* The input is ragged, and the attribute "max_len" how many of a sample's are
+ * kept. */
+fleet_status fl_want_sequence(const fl_node *n, int in);
+
 /* A label [B, 1]: int64, or float32 as well. */
 fleet_status fl_want_label(const fl_node *n, int in, bool float_too);
 

@@ -190,6 +190,15 @@ TEST(pooled_slots_train_as_in_one_process)
     }
 }
 
+TEST(histories_train_as_in_one_process)
+{
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        lesson s = {.kind = KIT_SEQUENCE, .batches = 7, .last = 29};
+
+        check_equal_to_one(&s, ranks);
+    }
+}
+
 /* The ratios are of the reduced gradients, alike on all ranks. */
 TEST(layers_have_the_rates_of_one_process)
 {

@@ -191,6 +191,7 @@ TEST_LIMIT(agree_all_of_them, 180)
     compare_model_on(&k, KIT_CTR, &(kit_options){.merge = 2, .clip = 0.01f});
     compare_model_on(&k, KIT_CTR, &(kit_options){.norm_clip = 0.01f});
     compare_model_on(&k, KIT_POOLED, &(kit_options){0});
+    compare_model_on(&k, KIT_SEQUENCE, &(kit_options){0});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lars"});
     compare_model_on(&k, KIT_MLP, &(kit_options){.layers = "lamb"});
     device_kit_check_all(&k);

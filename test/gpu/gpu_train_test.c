@@ -182,6 +182,17 @@ TEST(models_whose_slots_are_pooled_agree)
     gpu_kit_close();
 }
 
+/* Rows of histories are on the host. */
+TEST(models_of_histories_agree)
+{
+    gpu_kit_open();
+    for (int i = 0; i < 2; i++)
+        agree(KIT_SEQUENCE,
+              (kit_options){.learning_rate = 0.01f, .merge = 1 + i}, "gpu:0",
+              NULL);
+    gpu_kit_close();
+}
+
 /* A plan for each size, not one for all. */
 TEST(models_agree_with_a_plan_for_each_batch_size)
 {

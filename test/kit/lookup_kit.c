@@ -25,6 +25,23 @@ const lookup_case lookup_kit_pooled = {
     .threads = 2,
 };
 
+const lookup_case lookup_kit_padded = {
+    .slot = {{"end", 0, -1, FLEET_SUM, 50},
+             {"one", 0, 1, FLEET_SUM, 40},
+             {"start", 0, -1, FLEET_SUM, 50},
+             {"mean", 0, -1, FLEET_MEAN, 50},
+             {"newest", 1, -1, FLEET_LAST, 20},
+             {"oldest", 0, -1, FLEET_FIRST, 60}},
+    .most = {3, 0, 2, 0, 0, 0},
+    .keep_first = 1 << 2,
+    .weighted = 1 << 0 | 1 << 3,
+    .n = 6,
+    .dim = {9, 3},
+    .concat = true,
+    .batch = 37,
+    .threads = 2,
+};
+
 /* --- the plain reference -------------------------------------------------- */
 
 static void plain_open(plain_table *t, const char *name, int64_t dim)
@@ -99,11 +116,31 @@ const char *const lookup_tables[] = {"first", "second"};
 static const char *const by_names[] = {"by0", "by1", "by2",
                                        "by3", "by4", "by5"};
 
+/* Are its rows side by side? */
+static bool is_wide(const lookup_case *c, int i)
+{
+    return c->slot[i].width >= 0 || c->most[i] > 0;
+}
+
 static int64_t out_cols(const lookup_case *c, int i)
 {
     const lookup_slot *s = &c->slot[i];
 
-    return c->dim[s->table] * (s->width < 0 ? 1 : s->width);
+    return c->dim[s->table] * (c->most[i] > 0 ? c->most[i]
+                               : s->width < 0 ? 1
+                                              : s->width);
+}
+
+/* Of a sample's n ids the ones that count; returns which is the first. */
+static int64_t kept_of(const lookup_case *c, int i, int64_t *n)
+{
+    fleet_combiner by = c->slot[i].combiner;
+    bool one = by == FLEET_FIRST || by == FLEET_LAST;
+    int64_t all = *n, most = one ? 1 : c->most[i] > 0 ? c->most[i] : all;
+    bool first = one ? by == FLEET_FIRST : c->keep_first >> i & 1;
+
+    *n = all < most ? all : most;
+    return first ? 0 : all - *n;
 }
 
 static bool is_weighted(const lookup_case *c, int i)
@@ -126,17 +163,24 @@ static fleet_var *lookup_of(lookup_scene *s, int i)
 {
     const lookup_case *c = s->c;
     const lookup_slot *slot = &c->slot[i];
+    int64_t dim = c->dim[slot->table];
+    const fleet_sparse_embedding_options o = {.table =
+                                                  lookup_tables[slot->table],
+                                              .rows = c->rows,
+                                              .initializer = c->first,
+                                              .combiner = slot->combiner,
+                                              .check_ids = c->check_ids,
+                                              .learning_rate = c->learning_rate,
+                                              .l2_decay = c->l2_decay};
 
     s->ids[i] = ids_data(s, i);
-    return fleet_sparse_embedding(
-        s->p, s->ids[i], c->dim[slot->table],
-        &(fleet_sparse_embedding_options){.table = lookup_tables[slot->table],
-                                          .rows = c->rows,
-                                          .initializer = c->first,
-                                          .combiner = slot->combiner,
-                                          .check_ids = c->check_ids,
-                                          .learning_rate = c->learning_rate,
-                                          .l2_decay = c->l2_decay});
+    if (c->most[i] == 0)
+        return fleet_sparse_embedding(s->p, s->ids[i], dim, &o);
+    return fleet_reshape(s->p,
+                         fleet_sequence_embedding(s->p, s->ids[i], dim,
+                                                  c->most[i],
+                                                  c->keep_first >> i & 1, &o),
+                         (int64_t[]){-1, c->most[i] * dim}, 2);
 }
 
 /* The mean of what is looked up times a number of its own for each element. */
@@ -227,7 +271,7 @@ kit_batch *lookup_batch(const lookup_scene *s, int step)
     return b;
 }
 
-/* The ids of a sample in a slot. */
+/* The ids of a sample in a slot that count. */
 static const int64_t *ids_of(const lookup_scene *s, const kit_batch *b, int i,
                              int64_t sample, int64_t *n)
 {
@@ -236,7 +280,9 @@ static const int64_t *ids_of(const lookup_scene *s, const kit_batch *b, int i,
 
     *n = f->offsets ? f->offsets[sample + 1] - f->offsets[sample]
                     : s->c->slot[i].width;
-    return id + (f->offsets ? f->offsets[sample] : sample * *n);
+    if (!f->offsets)
+        return id + sample * *n;
+    return id + f->offsets[sample] + kept_of(s->c, i, n);
 }
 
 /* The weights of a sample in a slot; NULL: it has none. */
@@ -246,8 +292,13 @@ static const float *weights_of(const lookup_scene *s, const kit_batch *b, int i,
     const fleet_var *w = fleet_var_weights(s->ids[i]);
 
     for (int f = 0; w && f < b->n; f++)
-        if (strcmp(b->feed[f].name, fleet_var_name(w)) == 0)
-            return (const float *)b->feed[f].data + b->feed[f].offsets[sample];
+        if (strcmp(b->feed[f].name, fleet_var_name(w)) == 0) {
+            const int64_t *at = b->feed[f].offsets + sample;
+            int64_t n = at[1] - at[0];
+
+            return (const float *)b->feed[f].data + at[0] +
+                   kept_of(s->c, i, &n);
+        }
     return NULL;
 }
 
@@ -293,7 +344,7 @@ static void plain_pool(lookup_scene *s, const kit_batch *b, int i,
         for (int64_t k = 0; k < dim; k++) {
             bool wins = j == 0 || part[k] > out[k];
 
-            if (slot->width >= 0)
+            if (is_wide(s->c, i))
                 out[j * dim + k] = part[k];
             else if (slot->combiner != FLEET_MAX)
                 out[k] = j > 0 ? out[k] + part[k] : part[k];
@@ -328,7 +379,7 @@ static void plain_gradient(lookup_scene *s, const kit_batch *b, int i,
 
     plain_pool(s, b, i, sample, out, won);
     for (int64_t j = 0; j < n; j++) {
-        const float *of = g + (slot->width < 0 ? 0 : j * t->dim);
+        const float *of = g + (is_wide(s->c, i) ? j * t->dim : 0);
         float factor = factor_of(slot, n);
 
         if (by)

@@ -31,10 +31,13 @@ typedef struct lookup_slot {
 typedef struct lookup_case {
     lookup_slot slot[MOST_SLOTS];
     int n;
-    int64_t dim[2], rows;          /* of the tables; modulo */
-    unsigned weighted;             /* by bit: slots whose ids have weights */
-    int check_ids;                 /* of the tables */
-    bool concat;                   /* else each output has a loss of its own */
+    int64_t dim[2], rows;     /* of the tables; modulo */
+    unsigned weighted;        /* by bit: slots whose ids have weights */
+    int64_t most[MOST_SLOTS]; /* of width -1: rows of so many ids side by side;
+                                 0: pooled */
+    unsigned keep_first;      /* by bit: of these the first ones */
+    int check_ids;            /* of the tables */
+    bool concat;              /* else each output has a loss of its own */
     float learning_rate, l2_decay; /* of the tables */
     int64_t batch;
     int threads;
@@ -62,6 +65,9 @@ extern const char *const lookup_tables[2]; /* their names */
 /* Every way to pool, with weights and without; few ids, so that some stand in a
  * sample twice and the maximum has equal numbers to choose from. */
 extern const lookup_case lookup_kit_pooled;
+
+/* Padded slots beside pooled ones: shorter than samples, longer, of one id. */
+extern const lookup_case lookup_kit_padded;
 
 void lookup_open(lookup_scene *s, const lookup_case *c);
 void lookup_close(lookup_scene *s);

@@ -13,8 +13,8 @@
 #include "runtime/exec/compile.h"
 
 const op_case *const op_families[] = {
-    op_cases,   math_cases,       shape_cases,       norm_cases,
-    loss_cases, batch_norm_cases, interaction_cases, NULL};
+    op_cases,         math_cases,        shape_cases,    norm_cases, loss_cases,
+    batch_norm_cases, interaction_cases, sequence_cases, NULL};
 
 typedef struct scene {
     const op_case *c;

@@ -316,6 +316,35 @@ static void build_pooled(kit_model *m)
                         .dense = dense, .n_dense = 3, .ids = ids, .n_ids = 6});
 }
 
+/* The rows of a history of a table and of a parameter, where it has any. */
+static fleet_var *history_of(fleet_program *p)
+{
+    enum { MOST = 3, DIM = 9 };
+    fleet_var *ids = fleet_data_ragged(p, "history");
+    fleet_var *x = fleet_sequence_embedding(p, ids, DIM, MOST, 0, NULL);
+    fleet_var *mask = fleet_sequence_mask(p, ids, MOST), *y;
+
+    y = fleet_embedding(
+        p, fleet_sequence_pad(p, ids, MOST, 0, 40), 41, DIM,
+        &(fleet_embedding_options){.has_padding = 1, .padding_id = 40});
+    x = fleet_add(p, x, fleet_reshape(p, y, (int64_t[]){-1, MOST, DIM}, 3));
+    return fleet_mul(p, fleet_tanh(p, x), fleet_unsqueeze(p, mask, 2));
+}
+
+static void build_sequence(kit_model *m)
+{
+    fleet_var *numbers = fleet_sequence_pad(
+        m->p, fleet_data_ragged_floats(m->p, "prices"), 2, 1, -1);
+    fleet_var *x = fleet_fc(m->p, history_of(m->p), 8, NULL);
+
+    x = fleet_concat(m->p, (fleet_var *[]){x, numbers}, 2, 1);
+    m->m.label = kit_data(m->p, "label", 1);
+    x = fleet_fc(m->p, x, 1, NULL);
+    m->m.prediction = fleet_sigmoid(m->p, x);
+    m->m.loss =
+        fleet_mean(m->p, fleet_sigmoid_cross_entropy(m->p, x, m->m.label));
+}
+
 void kit_place(fleet_program *p, const kit_options *o)
 {
     fleet_place place;
@@ -341,8 +370,10 @@ void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
         build_mlp(m);
     else if (kind == KIT_CTR)
         build_ctr(m);
-    else
+    else if (kind == KIT_POOLED)
         build_pooled(m);
+    else
+        build_sequence(m);
     if (options->unreached)
         fleet_fc(m->p, fleet_program_var(m->p, "image"), 3,
                  &(fleet_fc_options){.name = "unreached"});
@@ -418,7 +449,10 @@ kit_batch *kit_batch_for(const kit_model *m, int64_t rows, int seed)
         kit_ids(b, "label", 1, 5, seed + 100);
         return b;
     }
-    if (m->kind == KIT_POOLED) {
+    if (m->kind == KIT_SEQUENCE) {
+        kit_ragged(b, "history", 5, 40, seed);
+        kit_ragged_floats(b, "prices", 3, seed + 10);
+    } else if (m->kind == KIT_POOLED) {
         pooled_feeds(b, seed);
     } else {
         kit_floats(b, "numbers", 5, seed);

@@ -72,7 +72,7 @@ typedef struct kit_options {
     fl_rows_maker *make_rows; /* of tables; NULL: as they are */
 } kit_options;
 
-typedef enum kit_kind { KIT_MLP, KIT_CTR, KIT_POOLED } kit_kind;
+typedef enum kit_kind { KIT_MLP, KIT_CTR, KIT_POOLED, KIT_SEQUENCE } kit_kind;
 
 typedef struct kit_model {
     kit_kind kind;
@@ -85,7 +85,7 @@ typedef struct kit_model {
 
 /* An MLP of 20 numbers and 5 classes; a wide&deep with slots of one, of three
  * and of any number of ids, in two tables; one whose slots are pooled in every
- * way, with weights and without, of ids and of numbers. */
+ * way, with weights and without, of ids and of numbers; one of a history. */
 void kit_open(kit_model *m, kit_kind kind, const kit_options *options);
 void kit_build(kit_model *m, kit_kind kind,
                const kit_options *options); /* no executor yet */

@@ -307,7 +307,7 @@ BUILDER(emb_dim, fleet_embedding(p, kit_data_ids(p, "i", 1), 3, 0, NULL))
 BUILDER(sparse_dim, fleet_sparse_embedding(p, kit_data_ids(p, "i", 1), 0, NULL))
 BUILDER(sparse_rows, SPARSE(.rows = -1))
 BUILDER(sparse_mean, SPARSE(.combiner = FLEET_MEAN))
-BUILDER(sparse_combiner, SPARSE(.combiner = (fleet_combiner)5))
+BUILDER(sparse_combiner, SPARSE(.combiner = (fleet_combiner)9))
 BUILDER(sparse_made, fleet_sparse_embedding(p, x, 3, NULL))
 BUILDER(param_name, PARAM(.name = NULL))
 BUILDER(param_empty, PARAM(.name = ""))
@@ -366,7 +366,7 @@ static const op_refusal refusals[] = {
     {build_emb_dim, FLEET_ESHAPE, "cannot have 3 rows of 0"},
     {build_sparse_dim, FLEET_ESHAPE, "cannot have rows of 0"},
     {build_sparse_rows, FLEET_ESHAPE, "cannot have -1 rows"},
-    {build_sparse_combiner, FLEET_EINVAL, "combiner 5 does not exist"},
+    {build_sparse_combiner, FLEET_EINVAL, "combiner 9 does not exist"},
     {build_sparse_mean, FLEET_EINVAL, "a mean, an sqrt or a max is for ragged"},
     {build_sparse_made, FLEET_EDTYPE, "ids \"x\" are float32, not int64"},
     {build_param_name, FLEET_EINVAL, "a name is required"},

@@ -20,7 +20,9 @@ static double plain(const float *x, int64_t n, fleet_combiner combiner)
     }
     if (n == 0)
         return 0;
-    return combiner == FLEET_MAX    ? most
+    return combiner == FLEET_FIRST  ? (double)x[0]
+           : combiner == FLEET_LAST ? (double)x[n - 1]
+           : combiner == FLEET_MAX  ? most
            : combiner == FLEET_MEAN ? sum / (double)n
            : combiner == FLEET_SQRT ? sum / sqrt((double)n)
                                     : sum;
@@ -68,7 +70,7 @@ TEST(agrees_with_plain_sums_for_every_combiner_and_batch)
 {
     static const int64_t rows[] = {1, 37, 150};
 
-    for (int c = FLEET_SUM; c <= FLEET_MAX; c++)
+    for (int c = FLEET_SUM; c <= FLEET_LAST; c++)
         for (int i = 0; i < 3; i++) {
             check((fleet_combiner)c, rows[i], false);
             check((fleet_combiner)c, rows[i], true);
@@ -104,7 +106,7 @@ TEST(takes_ragged_numbers_and_a_combiner_that_exists)
 
         CHECK(fleet_sequence_pool(p, x,
                                   i == 3 ? FLEET_MEAN
-                                         : (fleet_combiner)(i * 2)) == NULL ||
+                                         : (fleet_combiner)(i * 3)) == NULL ||
               i == 3);
         if (i < 2)
             CHECK_FAILS(fleet_program_status(p), FLEET_EDTYPE,
@@ -112,7 +114,7 @@ TEST(takes_ragged_numbers_and_a_combiner_that_exists)
                                : "\"x\" is ragged int64, not ragged float32");
         if (i == 2)
             CHECK_FAILS(fleet_program_status(p), FLEET_EINVAL,
-                        "sequence_pool: combiner 4 does not exist");
+                        "sequence_pool: combiner 6 does not exist");
         fleet_destroy(f);
     }
 }

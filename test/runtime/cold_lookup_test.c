@@ -32,6 +32,15 @@ TEST(lookups_find_and_change_rows_of_a_file)
     lookup_check(&c);
 }
 
+TEST(lookups_find_rows_of_sequences_in_a_file)
+{
+    lookup_case c = lookup_kit_padded;
+
+    cold_kit_cap.hurries = true;
+    c.make_rows = cold_kit_make;
+    lookup_check(&c);
+}
+
 TEST(updates_merged_and_clipped_are_those_of_rows_in_memory)
 {
     static const char *const rule[] = {"adagrad", "adam", KIT_ROW_ADAM, "ftrl"};

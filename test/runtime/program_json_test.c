@@ -83,6 +83,7 @@ TEST(a_program_reads_as_it_was_written)
     check_round_trip(KIT_MLP);
     check_round_trip(KIT_CTR);
     check_round_trip(KIT_POOLED);
+    check_round_trip(KIT_SEQUENCE);
 }
 
 /* The same scores from the same weights. */

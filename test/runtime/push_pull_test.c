@@ -62,6 +62,14 @@ TEST(pooled_slots_train_as_in_one_process)
     }
 }
 
+TEST(histories_train_as_in_one_process)
+{
+    for (int i = 0; i < 2; i++) {
+        check_same(KIT_SEQUENCE, &(kit_options){.threads = 1 + i});
+        check_same(KIT_SEQUENCE, &(kit_options){.merge = 3, .threads = 1 + i});
+    }
+}
+
 TEST(merge_groups_train_as_in_one_process)
 {
     for (int i = 0; i < 2; i++) {

@@ -80,7 +80,8 @@ static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
     static const char *const roles[] = {"label", "weight", NULL};
-    static const char *const combiners[] = {"sum", "mean", "sqrt", "max", NULL};
+    static const char *const combiners[] = {"sum",   "mean", "sqrt", "max",
+                                            "first", "last", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
     fl_at table = fl_at_key(at, "table"), weighted = fl_at_key(at, "weighted");
     fl_at loss = fl_at_key(at, "loss_weight");

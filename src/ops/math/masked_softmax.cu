@@ -6,26 +6,37 @@
 #define EACH_OF(j, n)                                                          \
     for (int64_t j = threadIdx.x % FL_WARP; j < (n); j += FL_WARP)
 
+struct line {
+    const float *mask; /* NULL: none */
+    int64_t seen;      /* numbers behind these do not count */
+    __device__ bool counts(int64_t j) const
+    {
+        return j < seen && (!mask || mask[j] != 0.0f);
+    }
+};
+
 __global__ static void masked_lines(float *y, const float *x, const float *mask,
                                     int64_t ld, int64_t lines,
                                     fl_masked_softmax c)
 {
     FL_EACH_ROW(r, lines)
     {
-        const float *m = mask + (c.batched ? r / c.lines * ld : 0) +
-                         fl_mask_at(&c, r % c.lines);
+        line of = {mask ? mask + (c.batched ? r / c.lines * ld : 0) +
+                              fl_mask_at(&c, r % c.lines)
+                        : nullptr,
+                   c.causal ? r % c.lines % c.classes + 1 : c.classes};
         int64_t at = r * c.classes;
         float most = -INFINITY, sum = 0.0f;
 
         EACH_OF(j, c.classes)
-        if (m[j] != 0.0f)
+        if (of.counts(j))
             most = max(most, x[at + j]);
         most = fl_warp_max(most);
         EACH_OF(j, c.classes)
-        sum += y[at + j] = m[j] != 0.0f ? expf(x[at + j] - most) : 0.0f;
+        sum += y[at + j] = of.counts(j) ? expf(x[at + j] - most) : 0.0f;
         sum = fl_warp_sum(sum);
         EACH_OF(j, c.classes)
-        if (m[j] != 0.0f)
+        if (of.counts(j))
             y[at + j] /= sum;
     }
 }

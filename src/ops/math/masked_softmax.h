@@ -1,5 +1,5 @@
 /* masked_softmax.h - the configuration of the kernel "masked_softmax", for both
- * its halves: y <- x, mask. A row of x is lines of `classes` numbers. */
+ * its halves: y <- x [, mask]. A row of x is lines of `classes` numbers. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,6 +14,8 @@ typedef struct fl_masked_softmax {
     int n_dim; /* of the lines of a row */
     int64_t dim[FLEET_MAX_DIM], stride[FLEET_MAX_DIM]; /* of the mask */
     bool batched; /* the mask has rows of its own */
+    bool causal;  /* lines are squares, of which numbers up to the diagonal
+                     count; they need no mask */
 } fl_masked_softmax;
 
 /* Where the mask of line i begins in its row. */

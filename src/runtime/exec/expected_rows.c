@@ -1,6 +1,8 @@
 /* expected_rows.c - the ids of a batch's lookups, as keys of tables. */
 #include "runtime/exec/expected_rows.h"
 
+#include "runtime/lookup/lookup.h"
+
 enum { CHUNK = 512 };
 
 bool fl_program_expects(const fleet_program *p)
@@ -24,16 +26,35 @@ static void expect_ids(fl_rows *r, const uint64_t *id, int64_t n)
     }
 }
 
+/* Of padded ids the ones that samples keep. */
+static void expect_kept(fl_rows *r, const fl_lookup_slot *s, const fl_input *in,
+                        int64_t batch)
+{
+    const uint64_t *id = in->data;
+
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t first = in->offsets[i], n = in->offsets[i + 1] - first;
+        int64_t kept = n < s->most ? n : s->most;
+
+        expect_ids(r, id + first + (s->keep_last ? n - kept : 0), kept);
+    }
+}
+
 static void expect_node(const fl_store *s, const fl_node *node,
                         const fl_input *input, int64_t batch)
 {
-    const fleet_var *ids = node->in[1];
+    const fl_lookup_slot slot = fl_lookup_slot_of(node);
+    const fleet_var *ids = slot.ids;
     const fl_input *in = &input[ids->id];
     fl_rows *r = fl_store_rows(s, node->in[0]->name);
     int64_t n;
 
     if (!r || !r->methods->expect || !in->data)
         return;
+    if (slot.most > 0) {
+        expect_kept(r, &slot, in, batch);
+        return;
+    }
     n = ids->ragged ? in->offsets[batch] : batch * fl_shape_cols(&ids->shape);
     expect_ids(r, in->data, n);
 }

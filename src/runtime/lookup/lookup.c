@@ -33,6 +33,37 @@ int fl_lookup_count_max(const fl_lookup_slot *slot, int n_slot)
     return n;
 }
 
+int fl_lookup_count_padded(const fl_lookup_slot *slot, int n_slot)
+{
+    int n = 0;
+
+    for (int i = 0; i < n_slot; i++)
+        n += slot[i].most > 0;
+    return n;
+}
+
+/* The first or the last of a sample's rows is a padded slot of one. */
+fl_lookup_slot fl_lookup_slot_of(const fl_node *n)
+{
+    const fl_attr *combiner = fl_node_attr(n, "combiner"),
+                  *most = fl_node_attr(n, "max_len");
+    fl_lookup_slot s = {.ids = n->in[1],
+                        .out = n->out[0],
+                        .weights = n->in[1]->weights,
+                        .combiner =
+                            combiner ? (fleet_combiner)combiner->i : FLEET_SUM};
+
+    if (most) {
+        s.most = most->i;
+        s.keep_last = fl_node_int(n, "keep_first") == 0;
+    } else if (s.combiner == FLEET_FIRST || s.combiner == FLEET_LAST) {
+        s.most = 1;
+        s.keep_last = s.combiner == FLEET_LAST;
+        s.combiner = FLEET_SUM;
+    }
+    return s;
+}
+
 void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
                              int n_slot, int64_t dim,
                              const fl_lookup_places *at)
@@ -52,7 +83,9 @@ void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
                                       .ragged = s->ids->ragged,
                                       .combiner = c,
                                       .weights = weights,
-                                      .nth_max = s->nth_max};
+                                      .nth_max = s->nth_max,
+                                      .most = s->most,
+                                      .keep_last = s->keep_last};
     }
 }
 
@@ -82,6 +115,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
         return NULL;
     fl_lookup_fill_features(feature, slot, n_slot, table->shape.dim[1], &at);
     c.n_max = fl_lookup_count_max(slot, n_slot);
+    c.n_padded = fl_lookup_count_padded(slot, n_slot);
     c.weighted = fl_lookup_count_weighted(slot, n_slot) > 0;
     for (int i = 0; i < n_slot; i++)
         c.ragged = c.ragged || slot[i].ids->ragged;

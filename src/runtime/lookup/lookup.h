@@ -4,7 +4,8 @@
  *   rows.split   ids of a slice -> hashes, sorted by part
  *   rows.find    per part: duplicates removed, rows found
  *   rows.gather  rows -> the outputs, one for each slot, pooled if it is
- *                ragged; of a maximum also which position won, by column
+ *                ragged; of a maximum also which position won, by column;
+ *                side by side, and zeros after them, if it is padded
  *   rows.sum     per part: gradients of equal ids added, in the order of
  *                their positions
  *   rows.merge   per part: sums of several batches added
@@ -30,6 +31,10 @@
  * then dataset slot, then place in the slot. A slot of L ids without an own
  * combiner counts as L features; a ragged one as one feature.
  *
+ * A padded slot is a ragged one of which a sample keeps its first or last T
+ * ids: what is cut off has no position, so that it is not asked for, and no row
+ * is made for it. Position j of a sample has column j dim of the output.
+ *
  * The gradient of a position is that of its output, times its id's weight and
  * the combiner's factor; of a maximum it is zero in columns that another
  * position has won.
@@ -45,7 +50,12 @@ typedef struct fl_lookup_slot {
     const fleet_var *weights; /* NULL: none */
     fleet_combiner combiner;  /* of a ragged slot */
     int nth_max;              /* FLEET_MAX: how many slots before it are, too */
+    int64_t most;   /* of a padded slot: ids that a sample keeps; else 0 */
+    bool keep_last; /* of it: the last ones */
 } fl_lookup_slot;
+
+/* The slot of a lookup's node, but for nth_max. */
+fl_lookup_slot fl_lookup_slot_of(const fl_node *n);
 
 /* Is it pooled by its maximum? */
 static inline bool fl_lookup_is_max(const fl_lookup_slot *s)
@@ -89,9 +99,10 @@ void fl_lookup_fill_features(fl_feature *feature, const fl_lookup_slot *slot,
                              int n_slot, int64_t dim,
                              const fl_lookup_places *at);
 
-/* How many of the slots have weights; are of FLEET_MAX. */
+/* How many of the slots have weights; are of FLEET_MAX; are padded. */
 int fl_lookup_count_weighted(const fl_lookup_slot *slot, int n_slot);
 int fl_lookup_count_max(const fl_lookup_slot *slot, int n_slot);
+int fl_lookup_count_padded(const fl_lookup_slot *slot, int n_slot);
 
 /* Room for n operands of a step; NULL without memory, which is remembered. */
 fl_operand *fl_lookup_operands(fl_lowering *l, int n);

@@ -47,6 +47,8 @@ static contribution contribution_of(const fl_instance *in, const fl_lookup *k,
                                                       k->offsets[at][sample]);
     if (feature->weights)
         r.factor *= k->weight[position];
+    if (feature->most > 0 && r.g)
+        r.g += k->place[position] * k->rows->dim;
     if (feature->combiner == FLEET_MAX)
         r.winner = k->winner + ((int64_t)sample * c->n_max + feature->nth_max) *
                                    k->rows->dim;

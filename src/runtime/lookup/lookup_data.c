@@ -134,6 +134,19 @@ static void part_done(fl_lookup_part *p)
     fl_free(p->sorted);
 }
 
+int64_t fl_lookup_position(const fl_lookup *k, const fl_lookup_config *c,
+                           int64_t sample)
+{
+    int64_t n = sample * c->n_feature;
+
+    if (!c->ragged)
+        return n;
+    for (int i = 0; i < c->n_feature; i++)
+        if (c->feature[i].ragged)
+            n += k->offsets[i][sample] - sample;
+    return n;
+}
+
 fleet_status fl_lookup_find(const fl_lookup *k, fl_lookup_part *p)
 {
     p->epoch = fl_rows_epoch(k->rows);
@@ -152,6 +165,8 @@ void fl_lookup_done(fl_lookup *k)
     fl_free(k->cell);
     fl_free(k->weight);
     fl_free(k->winner);
+    fl_free(k->place);
+    fl_free(k->kept);
     fl_free(k->bound);
     memset(k, 0, sizeof *k);
 }

@@ -63,6 +63,7 @@ typedef struct fl_lookup_config {
     const fl_feature *feature;
     int n_feature;
     int n_max;       /* features of FLEET_MAX */
+    int n_padded;    /* padded features */
     bool ragged;     /* any feature is */
     bool weighted;   /* any feature is */
     bool merged;     /* updates read the sums of merge groups */
@@ -76,7 +77,8 @@ typedef struct fl_lookup {
     pthread_mutex_t *lock;   /* by part, where other threads update the table at
                               the same time (plan/hogwild.h): values are copies
                               then. NULL: none does */
-    const int64_t **offsets; /* of ragged features in this batch, by feature */
+    const int64_t **offsets; /* of ragged features in this batch, by feature;
+                                of padded ones of the ids they keep */
     int64_t n;               /* positions */
     uint64_t *key;           /* by position */
     uint32_t *next;          /* by position: the next of the same key + 1 */
@@ -85,7 +87,10 @@ typedef struct fl_lookup {
     uint32_t *cell; /* by position: sample * n_feature + feature; ragged */
     float *weight; /* by position: its id's, 1 of a feature without; weighted */
     uint32_t *winner; /* (sample * n_max + nth_max) * dim + column: position */
-    size_t capacity, cell_capacity, weight_capacity, winner_capacity;
+    uint32_t *place;  /* by position: which of its cell's; padded */
+    int64_t *kept;    /* offsets of what padded features keep */
+    size_t capacity, cell_capacity, weight_capacity, winner_capacity,
+        place_capacity, kept_capacity;
     uint32_t *bound; /* where a slice's part begins in order */
     size_t bound_capacity;
     int64_t n_slice;
@@ -141,6 +146,10 @@ static inline fl_lookup *fl_lookup_of(const fl_instance *in)
 {
     return fl_ptr(in, 0);
 }
+
+/* The position of a sample's first id. */
+int64_t fl_lookup_position(const fl_lookup *k, const fl_lookup_config *c,
+                           int64_t sample);
 
 /* The rows of the part's keys. */
 fleet_status fl_lookup_find(const fl_lookup *k, fl_lookup_part *p);

@@ -1,4 +1,5 @@
-/* lookup_forward.c - the forward steps of a lookup on the host. */
+/* lookup_forward.c - the forward steps of a lookup on the host, up to where its
+ * rows are known; lookup_gather.c has the last one. */
 #include "runtime/lookup/lookup.h"
 
 #include <inttypes.h>
@@ -44,23 +45,55 @@ static fleet_status position_room(fl_lookup *k, int64_t n)
     return FLEET_OK;
 }
 
+/* Offsets of the ids as they were fed. */
+static const int64_t *fed_offsets(const fl_instance *in, const fl_feature *f)
+{
+    return (const int64_t *)(const void *)in->arg[f->ids].base[1];
+}
+
+static void keep_most(int64_t *kept, const int64_t *fed, int64_t most,
+                      int64_t batch)
+{
+    kept[0] = 0;
+    for (int64_t i = 0; i < batch; i++) {
+        int64_t n = fed[i + 1] - fed[i];
+
+        kept[i + 1] = kept[i] + (n < most ? n : most);
+    }
+}
+
+/* The features' ids in this batch; what padded ones keep of them. */
+static fleet_status count_ids(const fl_instance *in, int64_t batch)
+{
+    const fl_lookup_config *c = in->step->config;
+    fl_lookup *k = fl_lookup_of(in);
+    int64_t *kept;
+
+    FL_TRY(fl_grow(&k->kept, &k->kept_capacity,
+                   (size_t)(c->n_padded * (batch + 1)), sizeof *k->kept));
+    kept = k->kept;
+    k->n = 0;
+    for (int i = 0; i < c->n_feature; i++) {
+        const fl_feature *f = &c->feature[i];
+
+        if (f->ragged)
+            k->offsets[i] = fed_offsets(in, f);
+        if (f->most > 0) {
+            keep_most(kept, k->offsets[i], f->most, batch);
+            k->offsets[i] = kept;
+            kept += batch + 1;
+        }
+        k->n += f->ragged ? k->offsets[i][batch] : batch;
+    }
+    return FLEET_OK;
+}
+
 static fleet_status split_begin(const fl_instance *in, int64_t batch)
 {
     const fl_lookup_config *c = in->step->config;
     fl_lookup *k = fl_lookup_of(in);
 
-    k->n = 0;
-    for (int i = 0; i < c->n_feature; i++) {
-        const fl_feature *feature = &c->feature[i];
-        int64_t n = batch;
-
-        if (feature->ragged) {
-            k->offsets[i] =
-                (const int64_t *)(const void *)in->arg[feature->ids].base[1];
-            n = k->offsets[i][batch];
-        }
-        k->n += n;
-    }
+    FL_TRY(count_ids(in, batch));
     if (k->n > INT32_MAX || batch * c->n_feature > INT32_MAX)
         return fl_fail(FLEET_EINVAL, "table \"%s\": too many ids in a batch",
                        c->table->name);
@@ -70,25 +103,14 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
     if (c->weighted)
         FL_TRY(fl_grow(&k->weight, &k->weight_capacity, (size_t)k->n,
                        sizeof *k->weight));
+    if (c->n_padded > 0)
+        FL_TRY(fl_grow(&k->place, &k->place_capacity, (size_t)k->n,
+                       sizeof *k->place));
     if (c->n_max > 0)
         FL_TRY(fl_grow(&k->winner, &k->winner_capacity,
                        (size_t)(batch * c->n_max * c->table->shape.dim[1]),
                        sizeof *k->winner));
     return position_room(k, k->n);
-}
-
-/* The position of a sample's first id. */
-static int64_t position_of(const fl_lookup *k, const fl_lookup_config *c,
-                           int64_t sample)
-{
-    int64_t n = sample * c->n_feature;
-
-    if (!c->ragged)
-        return n;
-    for (int i = 0; i < c->n_feature; i++)
-        if (c->feature[i].ragged)
-            n += k->offsets[i][sample] - sample;
-    return n;
 }
 
 static uint64_t key_of(const fl_rows *rows, uint64_t id)
@@ -105,10 +127,14 @@ static int64_t first_id(const fl_instance *in, int i, int64_t row,
     int64_t first = row * in->arg[f->ids].ld + f->column;
 
     if (f->ragged) {
-        const int64_t *offsets = fl_lookup_of(in)->offsets[i];
+        const int64_t *offsets = fl_lookup_of(in)->offsets[i] + row;
+        int64_t n = offsets[1] - offsets[0];
 
-        first = offsets[row];
-        *last = offsets[row + 1];
+        first = offsets[0];
+        if (f->most > 0)
+            first = f->keep_last ? fed_offsets(in, f)[row + 1] - n
+                                 : fed_offsets(in, f)[row];
+        *last = first + n;
     } else {
         *last = first + 1;
     }
@@ -170,7 +196,7 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
 {
     const fl_lookup_config *c = in->step->config;
     fl_lookup *k = fl_lookup_of(in);
-    int64_t at = position_of(k, c, r->begin);
+    int64_t at = fl_lookup_position(k, c, r->begin);
 
     for (int64_t row = r->begin; row < r->end; row++)
         for (int i = 0; i < c->n_feature; i++) {
@@ -180,6 +206,8 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
 
             if (c->weighted)
                 put_weights(in, feature, first, last - first, k->weight + at);
+            for (int64_t j = 0; c->n_padded > 0 && j < last - first; j++)
+                k->place[at + j] = (uint32_t)j;
             for (; first < last; first++, at++) {
                 k->key[at] = key_of(k->rows, id[first]);
                 k->cell[at] = (uint32_t)(row * c->n_feature + i);
@@ -215,7 +243,8 @@ static fleet_status split_run(const fl_instance *in, const fl_range *r)
         keys_of_any(in, r);
     else
         keys_of_dense(in, r);
-    sort_by_part(k, position_of(k, c, r->begin), position_of(k, c, r->end),
+    sort_by_part(k, fl_lookup_position(k, c, r->begin),
+                 fl_lookup_position(k, c, r->end),
                  k->bound + r->slice * (FL_N_PART + 1));
     return FLEET_OK;
 }
@@ -411,134 +440,4 @@ const fl_kernel fl_kernel_rows_place = {
     .split = FL_SPLIT_PARTS,
     .n_part = FL_N_PART,
     .run = place_run,
-};
-
-/* --- rows.gather --------------------------------------------------------- */
-
-static fleet_status gather_prepare(fl_instance *in)
-{
-    const fl_lookup_config *c = in->step->config;
-
-    in->scratch_size =
-        (size_t)c->n_feature * (sizeof(float *) + sizeof(int64_t));
-    return FLEET_OK;
-}
-
-/* The n rows of a cell, from a position on. */
-typedef struct cell_rows {
-    const fl_lookup *k;
-    int64_t at, n;
-    bool weighted;
-} cell_rows;
-
-static void sum_rows(const cell_rows *c, float *out)
-{
-    const fl_simd *simd = fl_simd_best();
-    const float *const *row = c->k->row + c->at;
-    const float *w = c->weighted ? c->k->weight + c->at : NULL;
-    int64_t dim = c->k->rows->dim;
-
-    if (w)
-        simd->scale(out, row[0], w[0], 0.0f, dim);
-    else
-        memcpy(out, row[0], (size_t)dim * sizeof *out);
-    for (int64_t i = 1; i < c->n; i++) {
-        if (w)
-            simd->add_scaled(out, row[i], w[i], 0.0f, dim);
-        else
-            simd->add(out, out, row[i], dim);
-    }
-}
-
-/* Of equal numbers the first wins. */
-static void max_rows(const cell_rows *c, float *out, uint32_t *winner)
-{
-    int64_t dim = c->k->rows->dim;
-
-    for (int64_t i = 0; i < c->n; i++) {
-        const float *row = c->k->row[c->at + i];
-        const float w = c->weighted ? c->k->weight[c->at + i] : 1.0f;
-
-        for (int64_t j = 0; j < dim; j++) {
-            float x = w * row[j];
-            bool wins = i == 0 || x > out[j];
-
-            out[j] = wins ? x : out[j];
-            winner[j] = wins ? (uint32_t)(c->at + i) : winner[j];
-        }
-    }
-}
-
-/* winner: of a maximum. */
-static void combine_rows(const cell_rows *c, fleet_combiner combiner,
-                         float *out, uint32_t *winner)
-{
-    int64_t dim = c->k->rows->dim;
-    float factor = fl_combiner_factor(combiner, c->n);
-
-    if (c->n == 0) {
-        memset(out, 0, (size_t)dim * sizeof *out);
-        return;
-    }
-    if (combiner == FLEET_MAX)
-        max_rows(c, out, winner);
-    else
-        sum_rows(c, out);
-    if (factor != 1.0f)
-        fl_simd_best()->scale(out, out, factor, 0.0f, dim);
-}
-
-static void gather_ragged(const fl_instance *in, const fl_range *r,
-                          float *const *out, const int64_t *ld)
-{
-    const fl_lookup_config *c = in->step->config;
-    const fl_lookup *k = fl_lookup_of(in);
-    cell_rows cell = {.k = k, .at = position_of(k, c, r->begin)};
-
-    for (int64_t row = r->begin; row < r->end; row++)
-        for (int i = 0; i < c->n_feature; i++) {
-            const fl_feature *f = &c->feature[i];
-            int64_t nth = row * c->n_max + f->nth_max;
-
-            cell.weighted = f->weights > 0;
-            cell.n =
-                f->ragged ? k->offsets[i][row + 1] - k->offsets[i][row] : 1;
-            combine_rows(&cell, f->combiner, out[i] + (row - r->begin) * ld[i],
-                         c->n_max ? k->winner + nth * k->rows->dim : NULL);
-            cell.at += cell.n;
-        }
-}
-
-static fleet_status gather_run(const fl_instance *in, const fl_range *r)
-{
-    const fl_lookup_config *c = in->step->config;
-    const fl_lookup *k = fl_lookup_of(in);
-    float **out = r->scratch;
-    int64_t *ld = (int64_t *)(void *)(out + c->n_feature);
-
-    for (int i = 0; i < c->n_feature; i++) { /* where its part begins */
-        out[i] =
-            fl_rows_f32(in, c->feature[i].out, r) + c->feature[i].out_column;
-        ld[i] = in->arg[c->feature[i].out].ld;
-    }
-    if (c->ragged)
-        gather_ragged(in, r, out, ld);
-    else
-        fl_simd_best()->gather(&(fl_gather_args){
-            .out = out,
-            .ld = ld,
-            .row = k->row + r->begin * c->n_feature,
-            .n = r->end - r->begin,
-            .n_feature = c->n_feature,
-            .dim = k->rows->dim,
-        });
-    return FLEET_OK;
-}
-
-const fl_kernel fl_kernel_rows_gather = {
-    .name = "rows.gather",
-    .on_host = true,
-    .split = FL_SPLIT_ROWS,
-    .prepare = gather_prepare,
-    .run = gather_run,
 };

@@ -79,14 +79,16 @@ typedef struct fl_feature {
     int64_t out_column;
     bool ragged;
     fleet_combiner combiner; /* FLEET_SUM, unless it is ragged */
-    int weights; /* operand: of its ids, whose offsets they have; 0: none */
-    int nth_max; /* FLEET_MAX: its number among all such features */
+    int weights;    /* operand: of its ids, whose offsets they have; 0: none */
+    int nth_max;    /* FLEET_MAX: its number among all such features */
+    int64_t most;   /* padded: ids that a sample keeps; else 0. Not on GPUs */
+    bool keep_last; /* of these: the last ones */
 } fl_feature;
 
 /* What the sum of n rows is multiplied by. */
 FL_EVERYWHERE float fl_combiner_factor(fleet_combiner combiner, int64_t n)
 {
-    if (n < 2 || combiner == FLEET_SUM || combiner == FLEET_MAX)
+    if (n < 2 || (combiner != FLEET_MEAN && combiner != FLEET_SQRT))
         return 1.0f;
     return 1.0f / (combiner == FLEET_MEAN ? (float)n : sqrtf((float)n));
 }

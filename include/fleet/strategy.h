@@ -188,6 +188,13 @@ typedef struct fleet_distributed_strategy {
      * one; 1: after each. docs/servers.md has the bounds, and the cost. */
     int live_hash;
 
+    /* Of libfleet, with servers: 1; 2: each lane has a second copy, in the
+     * process of the next server, which goes on at once when the first one's
+     * dies, to the same bits. For 2 servers or more in ps-sync and ps-async,
+     * without a log; FLEET_REPLICAS says it where this is 1.
+     * docs/recovery.md has what it survives, and the cost. */
+    int replicas;
+
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;
 

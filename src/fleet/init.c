@@ -4,6 +4,7 @@
 #include "fleet/job/position.h"
 #include "fleet/job/stop.h"
 #include "fleet/strategy/strategy_log.h"
+#include "fleet/strategy/strategy_replicas.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
@@ -39,6 +40,7 @@ static fleet_status open_handle(fleet *f, const fleet_options *o)
     FL_TRY(fl_store_create(&f->context, fl_table_make, &f->store));
     f->store->make_capped = fl_cold_make;
     FL_TRY(fl_strategy_log_read(&f->role, &f->strategy));
+    FL_TRY(fl_strategy_replicas_read(&f->role, &f->strategy));
     return fl_servers_open(f);
 }
 

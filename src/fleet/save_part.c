@@ -201,20 +201,40 @@ static fleet_status save_request(fl_store *store, const fl_bucket_set *own,
     return status;
 }
 
+static fleet_status do_command(const char *who, fl_store *store,
+                               const fl_bucket_set *own, int server, int lane,
+                               fl_job_command command, const char *text,
+                               char **answer)
+{
+    char prefix[32];
+
+    if (command == FL_COMMAND_LOAD)
+        return load_request(store, own, text, answer);
+    if (command == FL_COMMAND_READ || command == FL_COMMAND_WRITE)
+        return fl_table_part(store, own, command, text, answer);
+    snprintf(prefix, sizeof prefix, "part-%03d-%02d-%s", server, lane, who);
+    return save_request(store, own, prefix, text, answer);
+}
+
 fleet_status fl_save_part_of_lane(void *arg, fl_store *store,
                                   const fl_bucket_set *own, int server,
                                   int lane, fl_job_command command,
                                   const char *text, char **answer)
 {
-    char prefix[32];
-
     (void)arg;
-    if (command == FL_COMMAND_LOAD)
-        return load_request(store, own, text, answer);
-    if (command == FL_COMMAND_READ || command == FL_COMMAND_WRITE)
-        return fl_table_part(store, own, command, text, answer);
-    snprintf(prefix, sizeof prefix, "part-%03d-%02d-", server, lane);
-    return save_request(store, own, prefix, text, answer);
+    return do_command("", store, own, server, lane, command, text, answer);
+}
+
+/* The one that has led may have begun with these parts, or may wake up and go
+ * on with them. */
+fleet_status fl_save_part_of_replica(void *arg, fl_store *store,
+                                     const fl_bucket_set *own, int server,
+                                     int lane, fl_job_command command,
+                                     const char *text, char **answer)
+{
+    (void)arg;
+    return do_command("replica-", store, own, server, lane, command, text,
+                      answer);
 }
 
 fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,

@@ -6,8 +6,10 @@
 #include "fleet/save/load_into.h"
 #include "ps/host/server.h"
 
-/* A lane's part of a command: it writes files part-SERVER-LANE-*. */
+/* A lane's part of a command: it writes files part-SERVER-LANE-*, or of a lane
+ * that has followed another one part-SERVER-LANE-replica-*. */
 fl_server_command fl_save_part_of_lane;
+fl_server_command fl_save_part_of_replica;
 
 /* A rank's part of a save, in files part-rank-RANK-*. */
 fleet_status fl_save_part_of_rank(fl_store *store, const fl_bucket_set *own,

@@ -5,11 +5,11 @@
 #include "fleet/strategy/strategy_amp.h"
 #include "fleet/strategy/strategy_report.h"
 #include "fleet/ranks.h"
+#include "fleet/server_replica.h"
+#include "fleet/server_stop.h"
 #include "fleet/servers.h"
 
-#include <sched.h>
 #include <string.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/folder.h"
@@ -118,14 +118,21 @@ fleet_status fl_servers_open(fleet *f)
     return FLEET_OK;
 }
 
+/* Which tells workers where the copies are. */
+static void destroy_server(fleet *f)
+{
+    fl_server_destroy(f->server);
+    fl_server_destroy(f->replica);
+    f->server = f->replica = NULL;
+}
+
 void fl_servers_close(fleet *f)
 {
     fl_worker_io_destroy(f->worker_io);
     f->worker_io = NULL;
     if (f->store)
         f->store->remote = NULL;
-    fl_server_destroy(f->server);
-    f->server = NULL;
+    destroy_server(f);
     fl_text_done(&f->load);
 }
 
@@ -260,6 +267,7 @@ static fleet_status connect_worker(fleet *f)
         .half = mode == FL_PS_HALF_ASYNC ? &half : NULL,
         .restart_ms =
             writes_log(f) ? f->strategy.log_configs.restart_deadline_ms : 0,
+        .replicas = fl_has_replicas(f),
         .wire = wire_of(f),
         .trail = leaves_trail(f) ? &trail : NULL,
         .trail_host = fl_trail_mark_host(f)};
@@ -428,6 +436,7 @@ fl_server_options fl_servers_options(fleet *f)
         .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
         .command = fl_save_part_of_lane,
         .command_arg = f,
+        .tcp_only = r->tcp_only,
         .restart_ms = writes_log(f) && !no_restart(f)
                           ? f->strategy.log_configs.restart_deadline_ms
                           : 0,
@@ -441,6 +450,10 @@ static fleet_status create_server(fleet *f, const char *load)
 
     o.load = load;
     FL_TRY(log_of(f, &o.log));
+    if (fl_has_replicas(f)) {
+        FL_TRY(fl_server_replica_create(f, &o));
+        o.replica = f->replica;
+    }
     return fl_server_create(&f->server, &o);
 }
 
@@ -474,103 +487,22 @@ fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how)
     return FLEET_OK;
 }
 
-/* --- stopping a server ---------------------------------------------------- */
-
-enum { MOST_RUNNING = 32 };
-static _Atomic(fl_server *) running[MOST_RUNNING];
-
-static bool enlist_server(fl_server *s)
-{
-    for (int i = 0; i < MOST_RUNNING; i++) {
-        fl_server *none = NULL;
-
-        if (atomic_compare_exchange_strong(&running[i], &none, s))
-            return true;
-    }
-    return false;
-}
-
-/* Calls of stop_all() that may hold a server. */
-static atomic_int stopping;
-
-/* Returns when no stop_all() touches the server any more. A lock would not do:
- * stop_all() may run in a signal handler. It does not wait, so that this does
- * not wait for long. */
-static void delist_server(fl_server *s)
-{
-    for (int i = 0; i < MOST_RUNNING; i++) {
-        fl_server *one = s;
-
-        atomic_compare_exchange_strong(&running[i], &one, NULL);
-    }
-    while (atomic_load(&stopping) > 0)
-        sched_yield();
-}
-
-static void stop_all(const char *why)
-{
-    fl_server *s[MOST_RUNNING];
-    int n = 0;
-
-    atomic_fetch_add(&stopping, 1);
-    for (int i = 0; i < MOST_RUNNING; i++) {
-        s[n] = atomic_load(&running[i]);
-        n += s[n] != NULL;
-    }
-    fl_server_stop(s, n, why);
-    atomic_fetch_sub(&stopping, 1);
-}
-
-void fleet_stop_server(void)
-{
-    fleet_stop_server_for(NULL);
-}
-
-void fleet_stop_server_for(const char *why)
-{
-    stop_all(why ? why : "fleet_stop_server() was called");
-}
-
-static void on_sigterm(int signal_number)
-{
-    (void)signal_number;
-    stop_all("it was sent SIGTERM");
-}
-
-/* Only over SIG_DFL: a host's own handler stays. */
-static bool catch_sigterm(const fleet *f, struct sigaction *before)
-{
-    struct sigaction ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART};
-
-    if (f->role.no_sigterm_handler || sigaction(SIGTERM, NULL, before) != 0 ||
-        before->sa_handler != SIG_DFL)
-        return false;
-    sigemptyset(&ours.sa_mask);
-    return sigaction(SIGTERM, &ours, NULL) == 0;
-}
+/* --- running it ----------------------------------------------------------- */
 
 static fleet_status serve_until_left(fleet *f)
 {
-    struct sigaction before;
+    fl_server_pair both = {.server = {f->server, f->replica}};
     fleet_status status;
-    bool caught;
 
-    if (!enlist_server(f->server))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fleet_run_server: %d servers run in this process "
-                       "already",
-                       (int)MOST_RUNNING);
-    caught = catch_sigterm(f, &before);
+    FL_TRY(fl_server_pair_begin(&both, !f->role.no_sigterm_handler));
     FL_INFO(&f->context.log,
             "server %d of %d at %s: lanes %d, workers %d, mode %s",
             f->role.index, f->role.server_num,
             fl_address_text(f->role.server[f->role.index]), f->role.lanes,
             f->role.worker_num, fl_job_mode_name(fl_handle_mode(f)));
     warn_insecure(f);
-    status = fl_server_run(f->server);
-    if (caught)
-        sigaction(SIGTERM, &before, NULL);
-    delist_server(f->server);
+    status = f->replica ? fl_server_replica_serve(f) : fl_server_run(f->server);
+    fl_server_pair_end(&both);
     return status;
 }
 
@@ -586,8 +518,7 @@ fleet_status fleet_run_server(fleet *f)
     if (status == FLEET_OK)
         status = serve_until_left(f);
     fl_error_take(&error, status);
-    fl_server_destroy(f->server);
-    f->server = NULL;
+    destroy_server(f);
     if (f->trained)
         f->trained->training.optimizer->serves = false;
     atomic_store(&f->serving, false);

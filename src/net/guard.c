@@ -21,6 +21,7 @@ static const char sender_prefix[] = "sender "; /* of ZAP's user id */
 
 struct fl_guard {
     const fl_keys *keys;
+    int server;          /* that is let in, too; -1: none */
     uint64_t generation; /* of fork() */
     char domain[DOMAIN_SIZE];
     fl_guard *next;
@@ -124,27 +125,34 @@ static bool is_open(const zap_request *r)
            strcmp(r->frame[ZAP_MECHANISM], "NULL") == 0;
 }
 
-/* As fl_guard_sender() has it: the process that asks to come in; 0: none of the
- * job. */
+/* As fl_guard_sender() has it: the process of that key; 0: none that is let
+ * in. */
+static int sender_of(const fl_guard *g, const uint8_t *key)
+{
+    int worker = fl_keys_find(g->keys, FL_ROLE_WORKER, key);
+    int subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
+    int server = fl_keys_find(g->keys, FL_ROLE_SERVER, key);
+
+    return worker >= 0       ? worker + 1
+           : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
+           : server >= 0 && server == g->server ? server + FL_GUARD_SERVER
+                                                : 0;
+}
+
+/* The process that asks to come in. */
 static int find_sender(const zap_request *r)
 {
-    int worker = -1, subscriber = -1;
+    int sender = 0;
 
     if (r->n < ZAP_FRAMES || r->size[ZAP_KEY] != FL_KEY_BYTES ||
         strcmp(r->frame[ZAP_MECHANISM], "CURVE") != 0)
         return 0;
     pthread_mutex_lock(&handler.lock);
     for (const fl_guard *g = handler.first; g; g = g->next)
-        if (strcmp(g->domain, r->frame[ZAP_DOMAIN]) == 0) {
-            const uint8_t *key = (const uint8_t *)r->frame[ZAP_KEY];
-
-            worker = fl_keys_find(g->keys, FL_ROLE_WORKER, key);
-            subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
-        }
+        if (strcmp(g->domain, r->frame[ZAP_DOMAIN]) == 0)
+            sender = sender_of(g, (const uint8_t *)r->frame[ZAP_KEY]);
     pthread_mutex_unlock(&handler.lock);
-    return worker >= 0       ? worker + 1
-           : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
-                             : 0;
+    return sender;
 }
 
 static void answer_request(void *zmq, const zap_request *r)
@@ -244,6 +252,7 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys)
     pthread_once(&fork_once, watch_forks);
     FL_TRY(FL_NEW(g, sizeof **g));
     (*g)->keys = keys;
+    (*g)->server = -1;
     (*g)->generation = fl_fork_generation();
     pthread_mutex_lock(&handler.life);
     snprintf((*g)->domain, DOMAIN_SIZE, "libfleet-%u", ++handler.n_made);
@@ -257,6 +266,13 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys)
         *g = NULL;
     }
     return status;
+}
+
+void fl_guard_let_in(fl_guard *g, int server)
+{
+    pthread_mutex_lock(&handler.lock);
+    g->server = server;
+    pthread_mutex_unlock(&handler.lock);
 }
 
 void fl_guard_destroy(fl_guard *g)

@@ -1,6 +1,6 @@
-/* guard.h - lets workers with a key of the job come to a server by tcp, and no
- * other peer. ZeroMQ asks a handler of this process about each key (ZAP); one
- * thread answers for all guards, from the first one to the last.
+/* guard.h - lets processes with a key of the job come to a server by tcp, and
+ * no other peer. ZeroMQ asks a handler of this process about each key (ZAP);
+ * one thread answers for all guards, from the first one to the last.
  *
  * Threads: guards are made and destroyed in any thread.
  */
@@ -12,6 +12,10 @@ typedef struct fl_guard fl_guard;
 
 /* The keys stay the caller's, and outlive the guard. */
 fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys);
+
+/* That server of the job may come, too, which has copies of what this one
+ * keeps. Before a socket is guarded. */
+void fl_guard_let_in(fl_guard *g, int server);
 
 /* When its sockets are closed. NULL is fine. */
 void fl_guard_destroy(fl_guard *g);
@@ -27,9 +31,14 @@ fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq);
 
 /* The sender of a message that came by a guarded socket (ZeroMQ's): the worker
  * of its key, plus 1; of a subscriber's key its number plus
- * FL_GUARD_SUBSCRIBER; 0: by ipc or inproc, where no peer is asked for a key;
- * FL_GUARD_NOBODY: by tcp, and without a key. */
-enum { FL_GUARD_NOBODY = -1, FL_GUARD_SUBSCRIBER = 1 << 20 };
+ * FL_GUARD_SUBSCRIBER, of a server's plus FL_GUARD_SERVER; 0: by ipc or inproc,
+ * where no peer is asked for a key; FL_GUARD_NOBODY: by tcp, and without a
+ * key. */
+enum {
+    FL_GUARD_NOBODY = -1,
+    FL_GUARD_SUBSCRIBER = 1 << 20,
+    FL_GUARD_SERVER = 1 << 21
+};
 int fl_guard_sender(void *message);
 
 /* Connections that a socket of ZeroMQ's does not let in, counted. */

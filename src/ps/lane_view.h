@@ -9,6 +9,11 @@
 
 #include "net/message.h"
 
+/* How many peer deadlines: until a copy that no worker wants ends, until a
+ * worker that has found a new leader must have come to it, and until one that
+ * finds none gives up. */
+enum { FL_REPLICA_PATIENCE = 4 };
+
 enum { FL_VIEW_BOTH = 0, FL_VIEW_ALONE = 1, FL_VIEW_TAKEN = 2 };
 
 static inline uint32_t fl_view_part(uint32_t view)

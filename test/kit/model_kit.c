@@ -152,6 +152,7 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     strategy.wire_configs.error_feedback = !how->forgets;
     strategy.wire_configs.pack_keys = how->packs_keys;
     log_as(how, &strategy);
+    strategy.replicas = how->replicas ? how->replicas : 1;
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;

@@ -44,6 +44,7 @@ typedef struct scene_training {
     bool packs_keys;
     fleet_durability log;
     fleet_log_configs log_configs; /* numbers that are 0 are the default */
+    int replicas;                  /* copies of each lane; 0: 1 */
     float l2_decay, l1_decay, clip, value_clip, norm_clip;
     bool decay;         /* the learning rate falls every 3 updates */
     bool bf16;          /* by strategy.amp: see kit_need_bf16() */

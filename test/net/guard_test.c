@@ -140,6 +140,25 @@ TEST(a_key_of_another_role_is_not_let_in)
     close_door(&d);
 }
 
+/* It has copies of what that one keeps. */
+TEST(one_server_may_be_let_in_and_no_other_one)
+{
+    fl_keys *other;
+    fl_socket *s;
+    door d;
+
+    open_door(&d);
+    CHECK_OK(fl_keys_read(&other, test_path("keys"), true, 1));
+    fl_guard_let_in(d.guard, 1);
+    check_comes_as(&d, d.bound, other, FL_GUARD_SERVER + 1);
+    s = come(d.bound, d.server);
+    net_send(s, NULL, 40, 1);
+    check_refused(&d, 1);
+    fl_socket_close(s, 0);
+    close_door(&d);
+    fl_keys_destroy(other);
+}
+
 TEST(a_server_with_another_key_is_told_nothing)
 {
     fl_socket *s;

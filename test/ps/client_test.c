@@ -375,6 +375,27 @@ TEST(a_silent_lane_is_led_by_its_replica_after_the_peer_deadline)
     close_scene(&s);
 }
 
+/* Neither of them answers. */
+TEST(a_lane_without_both_copies_is_gone_with_words)
+{
+    scene s;
+
+    open_as(&s, 0, 4000, true);
+    send_step(&s, 1);
+    while (s.now_ms < 4000) {
+        s.now_ms += BEAT_MS / 2;
+        fl_client_tick(s.client, s.now_ms);
+        CHECK_OK(fl_client_status(s.client));
+        s.n_sent = 0;
+    }
+    pass_time(&s, 2 * BEAT_MS, false);
+    CHECK_FAILS(fl_client_status(s.client), FLEET_EPEER,
+                "both copies of lane 0 are gone, of server 0 at here: nothing "
+                "was heard of the one that led for 4.");
+    CHECK_CONTAINS(fleet_last_error(), "(4 peer deadlines)");
+    close_scene(&s);
+}
+
 /* Neither the peer deadline nor that of the request counts until then, and both
  * do again when it is there. */
 TEST(a_silent_lane_whose_server_writes_a_log_is_waited_for)

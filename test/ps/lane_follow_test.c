@@ -160,3 +160,72 @@ TEST(a_replica_that_was_started_again_is_not_the_one_before)
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
     close_pair(&c);
 }
+
+/* --- keys ----------------------------------------------------------------- */
+
+/* The next server of one is that one. */
+TEST(the_next_servers_key_alone_speaks_for_a_replica)
+{
+    static const int foreign[] = {1, FL_GUARD_NOBODY, FL_GUARD_SUBSCRIBER,
+                                  FL_GUARD_SERVER + 1};
+    fl_peer peer = {.size = 1, .id = {FOLLOWER}};
+    uint64_t n = sizeof foreign / sizeof *foreign;
+    pair c;
+
+    lane_replica = FL_REPLICA_LEADS;
+    lane_open(&c.leader, SIM_SGD, 1, true);
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_open(&c.follower, SIM_SGD, 1, true);
+    fl_lane_begin_follow(c.follower.lane, 0);
+    for (uint64_t i = 0; i < n; i++) {
+        peer.sender = foreign[i];
+        fl_lane_receive(c.leader.lane, &peer, c.follower.asked, 0);
+        lane_silent(&c.leader);
+    }
+    CHECK_INT(fl_lane_counted(c.leader.lane).foreign, n);
+    peer.sender = FL_GUARD_SERVER;
+    fl_lane_receive(c.leader.lane, &peer, c.follower.asked, 0);
+    lane_hear_status(&c.leader, FOLLOWER, FL_ANSWER_OK);
+    close_pair(&c);
+}
+
+/* --- what it cannot begin with -------------------------------------------- */
+
+/* A worker that comes later hears the words, too. */
+TEST(a_replica_that_cannot_begin_dooms_its_leader)
+{
+    pair c;
+
+    lane_replica = FL_REPLICA_LEADS;
+    lane_open(&c.leader, SIM_SGD, 1, true);
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_open(&c.follower, SIM_SGD, 1, true);
+    fl_lane_begin_follow(c.follower.lane, 0);
+    CHECK_OK(fl_lane_replay_load(c.follower.lane, "save"));
+    CHECK(carry_question(&c));
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, 0);
+    fl_lane_command_done(c.follower.lane, FLEET_ENOENT, "no such save", 0, 0,
+                         0);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_FAILED);
+    CHECK(carry_question(&c));
+    CHECK_INT(fl_lane_state_of(c.leader.lane), FL_LANE_RUNS);
+    CHECK_CONTAINS(fl_lane_error(c.leader.lane)->text, "no such save");
+    CHECK_CONTAINS(c.leader.lines, "server 0 cannot begin");
+    close_pair(&c);
+}
+
+/* Its way to the leader opens late. */
+TEST(a_replica_asks_again_when_it_has_found_its_leader)
+{
+    pair c;
+
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_open(&c.follower, SIM_SGD, 1, true);
+    fl_lane_begin_follow(c.follower.lane, 0);
+    fl_packet_drop(c.follower.asked);
+    c.follower.asked = NULL;
+    fl_lane_found_leader(c.follower.lane, 5);
+    CHECK(c.follower.asked != NULL);
+    lane_close(&c.follower);
+}

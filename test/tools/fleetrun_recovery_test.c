@@ -361,6 +361,17 @@ static void check_sums(void)
     }
 }
 
+/* Worker 0 has said it. */
+static void await_words(launch l, const char *words)
+{
+    while (!strstr(launch_log("workerlog.0"), words)) {
+        if (!job_goes_on(l))
+            test_fail(__FILE__, __LINE__, "the job ends before \"%s\": %s",
+                      words, launch_err());
+        usleep(1000);
+    }
+}
+
 /* Sums below 2^24 are exact, in whatever order they come. */
 TEST_LIMIT(async_has_each_push_once, 600)
 {
@@ -380,6 +391,32 @@ TEST_LIMIT(async_has_each_push_once, 600)
                          (int64_t)fl_rng_below(seed, 2, (uint64_t)i, 40000)))
             test_fail(__FILE__, __LINE__, "the job ends after %d kills: %s", i,
                       launch_err());
+    test_file("enough", "");
+    CHECK_INT(launch_wait(l), 0);
+    check_sums();
+}
+
+/* With replicas in place of logs: nobody is started again, and a server is
+ * killed once. */
+TEST_LIMIT(async_has_each_push_once_on_the_copies_that_are_left, 300)
+{
+    const uint64_t seed = (uint64_t)getpid();
+    victim v[] = {{"server.0", 0}, {"server.1", 0}};
+    char script[300], deadline[20];
+    launch l;
+
+    CHECK(mkdir(test_path("pids"), 0700) == 0);
+    setenv("PIDS", test_path("pids"), 1);
+    snprintf(deadline, sizeof deadline, "%d", 2000 * TEST_SLOWNESS);
+    setenv("FLEET_PEER_DEADLINE_MS", deadline, 1);
+    launch_deadline_ms = 60000;
+    snprintf(script, sizeof script, TELL_PID "ENOUGH=%s exec %s",
+             test_path("enough"), test_program());
+    l = launch_start("--replicas 2 --server_num 2 --worker_num 2", script);
+    await_words(l, ", mode ps-async");
+    usleep((useconds_t)fl_rng_below(seed, 1, 0, 300000));
+    CHECK(kill_one(l, &v[fl_rng_below(seed, 1, 1, 2)]));
+    await_words(l, "is led by its replica now");
     test_file("enough", "");
     CHECK_INT(launch_wait(l), 0);
     check_sums();

@@ -37,6 +37,7 @@ static const char *const own_variables[] = {
     "FLEET_IPC_FOLDER",
     "FLEET_KEYS",
     "FLEET_INSECURE",
+    "FLEET_REPLICAS",
 };
 
 /* nor what the launcher that started fleetrun says of fleetrun's own rank. */
@@ -180,6 +181,7 @@ static void set_job(const run_job *j, const char *role)
     if (j->n_server > 0) {
         setenv("PADDLE_PSERVERS_IP_PORT_LIST", fl_text_chars(&j->servers), 1);
         setenv("FLEET_IPC_FOLDER", j->sockets, 1);
+        set_number("FLEET_REPLICAS", j->options->replicas);
     }
     if (*j->keys)
         setenv("FLEET_KEYS", j->keys, 1);

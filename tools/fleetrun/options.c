@@ -18,6 +18,7 @@ enum {
     RESTARTS = 10,
     RESTART_WINDOW_S = 600,
     MOST_DELAY_S = 3600,
+    MOST_COPIES = 2,
     RESTART_DELAY_S = 10,
     PEER_DEADLINE_MS = 10000, /* the library's defaults */
     CONNECT_DEADLINE_MS = 60000,
@@ -61,6 +62,10 @@ const char run_options_usage[] =
     "  --insecure         no keys: whoever reaches a port of a server or of "
     "rank 0\n"
     "                     may read and change the job (FLEET_INSECURE=1)\n"
+    "  --replicas N       copies of what servers keep, 1 or 2: with 2 a job of "
+    "two\n"
+    "                     servers or more goes on when one dies "
+    "(FLEET_REPLICAS, 1)\n"
     "  --supervise        start a server or worker again that a signal has "
     "killed\n"
     "  --restarts N       of a process at most, within (10)\n"
@@ -122,6 +127,7 @@ static const flag flags[] = {
     {"gpus", FLAG_TEXT, FIELD(devices), 0, 0},
     {"keys", FLAG_TEXT, FIELD(keys), 0, 0},
     {"insecure", FLAG_SWITCH, FIELD(insecure), 0, 0},
+    {"replicas", FLAG_NUMBER, FIELD(replicas), 1, MOST_COPIES},
     {"supervise", FLAG_SWITCH, FIELD(supervise), 0, 0},
     {"restarts", FLAG_NUMBER, FIELD(restarts), 0, MOST_RESTARTS},
     {"restart_window", FLAG_NUMBER, FIELD(restart_window), 1, MOST_SECONDS},
@@ -309,6 +315,33 @@ static fleet_status check_supervision(run_options *o)
     return FLEET_OK;
 }
 
+/* The flag comes before what the environment says. */
+static fleet_status check_replicas(run_options *o)
+{
+    const char *text = getenv("FLEET_REPLICAS");
+    int n_server = o->servers ? run_options_count(o->servers) : o->n_server;
+
+    if (o->replicas < 0 && text && *text)
+        FL_TRY(run_options_integer("FLEET_REPLICAS", text, 1, MOST_COPIES,
+                                   &o->replicas));
+    if (o->replicas < 0)
+        o->replicas = 1;
+    if (o->replicas == 1)
+        return FLEET_OK;
+    if (n_server < 2)
+        return fl_fail(FLEET_EINVAL,
+                       "--replicas 2 (or FLEET_REPLICAS): the second copy of "
+                       "what a server keeps is in another server: expected "
+                       "two or more, got %d",
+                       n_server);
+    if (o->supervise)
+        return fl_fail(FLEET_EINVAL,
+                       "--replicas 2 (or FLEET_REPLICAS) and --supervise: "
+                       "give one; a process that is started again comes back "
+                       "from a log, which servers with replicas do not write");
+    return FLEET_OK;
+}
+
 static fleet_status check_flags(run_options *o)
 {
     if (!o->command[0])
@@ -328,6 +361,7 @@ static fleet_status check_flags(run_options *o)
     FL_TRY(check_ports(o));
     FL_TRY(check_keys(o));
     FL_TRY(check_supervision(o));
+    FL_TRY(check_replicas(o));
     return find_deadlines(o);
 }
 
@@ -336,6 +370,7 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
     *o = (run_options){.n_server = -1,
                        .n_worker = -1,
                        .grace = -1,
+                       .replicas = -1,
                        .restarts = -1,
                        .restart_window = -1,
                        .restart_delay = -1,

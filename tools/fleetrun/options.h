@@ -26,6 +26,8 @@ typedef struct run_options {
     int connect_ms;                     /* until mpirun has started all ranks */
     const char *keys;  /* folder of them; NULL: this job's own, or none */
     bool insecure;     /* no keys */
+    int replicas;      /* copies of each lane: with 2 the job outlives a
+                          server; -1: not given, until it was read */
     bool supervise;    /* a process that dies is started again */
     int restart_delay; /* at most, in seconds */
     int restarts, restart_window; /* of a process, in so many seconds; -1: not

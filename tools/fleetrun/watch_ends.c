@@ -89,6 +89,61 @@ void watch_fail(watch *w, const run_process *p, int exit_status)
                      w->job->options->grace_ms / 1000.0);
 }
 
+/* --- servers with replicas ------------------------------------------------ */
+
+/* The other copies of what server p keeps, or whose other copies p has. */
+static const run_process *neighbour_of(const watch *w, const run_process *p,
+                                       int step)
+{
+    const int n = w->job->n_server;
+
+    return &w->job->process[(p->index + step + n) % n];
+}
+
+static bool is_gone(const run_process *p)
+{
+    return p->was_started && p->pid == 0;
+}
+
+/* The one beside the server that had ended before it; NULL: none had. */
+static const run_process *gone_beside(const watch *w, const run_process *p)
+{
+    if (w->job->options->replicas < 2 || !p->is_server)
+        return NULL;
+    for (int step = -1; step <= 1; step += 2)
+        if (is_gone(neighbour_of(w, p, step)))
+            return neighbour_of(w, p, step);
+    return NULL;
+}
+
+/* A server has died, and of each two copies one is left: the job goes on. */
+static bool is_outlived(const watch *w, const run_process *p, const char *why)
+{
+    if (w->job->options->replicas < 2 || !p->is_server ||
+        w->phase > WATCH_GRACE || w->exit_status != 0 ||
+        !watch_has_died(p->status) || gone_beside(w, p))
+        return false;
+    watch_report("%s: the job goes on without it, as server %d has a copy of "
+                 "what it kept (--replicas 2); see %s",
+                 why, neighbour_of(w, p, 1)->index, run_process_log(w->job, p));
+    return true;
+}
+
+/* ", after server 0, ..." or "". In a buffer of the next call's. */
+static const char *why_not_outlived(const watch *w, const run_process *p)
+{
+    static char text[120];
+    const run_process *other = gone_beside(w, p);
+
+    *text = 0;
+    if (other && watch_has_died(p->status))
+        snprintf(text, sizeof text,
+                 ", after server %d: both copies of some of their lanes are "
+                 "gone",
+                 other->index);
+    return text;
+}
+
 static void report_failure(watch *w, const run_process *p, int pid)
 {
     if (p->status == 0 || !w->reports)
@@ -98,8 +153,9 @@ static void report_failure(watch *w, const run_process *p, int pid)
                      describe_status(p->status), run_process_log(w->job, p));
         return;
     }
-    snprintf(w->first, sizeof w->first, "%s (pid %d) %s%s", run_process_name(p),
-             pid, describe_status(p->status), watch_restart_limit(w, p));
+    snprintf(w->first, sizeof w->first, "%s (pid %d) %s%s%s",
+             run_process_name(p), pid, describe_status(p->status),
+             watch_restart_limit(w, p), why_not_outlived(w, p));
     watch_fail(w, p, exit_status_of(p->status));
 }
 
@@ -200,7 +256,8 @@ static void reap_process(watch *w, run_process *p)
     if (watch_restart(w, p, why))
         return;
     run_job_leave_port(p);
-    report_failure(w, p, pid);
+    if (!is_outlived(w, p, why))
+        report_failure(w, p, pid);
     check_workers(w);
 }
 

@@ -82,6 +82,9 @@ void watch_fail(watch *w, const run_process *p, int exit_status);
 
 /* --- watch_restart.c ------------------------------------------------------ */
 
+/* Not asked to end, and without a word to the others: by that status. */
+bool watch_has_died(int status);
+
 /* p has ended: is it to be started again? If so that is reported; `why` says
  * who has ended, and how. */
 bool watch_restart(watch *w, run_process *p, const char *why);

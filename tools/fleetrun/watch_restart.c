@@ -33,7 +33,7 @@ bool watch_is_due(const watch *w, const run_process *p)
 /* Somebody has killed it, or it has crashed, so it could not tell the others.
  * Who ends with a status has told them why, and the job is over. A shell says
  * of what it has started that 128 + n means signal n. */
-static bool has_died(int status)
+bool watch_has_died(int status)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     const int killer = WIFSIGNALED(status) ? WTERMSIG(status) : code - 128;
@@ -98,7 +98,8 @@ static bool schedule(watch *w, run_process *p, const char *why)
 
 bool watch_restart(watch *w, run_process *p, const char *why)
 {
-    return restarts_allowed(w) && has_died(p->status) && schedule(w, p, why);
+    return restarts_allowed(w) && watch_has_died(p->status) &&
+           schedule(w, p, why);
 }
 
 const char *watch_restart_limit(const watch *w, const run_process *p)
@@ -107,7 +108,7 @@ const char *watch_restart_limit(const watch *w, const run_process *p)
     const run_restarts *r = &p->restarts;
 
     *text = 0;
-    if (restarts_allowed(w) && has_died(p->status) && r->n_window > 0)
+    if (restarts_allowed(w) && watch_has_died(p->status) && r->n_window > 0)
         snprintf(text, sizeof text, ", after %d restart%s within %g s",
                  r->n_window, r->n_window == 1 ? "" : "s",
                  (double)(watch_now_ms() - r->window) / 1000.0);

@@ -37,10 +37,13 @@ struct fleet {
     struct fl_sharded_tables *sharded; /* tables of ranks; NULL: none */
     struct fl_remote_hybrid *hybrid;   /* servers and ranks; NULL: not both */
     bool loads;                        /* has loaded a checkpoint */
-    fl_comm *comm;            /* of a rank that has joined; NULL: none */
-    struct fl_server *server; /* made, not run yet; NULL: none */
-    atomic_bool serving;      /* in fleet_run_server() */
-    fl_text terms;            /* the strategy, as processes compare it */
+    fl_comm *comm;             /* of a rank that has joined; NULL: none */
+    struct fl_server *server;  /* made, not run yet; NULL: none */
+    struct fl_server *replica; /* copies of another server's lanes, beside it;
+                                  NULL: none */
+    fl_address replica_address;
+    atomic_bool serving; /* in fleet_run_server() */
+    fl_text terms;       /* the strategy, as processes compare it */
     fl_text load; /* what the servers are told to load once this worker has
                      connected, a line each */
     fleet_distributed_strategy strategy; /* of fleet_distributed_optimizer();

@@ -9,6 +9,7 @@
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "fleet/strategy/strategy_log.h"
+#include "fleet/strategy/strategy_replicas.h"
 #include "fleet/strategy/strategy_report.h"
 
 enum { EXPECTED = 200 }; /* characters */
@@ -87,6 +88,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_LOG)
         return " (servers that write logs come back in the modes ps-sync, "
                "ps-async and ps-half-async; expected none)";
+    if (f->purpose == FL_FOR_REPLICAS)
+        return " (lanes have second copies in the modes ps-sync and ps-async; "
+               "expected 1)";
     if (f->purpose == FL_FOR_HALF_ASYNC)
         return " (it is for workers of parameter servers that are no ranks)";
     if (got > 0)
@@ -202,6 +206,7 @@ static fleet_status check_rest(const fleet_distributed_strategy *s,
         FL_TRY(check_switch(s, &fl_fields[i]));
     FL_TRY(check_half_async(s));
     FL_TRY(check_log(s));
+    FL_TRY(fl_strategy_check_replicas(s));
     FL_TRY(fl_strategy_check_ranks(s));
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_not_with(s, &fl_fields[i]));
@@ -289,7 +294,8 @@ fleet_optimizer *fleet_distributed_optimizer(
         return NULL;
     }
     wanted = strategy ? *strategy : fleet_distributed_strategy_default();
-    if (fl_strategy_log_read(&f->role, &wanted) != FLEET_OK)
+    if (fl_strategy_log_read(&f->role, &wanted) != FLEET_OK ||
+        fl_strategy_replicas_read(&f->role, &wanted) != FLEET_OK)
         return NULL;
     mode = fl_job_mode_of(&f->role, &wanted);
     if (fl_strategy_check(&wanted, mode) != FLEET_OK ||

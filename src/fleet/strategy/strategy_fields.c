@@ -45,6 +45,8 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
                     FL_NO_EFFECT_SERVERS, FL_REFUSED, FL_REFUSED},
     [FL_FOR_LIVE_HASH] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_ACTIVE,
                           FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
+    [FL_FOR_REPLICAS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
+                         FL_NO_EFFECT_SERVERS, FL_REFUSED, FL_REFUSED},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
                       FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
@@ -206,12 +208,13 @@ const fl_strategy_field *fl_strategy_field_off_by(
     return on && fl_strategy_field_value(s, on) == 0 ? on : NULL;
 }
 
-/* Half-async is async but for the fields that ask for it. */
+/* Half-async is async but for the fields that ask for it, and copies. */
 static fl_support support_in(fl_purpose purpose, fl_job_mode mode)
 {
     if (mode != FL_PS_HALF_ASYNC)
         return support[purpose][mode];
     return purpose == FL_FOR_HALF_ASYNC ? FL_ACTIVE
+           : purpose == FL_FOR_REPLICAS ? FL_REFUSED
                                         : support[purpose][FL_PS_ASYNC];
 }
 

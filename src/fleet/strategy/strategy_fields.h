@@ -30,6 +30,7 @@ typedef enum fl_purpose {
     FL_FOR_WIRE_KEYS,   /* as what their keys travel */
     FL_FOR_LOG,         /* what servers write down of what they apply */
     FL_FOR_LIVE_HASH,   /* of what lanes keep */
+    FL_FOR_REPLICAS,    /* how many copies of that there are */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */

@@ -53,7 +53,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
                : f->purpose == FL_FOR_WIRE ? "off: in ps-geo all is exact"
                : f->purpose == FL_FOR_LOG
                    ? "off: for ps-sync, ps-async and ps-half-async"
-                   : "off: not in this version";
+               : f->purpose == FL_FOR_REPLICAS ? "off: for ps-sync and ps-async"
+                                               : "off: not in this version";
     }
 }
 

@@ -55,8 +55,10 @@ static void look_at_socket(fl_lane_runner *r)
 
 static void wait_for_messages(fl_lane_runner *r, int ms)
 {
+    fl_socket *const both[] = {r->socket, r->leader};
+
     look_at_socket(r);
-    fl_socket_wait(&r->socket, 1, &r->wakeup, ms);
+    fl_socket_wait(both, r->leader ? 2 : 1, &r->wakeup, ms);
     r->looked_ns = fl_now_ns();
 }
 
@@ -114,7 +116,8 @@ static void record_failure(fl_server *s, const fl_error *error, bool loads)
 /* It does not serve yet: workers are told as they come. */
 static bool begins(const fl_lane_runner *r)
 {
-    return atomic_load(&r->loads) || atomic_load(&r->replays);
+    return atomic_load(&r->loads) || atomic_load(&r->replays) ||
+           atomic_load(&r->server->identity.unfollowed) > 0;
 }
 
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
@@ -137,7 +140,8 @@ static void check_stop(fl_lane_runner *r)
         fl_lane_abort(r->lane, failed.code, failed.text);
     if (!stop)
         return;
-    snprintf(why, sizeof why, "server %d has ended: %s", r->server->o.index,
+    snprintf(why, sizeof why, "%sserver %d has ended: %s",
+             r->server->o.follows ? "the replica of " : "", r->server->o.index,
              stop);
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
@@ -169,8 +173,8 @@ static void watch_descriptors(const fl_lane_runner *r)
     fl_server *s = r->server;
     bool was = s->descriptors.scarce;
 
-    if (r->number > 0 || is_inproc(s))
-        return;
+    if (r->number > 0 || is_inproc(s) || s->o.follows)
+        return; /* another server of this process looks for both */
     fl_descriptors_watch(&s->descriptors, fl_now_ms());
     if (s->descriptors.scarce && !was)
         leave_ipc(s);
@@ -202,6 +206,7 @@ static void *run_lane(void *arg)
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command ||
            r->cuts) {
         wait_for_messages(r, nap_ms(r, tick_ms));
+        fl_runner_hear_leader(r);
         receive_all(r);
         fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
@@ -220,6 +225,8 @@ static void *run_lane(void *arg)
         record_failure(r->server, fl_lane_error(r->lane), begins(r));
     note_socket(r);
     report_strangers(r);
+    fl_socket_close(r->leader, 0);
+    r->leader = NULL;
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     return NULL;
@@ -271,11 +278,12 @@ static char *describe_lane(const char *bound, const char *ipc)
 /* Without keys nothing is open to other machines, unless the user says so. */
 static fleet_status check_reach(const fl_server *s, const char *address, int fd)
 {
-    char who[24];
+    char who[48];
 
     if (s->guard || s->o.insecure)
         return FLEET_OK;
-    snprintf(who, sizeof who, "server %d", s->o.index);
+    snprintf(who, sizeof who, "%sserver %d",
+             s->o.follows ? "the replica of " : "", s->o.index);
     return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
 }
 
@@ -349,37 +357,41 @@ static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
 
 fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
 {
-    const fl_lane_options options = {.layout = &r->layout,
-                                     .map = &s->map,
-                                     .identity = &s->identity,
-                                     .server = s->o.index,
-                                     .lane = r->number,
-                                     .n_lane = s->o.n_lane,
-                                     .n_stream = s->o.n_worker,
-                                     .sync = s->o.sync,
-                                     .bounds_staleness = s->o.bounds_staleness,
-                                     .max_staleness =
-                                         (uint64_t)s->o.max_staleness,
-                                     .scaled = s->o.scaled,
-                                     .live_hash = s->o.live_hash,
-                                     .job = s->o.job,
-                                     .mode = s->o.mode,
-                                     .program = s->program,
-                                     .address = s->address,
-                                     .connect_ms = s->o.connect_ms,
-                                     .peer_ms = s->o.peer_ms,
-                                     .step_ms = s->o.step_ms,
-                                     .restart_ms = s->o.restart_ms,
-                                     .no_restart = s->o.no_restart,
-                                     .journal = fl_runner_journal(r),
-                                     .pool = s->pool,
-                                     .log = &s->o.context->log};
+    const fl_lane_options options = {
+        .layout = &r->layout,
+        .map = &s->map,
+        .identity = &s->identity,
+        .server = s->o.index,
+        .lane = r->number,
+        .n_lane = s->o.n_lane,
+        .n_stream = s->o.n_worker,
+        .sync = s->o.sync,
+        .bounds_staleness = s->o.bounds_staleness,
+        .max_staleness = (uint64_t)s->o.max_staleness,
+        .scaled = s->o.scaled,
+        .live_hash = s->o.live_hash,
+        .job = s->o.job,
+        .mode = s->o.mode,
+        .program = s->program,
+        .address = s->address,
+        .connect_ms = s->o.connect_ms,
+        .peer_ms = s->o.peer_ms,
+        .step_ms = s->o.step_ms,
+        .restart_ms = s->o.restart_ms,
+        .no_restart = s->o.no_restart,
+        .n_also = fl_server_copies(s),
+        .replica = s->o.follows   ? FL_REPLICA_FOLLOWS
+                   : s->o.replica ? FL_REPLICA_LEADS
+                                  : FL_NO_REPLICA,
+        .journal = fl_runner_journal(r),
+        .pool = s->pool,
+        .log = &s->o.context->log};
     const fl_lane_host host = {r,
                                send_packet,
                                fl_runner_begin_command,
                                fl_runner_progress,
                                fl_runner_is_loading,
-                               NULL};
+                               fl_runner_ask_leader};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -407,20 +419,22 @@ static fleet_status make_all(fl_server *s)
         return FLEET_ENOMEM;
     for (int i = 1; s->o.lane_port && i < s->o.n_lane; i++)
         s->port[i] = s->o.lane_port[i];
-    FL_TRY(FL_NEW(&s->address, (size_t)s->o.n_lane * sizeof(char *)));
-    FL_TRY(FL_NEW(&s->tcp_address, (size_t)s->o.n_lane * sizeof(char *)));
+    FL_TRY(fl_server_make_addresses(s));
     s->descriptors.files = s->o.log.level == FL_NO_LOG ? 0 : s->o.n_lane;
     if (!is_inproc(s))
         FL_TRY(fl_descriptors_begin(&s->descriptors, s->o.n_lane,
                                     !s->o.keep_limit));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     s->mark = (uint32_t)fl_nonce();
-    draw_identity(s);
+    if (!s->o.follows)
+        draw_identity(s);
     FL_TRY(fl_server_log_open(s));
     if (!is_inproc(s) && !*s->folder.path)
         FL_TRY(fl_ipc_folder_open(&s->folder));
     if (s->o.keys && !is_inproc(s))
         FL_TRY(fl_guard_create(&s->guard, s->o.keys));
+    if (s->guard && s->o.replica)
+        fl_guard_let_in(s->guard, (s->o.index + 1) % s->o.n_server);
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(fl_server_make_store(s, &s->runner[i]));
@@ -431,9 +445,11 @@ static fleet_status make_all(fl_server *s)
     FL_TRY(fl_server_log_begin(s));
     for (int i = 0; i < s->o.n_lane; i++)
         FL_TRY(fl_server_make_lane(s, &s->runner[i]));
+    if (s->o.follows)
+        FL_TRY(fl_server_find_leader(s));
     if (!is_inproc(s))
-        FL_TRY(
-            fl_descriptors_check(&s->descriptors, s->o.n_worker, s->o.n_lane));
+        FL_TRY(fl_descriptors_check(&s->descriptors, s->o.n_worker,
+                                    s->o.n_lane + fl_server_copies(s)));
     return FLEET_OK;
 }
 
@@ -452,10 +468,22 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     return fl_error_raise(&error);
 }
 
+static bool has_led(const fl_server *s)
+{
+    bool any = !s->o.follows;
+
+    for (int i = 0; i < s->o.n_lane; i++)
+        any = any || fl_lane_replica(s->runner[i].lane) == FL_REPLICA_ALONE;
+    return any;
+}
+
+/* Copies that have never led have nothing to say of their own. */
 static void log_counts(const fl_server *s)
 {
     fl_lane_counts all = {0};
 
+    if (!has_led(s))
+        return;
     for (int i = 0; i < s->o.n_lane; i++) {
         fl_lane_counts one = fl_lane_counted(s->runner[i].lane);
 
@@ -484,6 +512,8 @@ fleet_status fl_server_run(fl_server *s)
     fleet_status status = FLEET_OK;
 
     s->began_ms = fl_now_ms();
+    if (s->o.follows)
+        fl_server_begin_follow(s);
     if (s->comes_back)
         begin_replay(s);
     for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
@@ -520,6 +550,7 @@ void fl_runner_done(fl_lane_runner *r)
 {
     fl_lane_destroy(r->lane);
     fl_socket_close(r->socket, 0);
+    fl_socket_close(r->leader, 0);
     fl_partition_done(&r->layout);
     fl_store_destroy(r->store);
     if (r->wakeup.fd >= 0)
@@ -544,6 +575,8 @@ void fl_server_destroy(fl_server *s)
     fl_free(s->runner);
     fl_free(s->address);
     fl_free(s->tcp_address);
+    for (int i = 0; i < FL_MOST_LANE; i++)
+        fl_free(s->leader_text[i]);
     fl_free(s->program);
     fl_free(s->load);
     fl_journal_folder_close(&s->home);

@@ -60,6 +60,15 @@ typedef struct fl_server_options {
     const char *load; /* what every lane loads first, as a command has it; NULL:
                          nothing */
     fl_server_log_options log;
+    /* where each lane has a second copy, at the next server: */
+    const char *follows; /* of the copies: the address of the server that they
+                            follow, and `index` is that one's; NULL: it is a
+                            server of its own */
+    bool tcp_only;       /* it goes to that one by tcp */
+    struct fl_server *replica; /* the copies that its process has, of the lanes
+                                  of the server before it: workers are told
+                                  where they are. They outlive the server.
+                                  NULL: its lanes have no copies */
 } fl_server_options;
 
 typedef struct fl_server fl_server;

@@ -1,8 +1,8 @@
 /* server_internal.h - a server and the threads around its lanes, shared by
  * server.c (sockets, threads, life), server_make.c (what needs no sockets),
  * server_commands.c (what takes long), server_log.c (its journals),
- * server_cut.c (what makes them shorter) and server_replay.c (its lanes made
- * again). */
+ * server_cut.c (what makes them shorter), server_replay.c (its lanes made
+ * again) and server_follow.c (lanes that follow another server's). */
 #pragma once
 
 #include <pthread.h>
@@ -27,6 +27,8 @@ typedef struct fl_lane_runner {
     fl_ps_lane *lane;
     fl_socket *socket;
     fl_wakeup wakeup;
+    fl_socket *leader; /* to the lane that it follows; NULL: none, yet */
+    bool found;        /* that lane has said where it is */
     pthread_t thread;
     bool has_thread;
     int64_t looked_ns, away_ns; /* at its socket; between two looks, at most */
@@ -90,10 +92,19 @@ struct fl_server {
     int64_t began_ms;           /* to run */
     _Atomic(const char *) stop; /* why; NULL: go on */
     char *load;                 /* the save that it begins with; NULL: none */
-    pthread_mutex_t lock;       /* over what follows */
+    char *leader_text[FL_MOST_LANE]; /* where lanes are that it follows, as
+                                        HELLO has it; once it */
+    atomic_bool knows_leaders;
+    pthread_mutex_t lock; /* over what follows */
     fl_error failed;
     bool failed_to_load; /* workers are told as they come */
 };
+
+/* Lanes of another server that its process has copies of: how many. */
+static inline int fl_server_copies(const fl_server *s)
+{
+    return s->o.replica ? s->o.replica->o.n_lane : 0;
+}
 
 /* --- a server in the making (server_make.c, server.c) --------------------- */
 
@@ -102,6 +113,7 @@ struct fl_server {
  * of these. */
 fleet_status fl_server_begin(fl_server **server, const fl_server_options *o);
 fleet_status fl_server_make_runners(fl_server *s);
+fleet_status fl_server_make_addresses(fl_server *s); /* room for them */
 fleet_status fl_server_make_store(fl_server *s, fl_lane_runner *r);
 fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r);
 void fl_runner_done(fl_lane_runner *r); /* what it has goes */
@@ -173,3 +185,16 @@ bool fl_runner_reads(const fl_lane_runner *r);
 /* By the lane's thread, often: a snapshot is begun when the log is long, and
  * ended. A thread of it, r->cuts, must end before the lane. */
 void fl_runner_cut(fl_lane_runner *r);
+
+/* --- one that follows another server (server_follow.c) -------------------- */
+
+/* A socket to it; then, before its lanes' threads begin: they ask, and load
+ * what that one begins with. */
+fleet_status fl_server_find_leader(fl_server *s);
+void fl_server_begin_follow(fl_server *s);
+
+/* As fl_lane_host has it: of a runner. */
+void fl_runner_ask_leader(void *arg, fl_packet *p);
+
+/* By the lane's thread: what its leader has said. Nothing, if it has none. */
+void fl_runner_hear_leader(fl_lane_runner *r);

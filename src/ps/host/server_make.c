@@ -25,7 +25,22 @@ fleet_status fl_server_make_runners(fl_server *s)
         s->runner[i].server = s;
         s->runner[i].number = i;
         s->runner[i].wakeup.fd = -1;
-        atomic_store(&s->runner[i].loads, s->o.load != NULL);
+        atomic_store(&s->runner[i].loads, s->o.load && !s->o.follows);
+    }
+    return FLEET_OK;
+}
+
+/* Behind its own the addresses of the replicas that its process has. */
+fleet_status fl_server_make_addresses(fl_server *s)
+{
+    size_t own = (size_t)s->o.n_lane, also = (size_t)fl_server_copies(s);
+    const fl_server *other = s->o.replica;
+
+    FL_TRY(FL_NEW(&s->address, (own + also) * sizeof(char *)));
+    FL_TRY(FL_NEW(&s->tcp_address, (own + also) * sizeof(char *)));
+    for (size_t i = 0; i < also; i++) {
+        s->address[own + i] = other->address[i];
+        s->tcp_address[own + i] = other->tcp_address[i];
     }
     return FLEET_OK;
 }

@@ -103,6 +103,8 @@ typedef struct fl_lane_options {
     const char *program; /* fl_job_signature_text() */
     const char *const *address; /* lane 0: JSON of each lane's addresses, for
                                    HELLO's answer; n_lane of them */
+    int n_also; /* addresses behind these n_lane: of the replicas that its
+                   process has of another server's lanes */
     int64_t connect_ms, peer_ms, step_ms; /* deadlines */
     const char *no_restart; /* why none may be started again; NULL: no word */
     int64_t restart_ms; /* for how long a worker that has died is waited for,
@@ -194,6 +196,13 @@ void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
  * process's identity is that one's, from its first answer on. */
 void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms);
 void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms);
+
+/* Only now host.ask() reaches that one, which may not have heard a question. */
+void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms);
+
+/* It cannot follow that one, for the last error: that one is told, and both
+ * fail. */
+void fl_lane_cannot_follow(fl_ps_lane *l);
 
 /* What it is by now: FOLLOWS until a worker makes it lead, which is ALONE. */
 fl_replica_role fl_lane_replica(const fl_ps_lane *l);

@@ -155,6 +155,11 @@ static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a message of worker %u came without a key",
                        head->stream);
+    else if (from->sender >= FL_GUARD_SERVER)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "server %d has sent a message of worker %u: its key is "
+                       "good for copies of lanes alone",
+                       from->sender - FL_GUARD_SERVER, head->stream);
     else if (from->sender >= FL_GUARD_SUBSCRIBER)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "subscriber %d has sent a message of worker %u: its key "

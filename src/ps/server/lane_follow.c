@@ -88,6 +88,7 @@ static void lead(fl_ps_lane *l)
     fl_replica *r = l->replica;
 
     r->fencing = true;
+    r->led_ms = l->now_ms;
     fl_replica_stand_alone(l, r->view + FL_VIEW_TAKEN);
     FL_WARN(l->o.log,
             "server %d, lane %d: its replica leads now, at update %" PRId64
@@ -109,12 +110,17 @@ static void lead_if_wanted(fl_ps_lane *l)
         lead(l);
 }
 
+/* One that is dead never answers, and what is for it is kept: after a while it
+ * is told seldom. */
 void fl_follower_fence(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
+    int64_t patience_ms = FL_REPLICA_PATIENCE * l->o.peer_ms;
+    int64_t every_ms = l->now_ms - r->led_ms > patience_ms
+                           ? patience_ms
+                           : l->o.peer_ms / ASKS_OF_PEER;
 
-    if (l->now_ms - r->asked_ms >= l->o.peer_ms / ASKS_OF_PEER ||
-        r->asked_ms == 0)
+    if (l->now_ms - r->asked_ms >= every_ms || r->asked_ms == 0)
         ask_leader(l);
 }
 
@@ -275,6 +281,19 @@ void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms)
 {
     fl_lane_begin_replay(l, now_ms);
     ask_leader(l);
+}
+
+void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms)
+{
+    l->now_ms = fl_awake_at(&l->awake, now_ms);
+    if (fl_replica_follows(l) && l->state == FL_LANE_RUNS)
+        ask_leader(l);
+}
+
+void fl_lane_cannot_follow(fl_ps_lane *l)
+{
+    if (l->state == FL_LANE_RUNS)
+        fl_follower_fail(l);
 }
 
 /* --- deadlines ------------------------------------------------------------ */

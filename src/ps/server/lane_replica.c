@@ -16,9 +16,10 @@ enum { MOST_BATCH = 4 << 20 }; /* bytes of records in a message */
 
 /* --- records -------------------------------------------------------------- */
 
-static fleet_status keep_record(fl_replica *r, uint16_t kind,
+static fleet_status keep_record(fl_ps_lane *l, uint16_t kind,
                                 const fl_journal_part *part, size_t n)
 {
+    fl_replica *r = l->replica;
     fl_journal_record record = {.lsn = r->last + 1, .kind = kind};
     char head[FL_JOURNAL_RECORD_SIZE], *to;
     size_t bytes;
@@ -44,18 +45,19 @@ static fleet_status keep_record(fl_replica *r, uint16_t kind,
     }
     r->used += bytes;
     r->last++;
+    fl_counter_add(&l->counters.replicated, bytes);
     return FLEET_OK;
 }
 
 static fleet_status put_for_replica(void *arg, uint16_t kind,
                                     const fl_journal_part *part, size_t n)
 {
-    const fl_ps_lane *l = arg;
-    fl_replica *r = l->replica;
+    fl_ps_lane *l = arg;
+    const fl_replica *r = l->replica;
 
     if (r->next.put)
         FL_TRY(r->next.put(r->next.arg, kind, part, n));
-    return r->role == FL_REPLICA_LEADS ? keep_record(r, kind, part, n)
+    return r->role == FL_REPLICA_LEADS ? keep_record(l, kind, part, n)
                                        : FLEET_OK;
 }
 
@@ -88,6 +90,17 @@ static void end_answer(fl_ps_lane *l, fl_msg_writer *w)
         return; /* it asks again */
     l->host.send(l->host.arg, &l->replica->peer, p);
     fl_packet_drop(p);
+}
+
+/* A follower finds the lanes of a server by its first one. */
+static void say_addresses(fl_ps_lane *l)
+{
+    fl_msg_writer w;
+
+    begin_answer(l, &w, FL_ANSWER_OK);
+    for (int i = 0; l->o.address && i < l->o.n_lane; i++)
+        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+    end_answer(l, &w);
 }
 
 static void answer_shortly(fl_ps_lane *l, fl_msg_status status, uint16_t flags)
@@ -177,6 +190,7 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
         (fl_held_answer){.to = *to, .head = *head, .lsn = r->last, .packet = p};
     *r->last_held = h;
     r->last_held = &h->next;
+    fl_counter_add(&l->counters.held_answers, 1);
     return true;
 }
 
@@ -386,18 +400,42 @@ int64_t fl_replica_peer_ms(const fl_ps_lane *l)
 
 /* --- the follower's messages ---------------------------------------------- */
 
-/* Keys are of workers and of subscribers, and speak for no replica: it hears
- * everything, and may end the job. */
+/* It hears everything, and may end the job: the process of the next server has
+ * it, and no other key speaks for that. */
+static bool has_its_key(const fl_ps_lane *l, const fl_peer *from)
+{
+    int next = (l->o.server + 1) % l->o.layout->n_server;
+
+    return from->sender == 0 || from->sender == FL_GUARD_SERVER + next;
+}
+
 bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
+    bool follows = l->replica && l->replica->role != FL_REPLICA_FOLLOWS &&
+                   head->stream == FL_REPLICA_STREAM &&
+                   fl_msg_same_id(head->job, l->job);
 
-    if (l->replica && from->sender == 0 && fl_msg_same_id(head->job, l->job) &&
-        head->stream == FL_REPLICA_STREAM &&
-        l->replica->role != FL_REPLICA_FOLLOWS)
+    if (follows && has_its_key(l, from))
         return true;
-    fl_counter_add(&l->counters.strays, 1);
+    fl_counter_add(follows ? &l->counters.foreign : &l->counters.strays, 1);
     return false;
+}
+
+/* It cannot do what this one has done. Workers that have not come yet hear of
+ * it as they come. */
+static void has_failed(fl_ps_lane *l)
+{
+    const fl_msg_head *head = &l->msg.head;
+    bool begins = atomic_load(&l->o.identity->unfollowed) > 0;
+    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+    fleet_status code = fl_msg_code(head->request, FLEET_EPEER);
+
+    if (begins)
+        fl_lane_doom(l, code, why ? why : "its replica has failed");
+    else
+        fl_lane_abort(l, code, why ? why : "its replica has failed");
+    fl_free(why);
 }
 
 static void take_acknowledged(fl_ps_lane *l, uint64_t want)
@@ -419,9 +457,7 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 
     (void)p;
     if (r->role == FL_REPLICA_LEADS && head->flags & FL_MSG_STOP) {
-        /* it could not apply a record: memory of one of both is not what it
-         * was */
-        fl_lane_abort_as_told(l, head->request, "its replica has failed");
+        has_failed(l);
         return;
     }
     if (r->role == FL_REPLICA_LEADS &&
@@ -435,8 +471,9 @@ void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
         answer_shortly(l, FL_ANSWER_FENCED, 0);
         return;
     }
-    if (head->step == 0) { /* it does not know its process yet */
-        answer_shortly(l, FL_ANSWER_OK, 0);
+    if (head->step == 0) { /* it does not know its process yet, or it loads */
+        r->begun_ms = l->now_ms;
+        say_addresses(l);
         return;
     }
     if (!r->attached)

@@ -16,10 +16,6 @@
 #include "ps/lane_view.h"
 #include "ps/server/lane_internal.h"
 
-/* How many peer deadlines: until a copy that no worker wants ends, and until a
- * worker that has found a new leader must have come to it. */
-enum { FL_REPLICA_PATIENCE = 4 };
-
 typedef struct fl_held_answer {
     struct fl_held_answer *next;
     fl_peer to;
@@ -56,8 +52,9 @@ struct fl_replica {
     int64_t asked_ms, begun_ms; /* last; when it began */
     char *batch;                /* records that have come */
     size_t at, batch_size, batch_capacity;
-    bool voted;   /* a worker wants it to lead, as soon as it can */
-    bool fencing; /* the one that has led is to hear so */
+    bool voted;     /* a worker wants it to lead, as soon as it can */
+    bool fencing;   /* the one that has led is to hear so */
+    int64_t led_ms; /* since when this one leads */
 };
 
 /* A lane was made with options.replica. */

@@ -44,6 +44,15 @@ static void miss_lane(fl_client *c, fl_client_lane *l, int64_t now_ms)
     if (l->missed || now_ms - l->heard_ms <= c->o.peer_ms)
         return;
     l->missed = true;
+    if (c->o.replicas) {
+        FL_WARN(c->o.log,
+                "nothing was heard of %s for %.1f s: its replica is looked "
+                "for, for %.1f s at most (%d peer deadlines)",
+                l->name, (double)(now_ms - l->heard_ms) / 1000,
+                (double)c->o.restart_ms / 1000,
+                (int)(c->o.restart_ms / c->o.peer_ms));
+        return;
+    }
     FL_WARN(c->o.log,
             "nothing was heard of %s for %.1f s: it is waited for until it "
             "comes back, for %.1f s at most (log_configs.restart_deadline_ms)",
@@ -259,13 +268,36 @@ bool fl_client_part(fl_client *c, int lane, const char *why)
     return true;
 }
 
+/* Nothing was heard of the lane for as long as it is waited for. */
+static void lose_lane(fl_client *c, int lane, int64_t silent_ms)
+{
+    const fl_client_lane *l = &c->lane[lane];
+    double seconds = (double)silent_ms / 1000;
+    char text[400];
+
+    if (c->o.replicas)
+        snprintf(text, sizeof text,
+                 "both copies of lane %d are gone, of %s: nothing was heard of "
+                 "the one that led for %.1f s, and the other one does not "
+                 "answer or follows no more (%d peer deadlines)",
+                 lane, l->name, seconds, (int)(c->o.restart_ms / c->o.peer_ms));
+    else
+        snprintf(text, sizeof text,
+                 "%s is gone: nothing was heard of it for %.1f s (%s)", l->name,
+                 seconds,
+                 c->o.restart_ms > c->o.peer_ms
+                     ? "log_configs.restart_deadline_ms"
+                     : "peer deadline");
+    if (!fl_client_part(c, lane, text))
+        fl_client_fail(c, FLEET_EPEER, text, true);
+}
+
 static void check_lane(fl_client *c, int lane, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
     bool returns = c->o.restart_ms > c->o.peer_ms;
     int64_t most_ms = returns ? c->o.restart_ms : c->o.peer_ms, silent_ms;
     bool away;
-    char text[400];
 
     if (c->o.replicas) /* first: its replica may have all of the deadline */
         fl_client_look_for_leader(c, lane, now_ms);
@@ -274,12 +306,7 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
     silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
     away = fl_client_is_away(c, l, now_ms);
     if (silent_ms > most_ms) {
-        snprintf(text, sizeof text,
-                 "%s is gone: nothing was heard of it for %.1f s (%s)", l->name,
-                 (double)silent_ms / 1000,
-                 returns ? "log_configs.restart_deadline_ms" : "peer deadline");
-        if (!fl_client_part(c, lane, text))
-            fl_client_fail(c, FLEET_EPEER, text, true);
+        lose_lane(c, lane, silent_ms);
         return;
     }
     if (away)

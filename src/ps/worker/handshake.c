@@ -159,17 +159,52 @@ fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
     return status;
 }
 
+/* The lanes of the server before it, of which it has replicas. */
+static fleet_status read_replicas(fl_handshake *h, const fl_msg *msg,
+                                  int server, int first)
+{
+    int of = (server + h->o.n_server - 1) % h->o.n_server;
+
+    if (!h->lanes.replica)
+        FL_TRY(FL_NEW(&h->lanes.replica, (size_t)h->o.n_server * FL_MOST_LANE *
+                                             sizeof *h->lanes.replica));
+    for (int i = first; i < msg->head.n_section; i++) {
+        const fl_frame *f = &msg->column[i][FL_AT_BYTES];
+        char *text = fl_strndup(f->data ? f->data : "", f->size);
+        fleet_status status =
+            text ? fl_hello_read_lane(
+                       h->o.address[server], 1, text, h->o.locality,
+                       h->o.tcp_only,
+                       &h->lanes.replica[of * FL_MOST_LANE + i - first])
+                 : FLEET_ENOMEM;
+
+        fl_free(text);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_lanes(fl_handshake *h, int server)
 {
     fl_job_lanes *lanes = &h->lanes;
+    int copies = h->o.replicas ? 2 : 1;
     const fl_msg *msg = fl_client_answer(h->client, &h->request[server]);
     size_t capacity = (size_t)lanes->n;
     uint32_t peer;
 
-    if (!msg || msg->head.n_section < 1 || msg->head.n_section > FL_MOST_LANE)
-        return fl_fail(FLEET_EFORMAT, "server %d at %s has no lanes", server,
-                       fl_address_text(h->o.address[server]));
-    lanes->n_lane[server] = msg->head.n_section;
+    if (!msg || msg->head.n_section < copies ||
+        msg->head.n_section > FL_MOST_LANE * copies ||
+        msg->head.n_section % copies != 0)
+        return fl_fail(FLEET_EFORMAT,
+                       "server %d at %s has told %d addresses of lanes, "
+                       "expected %sfrom %d to %d",
+                       server, fl_address_text(h->o.address[server]),
+                       msg ? msg->head.n_section : 0,
+                       copies == 2 ? "an even number " : "", copies,
+                       FL_MOST_LANE * copies);
+    lanes->n_lane[server] = msg->head.n_section / copies;
+    if (h->o.replicas)
+        FL_TRY(read_replicas(h, msg, server, lanes->n_lane[server]));
     peer = msg->head.peer;
     fl_client_set_peer(h->client, server, peer);
     FL_TRY(fl_grow(&lanes->lane, &capacity,
@@ -472,6 +507,7 @@ fleet_status fl_handshake_result(fl_handshake *h, fl_job_lanes *lanes)
     FL_TRY(fl_error_raise(&h->error));
     *lanes = h->lanes;
     h->lanes.lane = NULL;
+    h->lanes.replica = NULL;
     return FLEET_OK;
 }
 
@@ -486,5 +522,6 @@ void fl_handshake_destroy(fl_handshake *h)
     fl_client_destroy(h->client);
     fl_free(h->at);
     fl_free(h->lanes.lane);
+    fl_free(h->lanes.replica);
     fl_free(h);
 }

@@ -19,6 +19,8 @@ typedef struct fl_hello_options {
     int n_worker;
     int64_t connect_ms, peer_ms; /* deadlines */
     bool tcp_only;
+    bool replicas;       /* each server has replicas of the lanes of the server
+                            before it */
     const fl_keys *keys; /* NULL: none are used */
     fl_packet_pool *pool;
     fl_log *log; /* NULL: none */
@@ -42,7 +44,8 @@ typedef struct fl_job_lanes {
     int n_lane[FL_MOST_SERVER]; /* by server */
     fl_hello_lane *lane;        /* of all servers in turn; fl_free() it */
     int n;
-    bool elsewhere; /* any lane is */
+    fl_hello_lane *replica; /* of server i at i * FL_MOST_LANE; NULL: none */
+    bool elsewhere;         /* any lane is */
 } fl_job_lanes;
 
 typedef struct fl_handshake fl_handshake;

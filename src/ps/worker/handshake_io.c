@@ -1,6 +1,8 @@
 /* handshake_io.c - the sockets of a handshake. */
 #include "ps/worker/handshake_io.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -82,4 +84,49 @@ fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes)
         fl_socket_close(s.socket[i], status == FLEET_OK ? 0 : LINGER_MS);
     fl_free(s.socket);
     return fl_error_raise(&error);
+}
+
+static fleet_status connect_lane(fl_socket **socket, const fl_hello_lane *lane,
+                                 const fl_keys *keys, int server, int *n)
+{
+    FL_TRY(fl_socket_connect_to(&socket[*n], lane->address, keys, server));
+    ++*n;
+    return FLEET_OK;
+}
+
+/* The process of the next server has a server's replicas. */
+fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
+                              const fl_keys *keys, fl_socket ***sockets, int *n)
+{
+    size_t most = (lanes->replica ? 2 : 1) * (size_t)lanes->n;
+    const fl_hello_lane *lane = lanes->lane;
+
+    *n = 0;
+    FL_TRY(FL_NEW(sockets, most * sizeof **sockets));
+    for (int s = 0; s < n_server; s++)
+        for (int i = 0; i < lanes->n_lane[s]; i++)
+            FL_TRY(connect_lane(*sockets, lane++, keys, s, n));
+    lane = lanes->replica;
+    for (int s = 0; lane && s < n_server; s++, lane += FL_MOST_LANE)
+        for (int i = 0; i < lanes->n_lane[s]; i++)
+            FL_TRY(
+                connect_lane(*sockets, &lane[i], keys, (s + 1) % n_server, n));
+    return FLEET_OK;
+}
+
+fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,
+                                int n_server, fl_client *client)
+{
+    int n = 0;
+
+    for (int s = 0; s < n_server; s++)
+        for (int i = 0; i < lanes->n_lane[s]; i++, n++) {
+            char name[160];
+
+            snprintf(name, sizeof name, "server %d at %.100s", s,
+                     fl_address_text(address[s]));
+            FL_TRY(fl_client_add_lane(client, name, fl_now_ms()));
+            fl_client_set_peer(client, n, lanes->lane[n].peer);
+        }
+    return FLEET_OK;
 }

@@ -1,8 +1,19 @@
 /* handshake_io.h - a handshake (handshake.h) over sockets of its own. */
 #pragma once
 
+#include "net/socket.h"
 #include "ps/worker/handshake.h"
 
 /* Wait until all servers have answered, or one will not: as
  * fl_handshake_result(). What the options say of the process is filled in. */
 fleet_status fl_hello(const fl_hello_options *o, fl_job_lanes *lanes);
+
+/* A socket to each of the lanes, in their order, then to each replica: *n of
+ * them, also if it fails; fl_free() the array. */
+fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
+                              const fl_keys *keys, fl_socket ***sockets,
+                              int *n);
+
+/* The client gets the lanes, named after their servers' addresses. */
+fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,
+                                int n_server, fl_client *client);

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "net/limits.h"
 #include "net/socket.h"
+#include "ps/lane_view.h"
 #include "ps/worker/geo.h"
 #include "ps/worker/handshake_io.h"
 #include "ps/worker/worker_group.h"
@@ -27,8 +28,8 @@ struct fl_worker_io {
     fl_client *client;
     fl_worker worker;
     fl_trail *trail;    /* NULL: it leaves none */
-    fl_socket **socket; /* by lane */
-    int n_lane;
+    fl_socket **socket; /* by lane, then by replica */
+    int n_lane, n_socket;
     int64_t heartbeat_ms;
     fl_wakeup wakeup; /* rings when the thread must end */
     pthread_t thread;
@@ -57,7 +58,7 @@ static bool receive_all(fl_worker_io *l)
 {
     bool any = false;
 
-    for (int i = 0; i < l->n_lane; i++) {
+    for (int i = 0; i < l->n_socket; i++) {
         fl_packet *p;
 
         while (fl_socket_receive(l->socket[i], NULL, &p) == FLEET_OK && p) {
@@ -75,8 +76,8 @@ static void wait_for_packets(void *arg)
     fl_worker_io *l = arg;
 
     if (!receive_all(l)) {
-        if (fl_socket_wait(l->socket, l->n_lane, NULL, (int)l->heartbeat_ms) !=
-            FLEET_OK)
+        if (fl_socket_wait(l->socket, l->n_socket, NULL,
+                           (int)l->heartbeat_ms) != FLEET_OK)
             fl_client_fail(l->client, FLEET_EIO, fleet_last_error(), true);
         receive_all(l);
     }
@@ -341,38 +342,29 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
 
 static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
 {
-    int at = 0;
-
-    FL_TRY(FL_NEW(&l->socket, (size_t)lanes->n * sizeof(fl_socket *)));
-    for (int s = 0; s < l->o.n_server; s++)
-        for (int i = 0; i < lanes->n_lane[s]; i++, at++) {
-            char name[160];
-
-            snprintf(name, sizeof name, "server %d at %.100s", s,
-                     fl_address_text(l->o.address[s]));
-            FL_TRY(fl_socket_connect_to(&l->socket[at], lanes->lane[at].address,
-                                        l->o.keys, s));
-            l->n_lane++;
-            FL_TRY(fl_client_add_lane(l->client, name, fl_now_ms()));
-            fl_client_set_peer(l->client, at, lanes->lane[at].peer);
-        }
-    return FLEET_OK;
+    l->n_lane = lanes->n;
+    FL_TRY(fl_hello_connect(lanes, l->o.n_server, l->o.keys, &l->socket,
+                            &l->n_socket));
+    return fl_hello_add_lanes(lanes, l->o.address, l->o.n_server, l->client);
 }
 
 static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
                                 const fl_job_lanes *lanes)
 {
-    const fl_client_options options = {.job = l->o.job,
-                                       .stream = (uint32_t)l->o.index,
-                                       .request_ms = l->o.request_ms,
-                                       .peer_ms = l->o.peer_ms,
-                                       .step_ms = l->o.step_ms + l->o.peer_ms,
-                                       .restart_ms = how->restart_ms,
-                                       .heartbeat_ms = l->heartbeat_ms,
-                                       .whole_sums = lanes->elsewhere,
-                                       .holds_bye = l->trail != NULL,
-                                       .pool = l->pool,
-                                       .log = &l->o.context->log};
+    const fl_client_options options = {
+        .job = l->o.job,
+        .stream = (uint32_t)l->o.index,
+        .request_ms = l->o.request_ms,
+        .peer_ms = l->o.peer_ms,
+        .step_ms = l->o.step_ms + l->o.peer_ms,
+        .restart_ms = how->replicas ? FL_REPLICA_PATIENCE * l->o.peer_ms
+                                    : how->restart_ms,
+        .replicas = how->replicas,
+        .heartbeat_ms = l->heartbeat_ms,
+        .whole_sums = lanes->elsewhere,
+        .holds_bye = l->trail != NULL,
+        .pool = l->pool,
+        .log = &l->o.context->log};
     const fl_client_host host = {l, send_packet};
 
     FL_TRY(fl_client_create(&l->client, &options, &host));
@@ -382,7 +374,8 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
 }
 
 static fleet_status say_hello(fl_worker_io *l, fl_store *store,
-                              const char *mode, fl_job_lanes *lanes)
+                              const fl_worker_mode *how, const char *mode,
+                              fl_job_lanes *lanes)
 {
     fleet_status status;
     fl_hello_options o = {.address = l->o.address,
@@ -394,6 +387,7 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
                           .connect_ms = l->o.connect_ms,
                           .peer_ms = l->o.peer_ms,
                           .tcp_only = l->o.tcp_only,
+                          .replicas = how->replicas,
                           .keys = l->o.keys,
                           .pool = l->pool,
                           .log = &l->o.context->log};
@@ -411,9 +405,10 @@ static fleet_status say_hello(fl_worker_io *l, fl_store *store,
 
 /* Servers that all workers have left end. */
 static fleet_status join_servers(fl_worker_io *l, fl_store *store,
-                                 const char *mode, fl_job_lanes *lanes)
+                                 const fl_worker_mode *how, const char *mode,
+                                 fl_job_lanes *lanes)
 {
-    fleet_status status = say_hello(l, store, mode, lanes);
+    fleet_status status = say_hello(l, store, how, mode, lanes);
 
     if (status == FLEET_ETIMEDOUT && l->trail)
         FL_TRY(fl_worker_check_trail(l->trail, l->o.index));
@@ -431,7 +426,7 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store,
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
     if (how->trail)
         FL_TRY(fl_trail_open(&l->trail, how->trail));
-    FL_TRY(join_servers(l, store, mode, lanes));
+    FL_TRY(join_servers(l, store, how, mode, lanes));
     if (l->trail) /* of another run of the job nothing in it counts */
         FL_TRY(fl_trail_enter(l->trail, lanes->run));
     FL_TRY(make_client(l, how, lanes));
@@ -464,12 +459,12 @@ static void close_all(fl_worker_io *l)
     l->open = false;
     if (l->worker.client)
         fl_worker_done(&l->worker);
-    for (int i = 0; i < l->n_lane; i++)
+    for (int i = 0; i < l->n_socket; i++)
         fl_socket_close(l->socket[i],
                         l->heartbeat_ms < 500 ? (int)l->heartbeat_ms : 500);
     fl_free(l->socket);
     l->socket = NULL;
-    l->n_lane = 0;
+    l->n_lane = l->n_socket = 0;
     fl_client_destroy(l->client);
     l->client = NULL;
     fl_packet_pool_destroy(l->pool);
@@ -537,6 +532,7 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
         status = fl_worker_use_wire(&l->worker, &how->wire);
     fl_error_take(&error, status);
     fl_free(lanes.lane);
+    fl_free(lanes.replica);
     if (status != FLEET_OK) {
         tell_why(l, error.text);
         close_all(l);

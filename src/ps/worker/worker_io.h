@@ -33,12 +33,13 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
 /* How a worker trains. */
 typedef struct fl_worker_mode {
     bool sync;
-    bool bounds_staleness;         /* in async */
-    int64_t exchange_every;        /* updates of geo mode; 0: it is not geo */
-    size_t cache_bytes;            /* of rows that are kept; 0: none are */
-    uint32_t cache_staleness;      /* in async, in batches */
-    const fl_push_options *half;   /* NULL: pushes are not gathered */
-    int64_t restart_ms;            /* as fl_client_options has it */
+    bool bounds_staleness;       /* in async */
+    int64_t exchange_every;      /* updates of geo mode; 0: it is not geo */
+    size_t cache_bytes;          /* of rows that are kept; 0: none are */
+    uint32_t cache_staleness;    /* in async, in batches */
+    const fl_push_options *half; /* NULL: pushes are not gathered */
+    int64_t restart_ms;          /* as fl_client_options has it */
+    bool replicas; /* each lane has one, at the next server; no restart_ms */
     fl_wire_options wire;          /* as what it sends and gets numbers */
     const fl_trail_options *trail; /* NULL: it leaves none */
     fl_trail_host trail_host;

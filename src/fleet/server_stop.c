@@ -1,0 +1,101 @@
+/* server_stop.c - the servers of this process, and what ends them. */
+#include "fleet/server_stop.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { MOST_RUNNING = 32 };
+static _Atomic(fl_server *) running[MOST_RUNNING];
+
+static bool add_running(fl_server *s)
+{
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        fl_server *none = NULL;
+
+        if (atomic_compare_exchange_strong(&running[i], &none, s))
+            return true;
+    }
+    return false;
+}
+
+/* Calls of stop_all() that may hold a server. */
+static atomic_int stopping;
+
+/* Returns when no stop_all() touches the server any more. A lock would not do:
+ * stop_all() may run in a signal handler. It does not wait, so that this does
+ * not wait for long. */
+static void remove_running(fl_server *s)
+{
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        fl_server *one = s;
+
+        atomic_compare_exchange_strong(&running[i], &one, NULL);
+    }
+    while (atomic_load(&stopping) > 0)
+        sched_yield();
+}
+
+static void stop_all(const char *why)
+{
+    fl_server *s[MOST_RUNNING];
+    int n = 0;
+
+    atomic_fetch_add(&stopping, 1);
+    for (int i = 0; i < MOST_RUNNING; i++) {
+        s[n] = atomic_load(&running[i]);
+        n += s[n] != NULL;
+    }
+    fl_server_stop(s, n, why);
+    atomic_fetch_sub(&stopping, 1);
+}
+
+void fleet_stop_server(void)
+{
+    fleet_stop_server_for(NULL);
+}
+
+void fleet_stop_server_for(const char *why)
+{
+    stop_all(why ? why : "fleet_stop_server() was called");
+}
+
+static void on_sigterm(int signal_number)
+{
+    (void)signal_number;
+    stop_all("it was sent SIGTERM");
+}
+
+/* Only over SIG_DFL: a host's own handler stays. */
+static bool catch_sigterm(struct sigaction *before)
+{
+    struct sigaction ours = {.sa_handler = on_sigterm, .sa_flags = SA_RESTART};
+
+    if (sigaction(SIGTERM, NULL, before) != 0 || before->sa_handler != SIG_DFL)
+        return false;
+    sigemptyset(&ours.sa_mask);
+    return sigaction(SIGTERM, &ours, NULL) == 0;
+}
+
+fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm)
+{
+    for (int i = 0; i < 2; i++)
+        if (s->server[i] && !add_running(s->server[i])) {
+            if (i > 0)
+                remove_running(s->server[0]);
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_run_server: %d servers run in this process "
+                           "already",
+                           (int)MOST_RUNNING);
+        }
+    s->catches = sigterm && catch_sigterm(&s->before);
+    return FLEET_OK;
+}
+
+void fl_server_pair_end(fl_server_pair *s)
+{
+    if (s->catches)
+        sigaction(SIGTERM, &s->before, NULL);
+    for (int i = 0; i < 2; i++)
+        if (s->server[i])
+            remove_running(s->server[i]);
+}

@@ -1,0 +1,21 @@
+/* server_stop.h - servers that run in this process, so that
+ * fleet_stop_server() and SIGTERM find them. */
+#pragma once
+
+#include <signal.h>
+
+#include "ps/host/server.h"
+
+typedef struct fl_server_pair {
+    fl_server *server[2]; /* that and, if the process has them, the copies of
+                             another one's lanes; NULL: none */
+    bool catches;         /* SIGTERM */
+    struct sigaction before;
+} fl_server_pair;
+
+/* Before they run. sigterm: that ends them, too, unless the host has a handler
+ * of its own. FLEET_EUNSUPPORTED: there are too many. */
+fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm);
+
+/* When they have ended: afterwards no call stops them any more. */
+void fl_server_pair_end(fl_server_pair *s);

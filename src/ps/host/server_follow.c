@@ -1,0 +1,118 @@
+/* server_follow.c - a server whose lanes follow the lanes of another one: the
+ * way to their leaders, and what comes from them. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "ps/host/server_internal.h"
+#include "ps/worker/handshake.h"
+
+/* The first lane's address is the server's; it tells the addresses of all. */
+fleet_status fl_server_find_leader(fl_server *s)
+{
+    return fl_socket_connect_to(&s->runner[0].leader, s->o.follows, s->o.keys,
+                                s->o.index);
+}
+
+/* What its leader begins with it begins with, too. */
+void fl_server_begin_follow(fl_server *s)
+{
+    for (int i = 0; i < s->o.n_lane; i++) {
+        fl_lane_runner *r = &s->runner[i];
+
+        fl_lane_begin_follow(r->lane, fl_now_ms());
+        if (s->load && fl_lane_replay_load(r->lane, s->load) != FLEET_OK)
+            fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
+    }
+}
+
+void fl_runner_ask_leader(void *arg, fl_packet *p)
+{
+    fl_lane_runner *r = arg;
+
+    if (r->leader)
+        fl_socket_send(r->leader, NULL, p); /* a lost one is sent again */
+}
+
+/* By a Unix socket where both are of one machine, as workers come. */
+static fleet_status connect_leader(fl_lane_runner *r)
+{
+    const fl_server *s = r->server;
+    fl_hello_lane at = {0};
+    char locality[160];
+    fl_socket *leader;
+
+    fl_locality_text(locality);
+    FL_TRY(fl_hello_read_lane(s->o.follows, r->number,
+                              s->leader_text[r->number], locality,
+                              s->o.tcp_only, &at));
+    FL_TRY(fl_socket_connect_to(&leader, at.address, s->o.keys, s->o.index));
+    fl_socket_close(r->leader, 0);
+    r->leader = leader;
+    r->found = true;
+    return FLEET_OK;
+}
+
+/* Each lane follows that of its number. */
+static fleet_status read_leaders(fl_server *s, const fl_msg *msg)
+{
+    if (msg->head.n_section != s->o.n_lane)
+        return fl_fail(FLEET_EINVAL,
+                       "it has %d lanes, and that server %d: with "
+                       "strategy.replicas all servers need the same number "
+                       "(FLEET_SERVER_LANES)",
+                       s->o.n_lane, msg->head.n_section);
+    for (int i = 0; i < s->o.n_lane; i++) {
+        const fl_frame *f = &msg->column[i][FL_AT_BYTES];
+
+        s->leader_text[i] = fl_strndup(f->data ? f->data : "", f->size);
+        if (!s->leader_text[i])
+            return FLEET_ENOMEM;
+    }
+    atomic_store(&s->knows_leaders, true);
+    fl_server_ring(s);
+    return FLEET_OK;
+}
+
+/* The first lane's leader says where all leaders are. Then no message is looked
+ * at for that any more. */
+static fleet_status look_for_leaders(fl_lane_runner *r, const fl_packet *p)
+{
+    static _Thread_local fl_msg msg;
+
+    if (r->found || r->number > 0 || fl_msg_decode(p, &msg) != FLEET_OK ||
+        msg.head.kind != FL_MSG_ANSWER || msg.head.n_section == 0 ||
+        msg.section[0].op != FL_SECTION_HELLO)
+        return FLEET_OK;
+    FL_TRY(read_leaders(r->server, &msg));
+    return connect_leader(r);
+}
+
+static void take_answer(fl_lane_runner *r, fl_packet *p)
+{
+    fleet_status status = look_for_leaders(r, p);
+    fl_error error;
+
+    fl_error_take(&error, status);
+    fl_lane_follow(r->lane, p, fl_now_ms());
+    if (fl_error_raise(&error) != FLEET_OK)
+        fl_lane_cannot_follow(r->lane);
+}
+
+void fl_runner_hear_leader(fl_lane_runner *r)
+{
+    const fl_server *s = r->server;
+    fl_packet *p;
+
+    if (!s->o.follows)
+        return;
+    if (!r->found && r->number > 0 && atomic_load(&s->knows_leaders)) {
+        if (connect_leader(r) == FLEET_OK)
+            fl_lane_found_leader(r->lane, fl_now_ms());
+        else
+            fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
+    }
+    while (r->leader && fl_socket_receive(r->leader, NULL, &p) == FLEET_OK &&
+           p) {
+        take_answer(r, p);
+        fl_packet_drop(p);
+    }
+}

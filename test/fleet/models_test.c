@@ -70,12 +70,12 @@ static const model_case cases[] = {
 enum { N_CASE = sizeof cases / sizeof *cases };
 
 /* Two labels, and the slots of scene_file(). */
-static const char *two_labels(void)
+static const char *two_labels(int lines)
 {
     char *text = malloc(60000);
     size_t used = 0;
 
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < lines; i++) {
         float a = kit_noise(i, 1), b = kit_noise(i, 2);
         int u = (i * 7919) % 50, v = (i * 104729) % 20;
 
@@ -129,16 +129,17 @@ static void open_case(scene *s, const model_case *c, int threads)
 }
 
 /* The mean loss of the first pass, and of the last. device NULL: the CPU. */
-static uint64_t train_on(const char *device, scene *s, const model_case *c,
-                         int threads, int passes, double *first, double *last)
+static uint64_t train_on(const char *device, int lines, scene *s,
+                         const model_case *c, int threads, int passes,
+                         double *first, double *last)
 {
     fleet_train_result r;
 
     open_case(s, c, threads);
     kit_place(s->p, &(kit_options){.device = device});
     CHECK_OK(fleet_minimize(fleet_adam(s->f, 0.01f, NULL), s->m.loss));
-    make_data(s,
-              s->m.n_task > 1 ? two_labels() : scene_file("train.txt", 300, 1));
+    make_data(s, s->m.n_task > 1 ? two_labels(lines)
+                                 : scene_file("train.txt", lines, 1));
     s->e = fleet_executor_create(s->p, NULL);
     CHECK(s->e != NULL);
     for (int i = 0; i < passes; i++) {
@@ -151,7 +152,7 @@ static uint64_t train_on(const char *device, scene *s, const model_case *c,
 static uint64_t train_case(scene *s, const model_case *c, int threads,
                            int passes, double *first, double *last)
 {
-    return train_on(NULL, s, c, threads, passes, first, last);
+    return train_on(NULL, 300, s, c, threads, passes, first, last);
 }
 
 TEST(each_learns_with_the_same_bits_by_any_number_of_threads)
@@ -178,10 +179,10 @@ TEST(each_trains_on_a_gpu_as_on_the_cpu)
         double here = 0, there = 0, last;
         scene s;
 
-        train_on(NULL, &s, &cases[i], 1, 1, &here, &last);
+        train_on(NULL, 70, &s, &cases[i], 1, 1, &here, &last);
         scene_close(&s);
         gpu_kit_open();
-        train_on("gpu:0", &s, &cases[i], 1, 1, &there, &last);
+        train_on("gpu:0", 70, &s, &cases[i], 1, 1, &there, &last);
         scene_close(&s);
         gpu_kit_close();
         CHECK_NEAR(there, here, 1e-4 * here);

@@ -94,6 +94,16 @@ typedef struct shown_operands {
     int show, click;
 } shown_operands;
 
+/* n elements in the plan; NULL without memory, which the lowering keeps. */
+static void *plan_array(fl_lowering *l, int n, size_t size)
+{
+    void *array = fl_arena_alloc(&l->plan->arena, (size_t)n * size);
+
+    if (!array && l->status == FLEET_OK)
+        l->status = FLEET_ENOMEM;
+    return array;
+}
+
 static const fl_lookup_config *make_config(fl_lowering *l,
                                            const fleet_var *table,
                                            const fl_lookup_slot *slot,
@@ -109,8 +119,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
 
     for (int i = 0; i < n_slot; i++)
         c.n_feature += fl_lookup_features(&slot[i]);
-    c.feature = feature =
-        fl_arena_alloc(&l->plan->arena, (size_t)c.n_feature * sizeof *feature);
+    c.feature = feature = plan_array(l, c.n_feature, sizeof *feature);
     if (!feature)
         return NULL;
     fl_lookup_fill_features(feature, slot, n_slot, table->shape.dim[1], &at);
@@ -125,11 +134,7 @@ static const fl_lookup_config *make_config(fl_lowering *l,
 
 fl_operand *fl_lookup_operands(fl_lowering *l, int n)
 {
-    fl_operand *o = fl_arena_alloc(&l->plan->arena, (size_t)n * sizeof *o);
-
-    if (!o && l->status == FLEET_OK)
-        l->status = FLEET_ENOMEM;
-    return o;
+    return plan_array(l, n, sizeof(fl_operand));
 }
 
 /* The keys that a remote is asked for are found in FL_PULL; ps.pull and

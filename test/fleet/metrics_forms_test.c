@@ -232,9 +232,13 @@ TEST(a_csv_of_something_else_is_refused_and_stays)
 
 TEST(the_format_is_said_or_the_names)
 {
+    char *text;
+
     train(watch_path("metrics_log.path", "m.csv"), "metrics_log.format=json",
           "epochs=1", NULL);
-    CHECK(strncmp(read_all(test_path("m.csv")), "{\"run\":", 7) == 0);
+    text = read_all(test_path("m.csv"));
+    CHECK(strncmp(text, "{\"run\":", 7) == 0);
+    fl_free(text);
     train(watch_path("metrics_log.path", "m"), "metrics_log.format=csv",
           "epochs=1", NULL);
     read_rows(test_path("m"));

@@ -187,11 +187,13 @@ static fleet_status find_output(const fleet_predictor *p, const char *name,
     fl_text all = {0};
     fleet_status status;
 
-    for (int i = 0; i < p->n_output; i++) {
-        if (strcmp(p->output[i]->name, name) == 0)
-            return *found = i, FLEET_OK;
+    for (int i = 0; i < p->n_output; i++)
+        if (strcmp(p->output[i]->name, name) == 0) {
+            *found = i;
+            return FLEET_OK;
+        }
+    for (int i = 0; i < p->n_output; i++)
         fl_text_add(&all, "%s%s", i ? ", " : "", p->output[i]->name);
-    }
     status = fl_fail(FLEET_ENOENT,
                      "%s: the model has no output \"%.200s\"; expected one of: "
                      "%.600s",

@@ -6,6 +6,7 @@
 #include "ps_kit.h"
 #include "test.h"
 
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +137,18 @@ static void check_bits(ps_job *j, uint64_t want)
 
 /* --- a server that dies --------------------------------------------------- */
 
+/* A save that the dead one had begun may have its files: those of the copies
+ * have other names. */
+static void check_names_of_copies(const char *save)
+{
+    char pattern[600];
+    glob_t found;
+
+    snprintf(pattern, sizeof pattern, "%s/part-*-replica-*", save);
+    CHECK(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0);
+    globfree(&found);
+}
+
 /* By tcp, where all needs keys; the save at the end is whole. */
 TEST_LIMIT(a_server_dies_and_the_other_one_goes_on_to_the_same_bits, 120)
 {
@@ -164,6 +177,7 @@ TEST_LIMIT(a_server_dies_and_the_other_one_goes_on_to_the_same_bits, 120)
     CHECK_OK(fleet_load_model(s.f, p.save));
     CHECK(scene_hash(&s) == want);
     scene_close(&s);
+    check_names_of_copies(p.save);
 }
 
 /* What the third one keeps has both of its copies all the time. */

@@ -113,14 +113,17 @@ static double share_of_first(const char *options)
 TEST(ids_follow_zipfs_law)
 {
 #define IDS "--lines 20000 --dense 0 --slots 1 "
-    double one = 0, half = 0;
+    double one = 0, half = 0, three = 0;
 
+    for (int i = 1; i <= 10; i++)
+        three += 1.0 / (i * i * i);
     for (int i = 1; i <= 1000; i++) {
         one += 1.0 / i;
         half += 1 / sqrt(i);
     }
     CHECK(fabs(share_of_first(IDS "--ids 1000 --zipf 1") - 1 / one) < 0.012);
     CHECK(fabs(share_of_first(IDS "--ids 1000 --zipf 0.5") - 1 / half) < 0.006);
+    CHECK(fabs(share_of_first(IDS "--ids 10 --zipf 3") - 1 / three) < 0.008);
     CHECK(share_of_first(IDS "--ids 1000 --zipf 0") < 0.004);
     CHECK(share_of_first(IDS "--ids 1 --zipf 1") == 1);
 }

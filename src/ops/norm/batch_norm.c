@@ -272,8 +272,7 @@ static fleet_var *average_of(fleet_program *p, const char *name,
                              const fleet_batch_norm_options *o, float first)
 {
     const fleet_initializer init = {FLEET_INIT_CONSTANT, first, 0};
-    fleet_param_attr attr = {.frozen = o->use_global_stats != 0,
-                             .average = o->momentum != 0 ? o->momentum : 0.9f,
+    fleet_param_attr attr = {.average = o->momentum != 0 ? o->momentum : 0.9f,
                              .ps = o->ps};
 
     return fl_program_param(p, name, what, s, &attr, init);

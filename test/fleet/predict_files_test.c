@@ -7,7 +7,10 @@
 #include "test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,8 +352,30 @@ static void *close_fifo(void *path)
     return NULL;
 }
 
+static atomic_bool is_over;
+
+/* Line after line, as long as they are wanted: a score that meets no reader any
+ * more comes at last. */
+static void *write_on(void *path)
+{
+    struct pollfd to = {open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC), POLLOUT,
+                        0};
+    size_t size = strlen(s.text), at = 0;
+
+    CHECK(to.fd >= 0);
+    while (!atomic_load(&is_over)) {
+        ssize_t n;
+
+        poll(&to, 1, 50);
+        n = write(to.fd, s.text + at, size - at);
+        at = n > 0 ? (at + (size_t)n) % size : at;
+    }
+    close(to.fd);
+    return NULL;
+}
+
 /* The data never end: a FIFO whose writer is this process. */
-TEST(a_reader_that_goes_ends_the_wait_for_data)
+TEST_LIMIT(a_reader_that_goes_ends_the_wait_for_data, 60)
 {
     const char *in = test_path("in"), *out = test_path("pipe");
     pthread_t reader, writer;
@@ -360,16 +385,17 @@ TEST(a_reader_that_goes_ends_the_wait_for_data)
     CHECK(mkfifo(out, 0666) == 0 && mkfifo(in, 0666) == 0);
     keep = fopen(in, "r+");
     CHECK(keep != NULL);
-    CHECK(pthread_create(&writer, NULL, write_fifo, (void *)in) == 0);
+    CHECK(pthread_create(&writer, NULL, write_on, (void *)in) == 0);
     CHECK(pthread_create(&reader, NULL, close_fifo, (void *)out) == 0);
-    pthread_join(writer, NULL);
     CHECK_FAILS(fleet_predict_files(p, &in, 1,
                                     &(fleet_predict_options){.output = out,
                                                              .threads = 3,
                                                              .batch_size = 8},
                                     NULL),
                 FLEET_EIO, "Broken pipe");
+    atomic_store(&is_over, true);
     pthread_join(reader, NULL);
+    pthread_join(writer, NULL);
     fclose(keep);
     close_all();
 }

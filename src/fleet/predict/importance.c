@@ -10,7 +10,7 @@
 
 static const char call[] = "fleet_feature_importance";
 
-enum { BATCH = 16384, MOST_BATCH = 1 << 20, MOST_SLOTS = 1000 };
+enum { BATCH = 16384, MOST_SLOTS = 1000 };
 
 typedef struct ranking {
     const fl_scoring *s;
@@ -267,18 +267,6 @@ static fleet_status rank_slots(ranking *k, const char *const *paths, int n,
     return FLEET_OK;
 }
 
-static fleet_status check_ranking(const fleet_importance_options *o)
-{
-    if (o->threads < 0 || o->threads > FL_MAX_THREAD)
-        return fl_fail(FLEET_EINVAL, "%s: threads: expected 0 to %d, got %d",
-                       call, FL_MAX_THREAD, o->threads);
-    if (o->batch_size < 0 || o->batch_size > MOST_BATCH)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: batch_size: expected 0 to %d, got %lld", call,
-                       MOST_BATCH, (long long)o->batch_size);
-    return FLEET_OK;
-}
-
 static fleet_status rank_all(ranking *k, const char *const *paths, int n,
                              fleet_importance *to, int room, int *n_found,
                              fleet_evaluation *found)
@@ -314,7 +302,7 @@ fleet_status fleet_feature_importance(fleet_predictor *p,
     for (int i = 0; to && i < n; i++)
         if (!paths[i])
             return fl_fail(FLEET_EINVAL, "%s: paths[%d] is NULL", call, i);
-    FL_TRY(check_ranking(k.o));
+    FL_TRY(fl_scoring_check_numbers(k.o->threads, k.o->batch_size, call));
     FL_TRY(fl_scoring_of(p, FLEET_LABEL_READ, call, &s));
     k.s = s;
     status = rank_all(&k, paths, n, to, room, n_found, &found);

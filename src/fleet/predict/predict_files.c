@@ -13,7 +13,7 @@
 
 static const char call[] = "fleet_predict_files";
 
-enum { BATCH = 1024, MOST_BATCH = 1 << 20 };
+enum { BATCH = 1024 };
 
 typedef struct prediction {
     const fl_scoring *s;
@@ -165,13 +165,7 @@ static fleet_status score_all(prediction *p)
 
 static fleet_status check_options(const fleet_predict_options *o)
 {
-    if (o->threads < 0 || o->threads > FL_MAX_THREAD)
-        return fl_fail(FLEET_EINVAL, "%s: threads: expected 0 to %d, got %d",
-                       call, FL_MAX_THREAD, o->threads);
-    if (o->batch_size < 0 || o->batch_size > MOST_BATCH)
-        return fl_fail(FLEET_EINVAL,
-                       "%s: batch_size: expected 0 to %d, got %lld", call,
-                       MOST_BATCH, (long long)o->batch_size);
+    FL_TRY(fl_scoring_check_numbers(o->threads, o->batch_size, call));
     if (o->n_name < 0 || (o->n_name > 0 && !o->names))
         return fl_fail(FLEET_EINVAL, "%s: names is NULL, but n_name is %d",
                        call, o->n_name);

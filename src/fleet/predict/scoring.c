@@ -302,6 +302,21 @@ fleet_status fl_scoring_of(fleet_predictor *p, fleet_label_use use,
     return status == FLEET_OK ? FLEET_OK : fl_fail_in(status, "%s", call);
 }
 
+fleet_status fl_scoring_check_numbers(int threads, int64_t batch_size,
+                                      const char *call)
+{
+    enum { MOST_BATCH = 1 << 20 };
+
+    if (threads < 0 || threads > FL_MAX_THREAD)
+        return fl_fail(FLEET_EINVAL, "%s: threads: expected 0 to %d, got %d",
+                       call, FL_MAX_THREAD, threads);
+    if (batch_size < 0 || batch_size > MOST_BATCH)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: batch_size: expected 0 to %d, got %lld", call,
+                       MOST_BATCH, (long long)batch_size);
+    return FLEET_OK;
+}
+
 fleet_status fl_scoring_check_command(const fl_scoring *s, const char *command,
                                       const char *call)
 {

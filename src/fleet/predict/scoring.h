@@ -34,6 +34,10 @@ fleet_status fl_scoring_of(fleet_predictor *p, fleet_label_use use,
 fleet_status fl_scoring_run(const fl_scoring *s, const fl_batch *b,
                             void *const *out, const size_t *size);
 
+/* Of the options of `call`, 0 being a default. FLEET_EINVAL. */
+fleet_status fl_scoring_check_numbers(int threads, int64_t batch_size,
+                                      const char *call);
+
 /* FLEET_EINVAL: the model was trained through a command, and none is given. */
 fleet_status fl_scoring_check_command(const fl_scoring *s, const char *command,
                                       const char *call);

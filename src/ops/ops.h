@@ -52,6 +52,13 @@ static inline int64_t fl_range_count(const fl_instance *in, int i,
 
 /* --- what builders and infer() have in common ---------------------------- */
 
+/* An input that may be absent: then NULL, of which the value and the gradient
+ * are -1 (lower.h). */
+static inline fleet_var *fl_input_of(const fl_node *n, int i)
+{
+    return i < n->n_in ? n->in[i] : NULL;
+}
+
 /* FLEET_EDTYPE, FLEET_ESHAPE with the op's name and both sides in the text. */
 fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype);
 fleet_status fl_want_shape(const fl_node *n, int in, const char *what);

@@ -184,11 +184,6 @@ static const fl_kernel items_grad = {.name = "in_batch_softmax.items",
 
 /* --- the operator --------------------------------------------------------- */
 
-static const fleet_var *input(const fl_node *n, int i)
-{
-    return n->n_in > i ? n->in[i] : NULL;
-}
-
 static fleet_status infer(fl_node *n)
 {
     const fl_shape *u = &n->in[USERS]->shape, *v = &n->in[ITEMS]->shape;
@@ -207,7 +202,7 @@ static fleet_status infer(fl_node *n)
                        n->in[USERS]->name, fl_shape_print(u).chars,
                        n->in[ITEMS]->name, fl_shape_print(v).chars);
     for (int i = IDS; i <= LOG_Q; i++) {
-        if (!input(n, i))
+        if (!fl_input_of(n, i))
             continue;
         FL_TRY(fl_want_dtype(n, i, i == IDS ? FLEET_INT64 : FLEET_FLOAT32));
         if (!fl_shape_equal(&n->in[i]->shape, &out))
@@ -233,7 +228,7 @@ static const void *config_of(fl_lowering *l, const fl_node *n)
 
 static int value_of(fl_lowering *l, const fl_node *n, int i)
 {
-    return input(n, i) ? fl_value_of(l, input(n, i)) : -1;
+    return fl_input_of(n, i) ? fl_value_of(l, fl_input_of(n, i)) : -1;
 }
 
 static fleet_status forward(fl_lowering *l, const fl_node *n)

@@ -79,7 +79,7 @@ static bool is_causal(const fl_node *n)
 
 static bool has_mask(const fl_node *n)
 {
-    return n->n_in > 1 && n->in[1];
+    return fl_input_of(n, 1) != NULL;
 }
 
 static fleet_status infer(fl_node *n)

@@ -156,11 +156,6 @@ static const fl_kernel moving = {.name = "batch_norm.moving",
 
 enum { IN_X, IN_MEAN, IN_VARIANCE, IN_W, IN_B, N_IN };
 
-static bool has(const fl_node *n, int i)
-{
-    return i < n->n_in && n->in[i];
-}
-
 static fleet_status infer(fl_node *n)
 {
     double epsilon = fl_node_float(n, "epsilon");
@@ -171,7 +166,7 @@ static fleet_status infer(fl_node *n)
                        "batch_norm: epsilon %g is not a finite number above 0",
                        epsilon);
     for (int i = IN_MEAN; i < n->n_in; i++)
-        if (i <= IN_VARIANCE || has(n, i))
+        if (i <= IN_VARIANCE || fl_input_of(n, i))
             FL_TRY(fl_want_one_each(n, i));
     fl_set_out(n, 0, &n->in[IN_X]->shape);
     return FLEET_OK;
@@ -191,11 +186,6 @@ static const void *config_of(fl_lowering *l, const fl_node *n)
     return fl_config(l, &c, sizeof c);
 }
 
-static int optional(fl_lowering *l, const fl_node *n, int i)
-{
-    return has(n, i) ? fl_value_of(l, n->in[i]) : -1;
-}
-
 static fleet_status forward(fl_lowering *l, const fl_node *n)
 {
     const void *c = config_of(l, n);
@@ -207,23 +197,19 @@ static fleet_status forward(fl_lowering *l, const fl_node *n)
     if (is_fixed(l, n))
         FL_EMIT(l, &fixed, n, c, FL_W(of), FL_R(fl_value_of(l, n->in[IN_MEAN])),
                 FL_R(fl_value_of(l, n->in[IN_VARIANCE])),
-                FL_R(optional(l, n, IN_W)));
+                FL_R(fl_value_of(l, fl_input_of(n, IN_W))));
     else
-        FL_EMIT(l, &stats, n, c, FL_W(of), FL_R(x), FL_R(optional(l, n, IN_W)));
+        FL_EMIT(l, &stats, n, c, FL_W(of), FL_R(x),
+                FL_R(fl_value_of(l, fl_input_of(n, IN_W))));
     FL_EMIT(l, &fl_kernel_column_norm, n, c, FL_W(fl_value_of(l, n->out[0])),
-            FL_R(x), FL_R(of), FL_R(optional(l, n, IN_B)));
+            FL_R(x), FL_R(of), FL_R(fl_value_of(l, fl_input_of(n, IN_B))));
     return FLEET_OK;
-}
-
-static int wanted_of(fl_lowering *l, const fl_node *n, int i)
-{
-    return has(n, i) ? fl_gradient_to(l, n->in[i]) : -1;
 }
 
 static void emit_moving(fl_lowering *l, const fl_node *n, const void *c)
 {
-    int mean = wanted_of(l, n, IN_MEAN);
-    int variance = wanted_of(l, n, IN_VARIANCE);
+    int mean = fl_gradient_to(l, fl_input_of(n, IN_MEAN));
+    int variance = fl_gradient_to(l, fl_input_of(n, IN_VARIANCE));
 
     if (mean >= 0 && variance >= 0)
         FL_EMIT(l, &moving, n, c, FL_W(mean), FL_W(variance),
@@ -241,8 +227,8 @@ static fleet_status gradient(fl_lowering *l, const fl_node *n)
     if (!is_fixed(l, n))
         emit_moving(l, n, c);
     to = fl_gradient_to(l, n->in[IN_X]);
-    dw = wanted_of(l, n, IN_W);
-    db = wanted_of(l, n, IN_B);
+    dw = fl_gradient_to(l, fl_input_of(n, IN_W));
+    db = fl_gradient_to(l, fl_input_of(n, IN_B));
     if (dw >= 0 || db >= 0 || (to >= 0 && !is_fixed(l, n))) {
         all = fl_temp(l, "sums", FLEET_FLOAT32, &shape);
         FL_EMIT(l, &sums, n, c, FL_W(all), FL_W(dw), FL_W(db), FL_R(g), FL_R(x),

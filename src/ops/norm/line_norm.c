@@ -231,18 +231,12 @@ static int64_t numbers_from(const fl_shape *x, int64_t axis)
     return n;
 }
 
-/* w, b: inputs that may be absent. */
-static bool has(const fl_node *n, int i)
-{
-    return i < n->n_in && n->in[i];
-}
-
 static const void *config_of(fl_lowering *l, const fl_node *n, int64_t axis)
 {
     fl_line_norm c = {.n = numbers_from(&n->in[0]->shape, axis),
                       .epsilon = (float)fl_node_float(n, "epsilon"),
-                      .has_w = has(n, 1),
-                      .has_b = has(n, 2)};
+                      .has_w = fl_input_of(n, 1) != NULL,
+                      .has_b = fl_input_of(n, 2) != NULL};
 
     return fl_config(l, &c, sizeof c);
 }
@@ -280,7 +274,7 @@ static fleet_status layer_infer(fl_node *n)
     FL_TRY(check_x(n));
     FL_TRY(fl_want_axis(n, 1));
     for (int i = 1; i < n->n_in; i++)
-        if (has(n, i)) {
+        if (fl_input_of(n, i)) {
             FL_TRY(fl_want_dtype(n, i, FLEET_FLOAT32));
             if (fl_shape_batched(&n->in[i]->shape) ||
                 n->in[i]->shape.n_dim != 1 ||
@@ -289,11 +283,6 @@ static fleet_status layer_infer(fl_node *n)
         }
     fl_set_out(n, 0, x);
     return FLEET_OK;
-}
-
-static int optional(fl_lowering *l, const fl_node *n, int i)
-{
-    return has(n, i) ? fl_value_of(l, n->in[i]) : -1;
 }
 
 static fleet_status layer_forward(fl_lowering *l, const fl_node *n)
@@ -307,8 +296,9 @@ static fleet_status layer_forward(fl_lowering *l, const fl_node *n)
     l->node[n->id].saved = stats;
     FL_EMIT(l, &layer, n, config_of(l, n, axis),
             FL_W(fl_value_of(l, n->out[0])), FL_W(stats),
-            FL_R(fl_value_of(l, n->in[0])), FL_R(optional(l, n, 1)),
-            FL_R(optional(l, n, 2)));
+            FL_R(fl_value_of(l, n->in[0])),
+            FL_R(fl_value_of(l, fl_input_of(n, 1))),
+            FL_R(fl_value_of(l, fl_input_of(n, 2))));
     return FLEET_OK;
 }
 
@@ -320,10 +310,10 @@ static fleet_status layer_gradient(fl_lowering *l, const fl_node *n)
 
     if ((to = fl_gradient_to(l, n->in[0])) >= 0)
         FL_EMIT(l, &layer_grad, n, c, FL_W(to), FL_R(g), FL_R(x), FL_R(stats),
-                FL_R(optional(l, n, 1)));
-    if (has(n, 1) && (to = fl_gradient_to(l, n->in[1])) >= 0)
+                FL_R(fl_value_of(l, fl_input_of(n, 1))));
+    if ((to = fl_gradient_to(l, fl_input_of(n, 1))) >= 0)
         FL_EMIT(l, &dw, n, c, FL_W(to), FL_R(g), FL_R(x), FL_R(stats));
-    if (has(n, 2) && (to = fl_gradient_to(l, n->in[2])) >= 0)
+    if ((to = fl_gradient_to(l, fl_input_of(n, 2))) >= 0)
         FL_EMIT(l, &db, n, c, FL_W(to), FL_R(g));
     return FLEET_OK;
 }

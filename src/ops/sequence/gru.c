@@ -273,7 +273,7 @@ static const fl_kernel kernel_grad = {
 
 static const fleet_var *weights_of(const fl_node *n)
 {
-    return n->n_in > WEIGHTS ? n->in[WEIGHTS] : NULL;
+    return fl_input_of(n, WEIGHTS);
 }
 
 static int64_t units_of(const fl_node *n)
@@ -335,7 +335,7 @@ static const void *config_of(fl_lowering *l, const fl_node *n)
 
 static int value_of_weights(fl_lowering *l, const fl_node *n)
 {
-    return weights_of(n) ? fl_value_of(l, weights_of(n)) : -1;
+    return fl_value_of(l, weights_of(n));
 }
 
 static fleet_status forward(fl_lowering *l, const fl_node *n)
@@ -381,7 +381,7 @@ static fleet_status gradient(fl_lowering *l, const fl_node *n)
     int64_t u = units_of(n);
     int g = fl_gradient_of(l, n->out[0]);
     int dx = fl_gradient_to(l, n->in[X]);
-    int da = weights_of(n) ? fl_gradient_to(l, weights_of(n)) : -1;
+    int da = fl_gradient_to(l, weights_of(n));
     int state = as_rows(l, n, "state gradient", 3 * u);
     int last = as_rows(l, n, "state before", u);
 

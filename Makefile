@@ -199,7 +199,7 @@ $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 $(BUILD)/fleet-predict: $(BUILD)/tools/fleet-predict.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
-$(BUILD)/predict: $(BUILD)/samples/predict.o $(OBJ)
+$(BUILD)/predict $(BUILD)/score: $(BUILD)/%: $(BUILD)/samples/%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 # Data from a seed: no model of the library's, but its random numbers.
@@ -324,6 +324,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
+              $(BUILD)/score \
               $(BUILD)/fleet-predict \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
               $(BUILD)/fleet-datagen \

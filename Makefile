@@ -13,6 +13,7 @@ BUILD    ?= build/release
 LIBDIR   ?= lib
 # What is fetched once; another libzmq for make test-long.
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/libfleet
+ONNX     := $(or $(FLEET_ONNX),$(CACHE)/onnx-1.23)
 OTHER_ZMQ := $(or $(FLEET_ZMQ),$(CACHE)/libzmq-4.3.5)
 BINDIR   ?= bin
 PREFIX   ?= /usr/local
@@ -33,7 +34,7 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
 # give other bits (docs/adr/0004)
 CFLAGS_  := -std=gnu17 -Iinclude -Isrc -fPIC -fvisibility=hidden -pthread \
             -ffp-contract=off -fno-math-errno $(WARN) $(OPT) $(VARIANT) $(CFLAGS)
-LIBS     := -lcjson -lxxhash -lzmq -ldnnl -lgomp -lz -lm -lpthread
+LIBS      = -lcjson -lxxhash -lzmq -ldnnl -lgomp -lz $(PROTOBUF_C_LIBS) -lm -lpthread
 LDFLAGS_ := -pthread $(VARIANT_LD) $(LDFLAGS)
 
 # --- sources ----------------------------------------------------------------
@@ -52,11 +53,17 @@ MPI_SRC  := $(wildcard src/collective/mpi/*.c)
 SODIUM   ?= $(shell pkg-config --exists libsodium 2>/dev/null && echo libsodium)
 SODIUM_LIBS := $(if $(filter-out none,$(SODIUM)),$(shell pkg-config --libs libsodium))
 SEAL_NOT := $(if $(SODIUM_LIBS),%/rendezvous_seal_absent.c,%/rendezvous_seal.c)
+# protobuf-c writes files of ONNX; PROTOBUF_C=none does without.
+PROTOBUF_C ?= $(shell pkg-config --exists libprotobuf-c 2>/dev/null && \
+              command -v protoc-c >/dev/null && echo libprotobuf-c)
+PROTOBUF_C_LIBS := $(if $(filter-out none,$(PROTOBUF_C)),\
+              $(strip $(shell pkg-config --libs libprotobuf-c)))
+ONNX_NOT := $(if $(PROTOBUF_C_LIBS),%/onnx_write_absent.c,%/onnx_write.c)
 NCCL_SRC := $(filter-out $(SEAL_NOT),\
               $(wildcard src/collective/nccl/*.c src/collective/rendezvous/*.c))
 ALL_SRC  := $(shell find src -name '*.c' | LC_ALL=C sort)
 SRC      := $(filter-out %_simd.c src/runtime/device/cuda/% $(PLUGIN_SIDE) \
-              $(COMM) $(MPI_SRC) $(NCCL_SRC) $(SEAL_NOT),$(ALL_SRC))
+              $(COMM) $(MPI_SRC) $(NCCL_SRC) $(SEAL_NOT) $(ONNX_NOT),$(ALL_SRC))
 SIMD     := $(filter-out $(COMM_SIMD),$(filter %_simd.c,$(ALL_SRC)))
 ISAS     := plain avx2 avx512
 ISA_plain  := -DFL_ISA=0
@@ -68,7 +75,8 @@ ISAS     := plain
 endif
 
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) \
-            $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o))
+            $(foreach isa,$(ISAS),$(SIMD:%.c=$(BUILD)/%.$(isa).o)) \
+            $(if $(PROTOBUF_C_LIBS),$(BUILD)/gen/onnx.pb-c.o)
 COMM_OBJ := $(COMM:%.c=$(BUILD)/%.o) \
             $(foreach isa,$(ISAS),$(COMM_SIMD:%.c=$(BUILD)/%.$(isa).o))
 NCCL_OBJ := $(NCCL_SRC:%.c=$(BUILD)/%.o)
@@ -102,6 +110,7 @@ help:
 #: make asan|ubsan   the suite under AddressSanitizer and UBSan
 #: make tsan         the suite under ThreadSanitizer
 #: make valgrind     the suite under valgrind, in VALGRIND_PARTS
+#: make onnx         fetch onnx and onnxruntime from PyPI, for tests
 #: make onednn3      the suites that multiply, with oneDNN 3 from PyPI
 #: make layers       which room may include which
 #: make tidy         names, sizes and comments of the sources
@@ -117,6 +126,8 @@ lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a $(PLUGINS:%=$(LIBDIR)/%)
 	    (Debian: libopenmpi-dev openmpi-bin)")
 	@$(if $(SODIUM_LIBS),:,echo "  --    no keys for ranks on GPUs: libsodium is \
 	    not here (Debian: libsodium-dev)")
+	@$(if $(PROTOBUF_C_LIBS),:,echo "  --    no files of ONNX: protobuf-c is not \
+	    here (Debian: libprotobuf-c-dev protobuf-c-compiler)")
 programs: $(PROGRAMS)
 
 $(BUILD)/%.o: %.c
@@ -125,6 +136,17 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CFLAGS_) -MMD -MP -c $< -o $@
 
 $(MPI_SRC:%.c=$(BUILD)/%.o): CFLAGS_ += $(MPI_CFLAGS)
+
+# The messages of ONNX's files, in C.
+$(BUILD)/gen/onnx.pb-c.c: src/fleet/onnx/onnx.proto
+	@mkdir -p $(@D)
+	@echo "  PROTO $@"
+	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $<
+$(BUILD)/gen/onnx.pb-c.o: $(BUILD)/gen/onnx.pb-c.c
+	@echo "  CC    $@"
+	$(Q)$(CC) $(CFLAGS_) -w -c $< -o $@
+$(BUILD)/src/fleet/onnx/onnx_write.o: $(BUILD)/gen/onnx.pb-c.c
+$(BUILD)/src/fleet/onnx/onnx_write.o: CFLAGS_ += -isystem $(BUILD)/gen
 
 define simd_rule
 $$(BUILD)/%_simd.$(1).o: %_simd.c
@@ -197,6 +219,9 @@ $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/fleet-predict: $(BUILD)/tools/fleet-predict.o $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+$(BUILD)/fleet-export: $(BUILD)/tools/fleet-export.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/predict $(BUILD)/score: $(BUILD)/%: $(BUILD)/samples/%.o $(OBJ)
@@ -325,7 +350,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
               $(BUILD)/score \
-              $(BUILD)/fleet-predict \
+              $(BUILD)/fleet-predict $(BUILD)/fleet-export \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
               $(BUILD)/fleet-datagen \
               $(PLUGINS:%=$(BUILD)/%) \
@@ -445,6 +470,10 @@ onednn3-suite: $(SUITE3)
 	@ldd $(SUITE3) | grep -F '$(ONEDNN3)/lib/libdnnl.so.3'
 	@test/suite $(SUITE3) --filter \
 	    '@(ops|torch|amp|executor|enomem|plan*|update|train|predictor|all_reduce)/*'
+# onnx and onnxruntime from PyPI, for the suites onnx*, which skip without them.
+.PHONY: onnx
+onnx:
+	@tools/setup onnx $(ONNX)
 # Both compilers, warnings as errors: `gcc` as it is released, `clang`, whose warnings
 # do not need its optimizer, in a third of the time.
 EVERYTHING = all $(SUITE) $(BENCHES:%.c=$(BUILD)/%)
@@ -522,7 +551,7 @@ install: all
 	[ -z "$(CUDA_LIB)" ] || install -m 755 $(CUDA_LIB) $(INSTALL_LIB)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
-	$(foreach t,fleet-train fleet-predict,$(CC) $(LDFLAGS_) \
+	$(foreach t,fleet-train fleet-predict fleet-export,$(CC) $(LDFLAGS_) \
 	    -o $(DESTDIR)$(PREFIX)/bin/$(t) $(BUILD)/tools/$(t).o -L$(LIBDIR) \
 	    -lfleet -Wl,-rpath,'$$ORIGIN/../lib' -lm;)
 	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
@@ -542,6 +571,7 @@ uninstall:
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-predict \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-export \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen

@@ -12,6 +12,7 @@
 #include <fleet/io.h>
 #include <fleet/metrics.h>
 #include <fleet/nn.h>
+#include <fleet/onnx.h>
 #include <fleet/ops.h>
 #include <fleet/optimizer.h>
 #include <fleet/predict.h>

@@ -15,18 +15,20 @@ enum { AT_ONCE = 512 }; /* rows that a run waits for at most */
 
 /* --- between runs --------------------------------------------------------- */
 
-static void begin_change(fleet_predictor *p)
+void fl_predictor_begin_change(fleet_predictor *p)
 {
     pthread_mutex_lock(&p->lock);
-    p->changes = true;
+    p->changes++;
     while (p->n_running > 0)
         pthread_cond_wait(&p->may_change, &p->lock);
 }
 
-static void end_change(fleet_predictor *p)
+void fl_predictor_end_change(fleet_predictor *p)
 {
-    p->changes = false;
-    pthread_cond_broadcast(&p->may_run);
+    if (--p->changes == 0)
+        pthread_cond_broadcast(&p->may_run);
+    else
+        pthread_cond_signal(&p->may_change);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -63,11 +65,11 @@ static fleet_status apply_rows(fleet_predictor *p, const fleet_feed_part *part,
                        part->name, (long long)rows->dim, (long long)part->dim);
     for (int64_t i = 0, n; i < part->n && status == FLEET_OK; i += n) {
         n = part->n - i < AT_ONCE ? part->n - i : AT_ONCE;
-        begin_change(p);
+        fl_predictor_begin_change(p);
         status =
             change_rows(rows, part->key + i, n,
                         part->value ? part->value + i * part->dim : NULL, life);
-        end_change(p);
+        fl_predictor_end_change(p);
     }
     return status;
 }
@@ -107,11 +109,11 @@ static fleet_status apply_weights(fleet_predictor *p, const fleet_feed_batch *b)
         }
     if (n == 0)
         return FLEET_OK;
-    begin_change(p);
+    fl_predictor_begin_change(p);
     for (int i = 0; i < b->n_part; i++)
         if (b->part[i].kind == FLEET_FEED_WEIGHTS)
             write_weights(p, &b->part[i]);
-    end_change(p);
+    fl_predictor_end_change(p);
     return FLEET_OK;
 }
 
@@ -134,9 +136,9 @@ static fleet_status erase_listed(row_sweep *s)
 
     if (s->n == 0)
         return FLEET_OK;
-    begin_change(s->predictor);
+    fl_predictor_begin_change(s->predictor);
     status = s->rows->methods->erase(s->rows, s->key, s->n, &erased);
-    end_change(s->predictor);
+    fl_predictor_end_change(s->predictor);
     s->n = 0;
     return status;
 }

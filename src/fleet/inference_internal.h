@@ -38,7 +38,7 @@ struct fleet_predictor {
 
     /* a change of rows and weights waits until no call runs, and calls that
      * come meanwhile wait for it */
-    bool changes;
+    int changes; /* under way or waiting, of any threads */
     int n_running;
     pthread_cond_t may_run, may_change;
 
@@ -47,3 +47,7 @@ struct fleet_predictor {
     size_t followed_capacity;
     int n_followed;
 };
+
+/* Between these no call runs, and calls that come wait, as other changes do. */
+void fl_predictor_begin_change(fleet_predictor *p);
+void fl_predictor_end_change(fleet_predictor *p);

@@ -162,12 +162,8 @@ static void open_scene(scene *s, int threads)
     put_params(s);
 }
 
-static void run_scene(scene *s, float *out)
+static int feeds_of_case(const scene *s, fleet_feed *feed)
 {
-    fleet_feed feed[KIT_MAX_IN + 1];
-    fleet_fetch fetch = {.var = s->out,
-                         .data = out,
-                         .size = (size_t)s->ref_out.count * sizeof *out};
     int n = 0;
 
     for (int i = 0; i < s->c->n_in; i++) {
@@ -182,6 +178,17 @@ static void run_scene(scene *s, float *out)
                              s->ref[i].n_dim,
                              NULL};
     }
+    return n;
+}
+
+static void run_scene(scene *s, float *out)
+{
+    fleet_feed feed[KIT_MAX_IN + 1];
+    fleet_fetch fetch = {.var = s->out,
+                         .data = out,
+                         .size = (size_t)s->ref_out.count * sizeof *out};
+    int n = feeds_of_case(s, feed);
+
     feed[n++] = (fleet_feed){"weight",       FLEET_FLOAT32,    s->fed_weight,
                              s->ref_out.dim, s->ref_out.n_dim, NULL};
     CHECK_OK(fleet_executor_run(s->e, feed, n, &fetch, 1));
@@ -298,6 +305,25 @@ void visit_case(const op_case *c, int64_t batch,
     out = room(s.ref_out.count, sizeof *out);
     run_scene(&s, out);
     visit(arg, s.e);
+    free(out);
+    close_scene(&s);
+}
+
+void view_case(const op_case *c, int64_t batch,
+               void (*view)(void *arg, const case_view *v), void *arg)
+{
+    scene s = {.c = c, .batch = batch};
+    fleet_feed feed[KIT_MAX_IN];
+    float *out;
+
+    open_scene(&s, 1);
+    out = room(s.ref_out.count, sizeof *out);
+    run_scene(&s, out);
+    view(arg, &(case_view){.f = s.f,
+                           .in = s.in,
+                           .out = s.out,
+                           .feed = feed,
+                           .n_feed = feeds_of_case(&s, feed)});
     free(out);
     close_scene(&s);
 }

@@ -55,6 +55,18 @@ void check_cases(const op_case *c, int64_t batch, int threads);
 void visit_case(const op_case *c, int64_t batch,
                 void (*visit)(void *arg, fleet_executor *e), void *arg);
 
+/* A case whose program is built and has run a batch, with what was fed. */
+typedef struct case_view {
+    fleet *f;
+    fleet_var *const *in; /* of the case */
+    fleet_var *out;
+    const fleet_feed *feed; /* of in's data, n_feed of them */
+    int n_feed;
+} case_view;
+
+void view_case(const op_case *c, int64_t batch,
+               void (*view)(void *arg, const case_view *v), void *arg);
+
 /* What a builder refuses with that status and such words. in[0] is "x", [B, 4];
  * from in[1] on is what `more`, unless it is NULL, makes for each. */
 typedef struct op_refusal {

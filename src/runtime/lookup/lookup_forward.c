@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "runtime/lookup/lookup_data.h"
+#include "runtime/lookup/unknown_row.h"
 #include "runtime/simd/simd.h"
 #include "runtime/store/table.h"
 
@@ -113,11 +114,6 @@ static fleet_status split_begin(const fl_instance *in, int64_t batch)
     return position_room(k, k->n);
 }
 
-static uint64_t key_of(const fl_rows *rows, uint64_t id)
-{
-    return rows->modulo ? id % (uint64_t)rows->modulo : id;
-}
-
 /* Where feature i has its ids of a sample: [first, last). */
 static int64_t first_id(const fl_instance *in, int i, int64_t row,
                         int64_t *last)
@@ -174,7 +170,7 @@ static void keys_of_dense(const fl_instance *in, const fl_range *r)
 
         id += r->begin * a->ld + c->feature[i].column;
         for (int64_t row = r->begin; row < r->end; row++) {
-            *key = key_of(k->rows, *id);
+            *key = fl_key_of_id(k->rows, *id);
             key += c->n_feature;
             id += a->ld;
         }
@@ -209,7 +205,7 @@ static void keys_of_any(const fl_instance *in, const fl_range *r)
             for (int64_t j = 0; c->n_padded > 0 && j < last - first; j++)
                 k->place[at + j] = (uint32_t)j;
             for (; first < last; first++, at++) {
-                k->key[at] = key_of(k->rows, id[first]);
+                k->key[at] = fl_key_of_id(k->rows, id[first]);
                 k->cell[at] = (uint32_t)(row * c->n_feature + i);
             }
         }
@@ -305,25 +301,12 @@ static void chain_keys(fl_lookup *k, fl_lookup_part *p, int part,
 
 /* What an unknown row reads as: its initial value, but in a predictor whose
  * table says otherwise. */
-static fleet_status unknown_row(const fl_lookup_config *c, fl_rows *rows,
-                                uint64_t key, float *out)
+static fleet_status read_unknown(const fl_lookup_config *c, fl_rows *rows,
+                                 uint64_t key, float *out)
 {
-    const fl_table_ids *ids = &c->table->ids;
-    fleet_fresh fresh = c->predicts ? ids->fresh : FLEET_FRESH_INITIAL;
-    float *row = NULL;
-
-    if (fresh == FLEET_FRESH_ZEROS) {
-        memset(out, 0, (size_t)rows->dim * sizeof *out);
-        return FLEET_OK;
-    }
-    if (fresh == FLEET_FRESH_ROW) {
-        key = key_of(rows, (uint64_t)ids->default_id);
-        FL_TRY(rows->methods->find(rows, &key, 1, &row));
-    }
-    if (row)
-        fl_rows_read(rows, out, row);
-    else
-        fl_rows_unknown(rows, key, out);
+    if (c->predicts)
+        return fl_unknown_row(&c->table->ids, rows, key, out);
+    fl_rows_unknown(rows, key, out);
     return FLEET_OK;
 }
 
@@ -347,7 +330,7 @@ static fleet_status fill_unknown(const fl_lookup_config *c, fl_lookup *k,
         if (p->row[u])
             fl_rows_read(k->rows, fresh, p->row[u]);
         else
-            FL_TRY(unknown_row(c, k->rows, p->keys.key[u], fresh));
+            FL_TRY(read_unknown(c, k->rows, p->keys.key[u], fresh));
         p->value[u] = fresh;
     }
     return FLEET_OK;

@@ -20,7 +20,8 @@ static const char usage[] =
     "Writes made-up click logs, and to stdout a line of JSON with the best AUC "
     "and log\nloss that can be reached on them. FILE - is stdout; then that "
     "line goes to stderr.\nA name that ends with .gz is compressed.\n"
-    "  --format F     multislot, csv, criteo (default multislot)\n"
+    "  --format F     multislot, csv, criteo, libsvm, slot_text, json_lines\n"
+    "                 (default multislot)\n"
     "  --lines N      how many (default 100000)\n"
     "  --first N      begin with that line of the set, from 0 (default 0)\n"
     "  --seed N       of the hidden model and the lines (default 0)\n"
@@ -33,9 +34,18 @@ static const char usage[] =
     "  --signal X     how much labels depend on the line (default 2)\n"
     "  --config FILE  writes a configuration of fleet-train that reads them\n";
 
-typedef enum data_format { MULTISLOT, CSV, CRITEO, N_FORMAT } data_format;
+typedef enum data_format {
+    MULTISLOT,
+    CSV,
+    CRITEO,
+    LIBSVM,
+    SLOT_TEXT,
+    JSON_LINES,
+    N_FORMAT
+} data_format;
 
-static const char *const formats[N_FORMAT] = {"multislot", "csv", "criteo"};
+static const char *const formats[N_FORMAT] = {
+    "multislot", "csv", "criteo", "libsvm", "slot_text", "json_lines"};
 
 typedef struct options {
     hidden_model model;
@@ -86,7 +96,10 @@ static bool read_format(const char *text, data_format *to)
             *to = (data_format)i;
             return true;
         }
-    return failed("format", "multislot, csv or criteo", text);
+    return failed("format",
+                  "multislot, csv, criteo, libsvm, slot_text or "
+                  "json_lines",
+                  text);
 }
 
 static bool read_option(int option, const char *text, options *o)
@@ -147,8 +160,8 @@ static bool check(const options *o)
 
 /* --- a line --------------------------------------------------------------- */
 
-/* Room for all of it: numbers take less than 24 bytes. */
-enum { MOST_LINE = (MOST_DENSE + MOST_SLOT + 2) * 24 };
+/* Room for all of it: numbers take less than 24 bytes, names less than 16. */
+enum { MOST_LINE = (MOST_DENSE + MOST_SLOT + 2) * 40 };
 
 static char *put_multislot(const hidden_model *m, const hidden_line *l,
                            char *at)
@@ -176,12 +189,64 @@ static char *put_cells(const hidden_model *m, const hidden_line *l, char by,
     return at;
 }
 
+/* An index for each count and, behind those, for each id of each slot. */
+static char *put_libsvm(const hidden_model *m, const hidden_line *l, char *at)
+{
+    at += sprintf(at, "%d", l->label);
+    for (int i = 0; i < m->n_dense; i++)
+        at += sprintf(at, " %d:%.6g", 1 + i, log1p((double)l->count[i]));
+    for (int s = 0; s < m->n_slot; s++)
+        at += sprintf(at, " %" PRId64 ":1",
+                      1 + m->n_dense + s * m->n_id + l->rank[s]);
+    return at;
+}
+
+static char *put_slot_text(const hidden_model *m, const hidden_line *l,
+                           char *at)
+{
+    at += sprintf(at, "click:%d", l->label);
+    for (int i = 0; i < m->n_dense; i++)
+        at += sprintf(at, " counts:%.6g", log1p((double)l->count[i]));
+    for (int s = 0; s < m->n_slot; s++)
+        at += sprintf(at, " slot_%d:%" PRIu32, s,
+                      hidden_model_id(m, s, l->rank[s]));
+    return at;
+}
+
+static char *put_json(const hidden_model *m, const hidden_line *l, char *at)
+{
+    at += sprintf(at, "{\"click\":%d", l->label);
+    for (int i = 0; i < m->n_dense; i++)
+        at += sprintf(at, "%s%.6g", i == 0 ? ",\"counts\":[" : ",",
+                      log1p((double)l->count[i]));
+    if (m->n_dense > 0)
+        *at++ = ']';
+    for (int s = 0; s < m->n_slot; s++)
+        at += sprintf(at, ",\"slot_%d\":%" PRIu32, s,
+                      hidden_model_id(m, s, l->rank[s]));
+    *at++ = '}';
+    return at;
+}
+
+static char *put_values(const options *o, const hidden_line *l, char *text)
+{
+    switch (o->format) {
+    case MULTISLOT:
+        return put_multislot(&o->model, l, text);
+    case LIBSVM:
+        return put_libsvm(&o->model, l, text);
+    case SLOT_TEXT:
+        return put_slot_text(&o->model, l, text);
+    case JSON_LINES:
+        return put_json(&o->model, l, text);
+    default:
+        return put_cells(&o->model, l, o->format == CSV ? ',' : '\t', text);
+    }
+}
+
 static size_t put_line(const options *o, const hidden_line *l, char *text)
 {
-    char *end =
-        o->format == MULTISLOT
-            ? put_multislot(&o->model, l, text)
-            : put_cells(&o->model, l, o->format == CSV ? ',' : '\t', text);
+    char *end = put_values(o, l, text);
 
     *end++ = '\n';
     return (size_t)(end - text);
@@ -286,6 +351,12 @@ static void put_slots(bool *ok, const options *o, fl_json *config)
         put(ok, slot, "role", fl_json_string("label"));
     if (*ok && o->format == CSV)
         put_columns(ok, slot, 0, 1);
+    if (*ok && o->format == LIBSVM) {
+        slot = slot_of(ok, slots, "features", "uint64", -1);
+        if (*ok)
+            put(ok, slot, "weighted", fl_json_bool(true));
+        return;
+    }
     if (*ok && m->n_dense > 0) {
         slot = slot_of(ok, slots, "counts", "float", m->n_dense);
         if (*ok && o->format == CSV) {

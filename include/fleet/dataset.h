@@ -28,7 +28,10 @@ typedef enum fleet_format {
     FLEET_MULTISLOT, /* per slot: count, then that many values */
     FLEET_CRITEO,    /* label, 13 integers, 26 hex texts, tab-separated */
     FLEET_CSV,       /* any columns, any one-byte separator */
-    FLEET_IDX        /* MNIST's images and labels */
+    FLEET_IDX,       /* MNIST's images and labels */
+    FLEET_LIBSVM,    /* label, then index:value, as LIBSVM and SVM-light */
+    FLEET_SLOT_TEXT, /* name:value, as PaddleRec's slot data */
+    FLEET_JSON_LINES /* an object a line, whose keys are slots */
 } fleet_format;
 
 /* What is done to a cell of a csv file. */
@@ -58,8 +61,8 @@ typedef struct fleet_slot {
     int n_transform;
     const char *const *equals; /* for FLEET_EQUALS */
     int n_equals;
-    int required; /* nonzero: a missing cell is FLEET_EFORMAT, as a label's
-                     should be */
+    int required; /* csv, slot text, JSON lines: nonzero: FLEET_EFORMAT where
+                     it is missing, as a label should be */
 
     int weighted; /* nonzero, with FLEET_INT64 and dim -1: values are "id" or
                      "id:weight", for a variable of fleet_data_weighted(); an
@@ -80,7 +83,16 @@ typedef struct fleet_dataset_options {
      * FLEET_CRITEO has slots of its own: "label" [1] int64, "dense_input" [13]
      * float32, "1" .. "26" [1] int64. FLEET_IDX: "image" [rows * cols] float32
      * in [0, 1], "label" [1] int64. A slot that no variable has the name of is
-     * read and checked, and feeds nothing. */
+     * read and checked, and feeds nothing.
+     *
+     * FLEET_SLOT_TEXT, FLEET_JSON_LINES: slots in any order, found by their
+     * names; one that a line does not have is 0s, or no value with dim -1.
+     * FLEET_LIBSVM: the label, of dim 1, where -1 is class 0 of FLEET_INT64;
+     * then, if lines have qid:NUMBER, "qid", FLEET_INT64; then one slot for all
+     * features: FLEET_INT64 with dim -1, ids that are the indexes and have the
+     * values as weights (weighted), or must have the value 1; or FLEET_FLOAT32
+     * of a dim above 1, in which index i is value i, others are 0, and indexes
+     * rise. */
     const fleet_slot *slots;
     int n_slot;
     struct fleet_var *const *use_var;

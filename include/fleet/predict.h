@@ -1,6 +1,7 @@
 /* predict.h - scores of raw text: lines of the format that a model was trained
- * on, csv, Criteo, MultiSlot or idx, become scores without a handle and without
- * a configuration. docs/predict.md is the guide.
+ * on, csv, Criteo, MultiSlot, slot text, JSON lines, libsvm or idx, become
+ * scores without a handle and without a configuration. docs/predict.md is the
+ * guide.
  *
  * A model knows how its lines are read if it was saved by fleet-train, or by
  * fleet_save_inference_model_with() with a dataset: format, slots, the seeds
@@ -24,14 +25,15 @@ extern "C" {
 /* Where the label of a line is, which no score depends on; of several tasks it
  * is the first one's, and others stay where they are. */
 typedef enum fleet_label_use {
-    FLEET_LABEL_UNREAD, /* in its place, as in the training's files. In csv its
-                           cells may hold anything, or nothing; in other
-                           formats it is read, and checked, with the line */
+    FLEET_LABEL_UNREAD, /* in its place, as in the training's files. In csv,
+                           slot text and JSON lines it may be anything, or
+                           nothing; in other formats it is read, and checked,
+                           with the line */
     FLEET_LABEL_ABSENT, /* lines do not have it. csv whose columns are
                            positions: those behind it stand further to the
                            left; Criteo: 39 cells; MultiSlot: the slot's count
-                           and values are left out; idx: there is no file of
-                           labels */
+                           and values are left out; libsvm: lines begin with
+                           what is behind it; idx: there is no file of labels */
     FLEET_LABEL_READ    /* in its place, and compared with the score */
 } fleet_label_use;
 

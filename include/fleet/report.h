@@ -58,6 +58,8 @@ typedef struct fleet_report {
     double samples_per_s; /* of all workers, start and evaluation excluded */
     double seconds;       /* 0: since fleet_init() */
     uint64_t params_hash;
+    int64_t bad_lines; /* left out of the last epoch; 0: the line has no number
+                          of them */
 } fleet_report;
 
 /* fleet_report_line - one JSON object without a newline, for stdout; mode is

@@ -94,6 +94,9 @@ typedef struct fleet_train_result {
     int stopped;    /* 1: by fleet_train_stop(), in the middle of the pass */
     int64_t pass;   /* how many passes over the dataset came before this one */
     int64_t batch;  /* of this worker, that are trained of the pass */
+    int64_t bad_lines; /* left out, see max_bad_lines: as samples, of all
+                          workers of a job; those of a part of the pass that
+                          another run has trained count, too */
 } fleet_train_result;
 
 /* fleet_train_from_dataset - one pass over this worker's share of the dataset

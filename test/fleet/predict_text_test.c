@@ -14,8 +14,9 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-static const lines_format formats[] = {LINES_CSV, LINES_HEADER, LINES_CRITEO,
-                                       LINES_MULTISLOT};
+static const lines_format formats[] = {
+    LINES_CSV,    LINES_HEADER,    LINES_CRITEO, LINES_MULTISLOT,
+    LINES_LIBSVM, LINES_SLOT_TEXT, LINES_JSON};
 enum { N_FORMAT = sizeof formats / sizeof *formats };
 
 static int64_t score(fleet_predictor *p, const char *text, size_t size,

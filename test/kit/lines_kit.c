@@ -57,6 +57,58 @@ static int put_multislot(char *to, unsigned *r)
     return n + sprintf(to + n, "\n");
 }
 
+static int put_libsvm(char *to, unsigned *r)
+{
+    unsigned w = next(r) % 6;
+    int n = sprintf(to, "%s", next(r) % 2 ? "+1" : "-1");
+
+    for (unsigned i = 0; i < w; i++)
+        n += sprintf(to + n, " %u:1", 10 * i + next(r) % 10);
+    return n + sprintf(to + n, "%s\n", w == 0 || next(r) % 4 ? " 99:1" : "");
+}
+
+static int put_slot_text(char *to, unsigned *r)
+{
+    unsigned w = next(r) % 3;
+    int n = sprintf(to, "label:%u color:%u ", next(r) % 2, next(r) % 50);
+
+    if (next(r) % 4)
+        n += sprintf(to + n, "numbers:0.%u unread:x numbers:-1.5 ",
+                     next(r) % 100);
+    for (unsigned i = 0; i < w; i++)
+        n += sprintf(to + n, "word:%u ", next(r) % 40);
+    return n + sprintf(to + n, "\n");
+}
+
+static int put_json(char *to, unsigned *r)
+{
+    return sprintf(to,
+                   "{\"label\":%u,\"color\":\"%x\",\"numbers\":[0.%u,-1.5],"
+                   "\"unread\":{\"a\":[]},\"word\":[%u,\"\\u00e%u\"]}\n",
+                   next(r) % 2, next(r) % 50, next(r) % 100, next(r) % 40,
+                   next(r) % 10);
+}
+
+static int put_line(lines_format format, char *to, unsigned *r)
+{
+    switch (format) {
+    case LINES_CSV:
+        return put_csv(to, r, ',');
+    case LINES_HEADER:
+        return put_csv(to, r, ';');
+    case LINES_CRITEO:
+        return put_criteo(to, r);
+    case LINES_MULTISLOT:
+        return put_multislot(to, r);
+    case LINES_LIBSVM:
+        return put_libsvm(to, r);
+    case LINES_SLOT_TEXT:
+        return put_slot_text(to, r);
+    default:
+        return put_json(to, r);
+    }
+}
+
 static void make_text(lines_scene *s)
 {
     char *to = s->text = malloc(LINES_N * 600 + 200);
@@ -67,10 +119,7 @@ static void make_text(lines_scene *s)
     for (int i = 0; i < LINES_N; i++) {
         if (s->format == LINES_HEADER && i == 20)
             to += sprintf(to, "# a comment\n\n");
-        to += s->format == LINES_CSV      ? put_csv(to, &r, ',')
-              : s->format == LINES_HEADER ? put_csv(to, &r, ';')
-              : s->format == LINES_CRITEO ? put_criteo(to, &r)
-                                          : put_multislot(to, &r);
+        to += put_line(s->format, to, &r);
     }
     s->path = test_file("lines.txt", s->text);
 }
@@ -89,6 +138,11 @@ char *lines_unlabelled(const lines_scene *s)
                 from = strchr(from, ' ') + 1;
             head = (size_t)(from - at);
             from = strchr(strchr(from, ' ') + 1, ' ') + 1;
+        } else if (s->format == LINES_JSON) {
+            head = 1;
+            from = strchr(at, ',') + 1;
+        } else if (s->format == LINES_LIBSVM || s->format == LINES_SLOT_TEXT) {
+            from = strchr(at, ' ') + 1;
         } else if (s->format != LINES_HEADER ||
                    (n > 2 && strpbrk(at, ";\n")[0] == ';')) {
             from = strpbrk(at, s->format == LINES_CRITEO ? "\t"
@@ -171,6 +225,38 @@ static void describe_multislot(fleet_dataset_options *o)
     o->n_slot = 4;
 }
 
+static const char *const *names_of(const lines_scene *s, int *n)
+{
+    static const char *const name[] = {"word", "numbers", "color"};
+
+    *n = s->format == LINES_LIBSVM ? 1 : 3;
+    return name;
+}
+
+static void describe_named(lines_format format, fleet_dataset_options *o)
+{
+    static const fleet_slot named[] = {
+        {.name = "color", .dtype = FLEET_INT64},
+        {.name = "numbers", .dim = 2},
+        {.name = "word", .dtype = FLEET_INT64, .dim = -1},
+        {.name = "label", .dtype = FLEET_INT64, .required = 1}};
+
+    o->format = format == LINES_SLOT_TEXT ? FLEET_SLOT_TEXT : FLEET_JSON_LINES;
+    o->slots = named;
+    o->n_slot = 4;
+}
+
+static void describe_libsvm(fleet_dataset_options *o)
+{
+    static const fleet_slot slot[] = {
+        {.name = "label", .dtype = FLEET_INT64},
+        {.name = "word", .dtype = FLEET_INT64, .dim = -1}};
+
+    o->format = FLEET_LIBSVM;
+    o->slots = slot;
+    o->n_slot = 2;
+}
+
 static void build(lines_scene *s)
 {
     static const fleet_dense_slot dense = {.name = "numbers", .dim = 2};
@@ -186,8 +272,18 @@ static void build(lines_scene *s)
     const fleet_ctr_options criteo = {
         .embedding_dim = 4, .hidden = (int64_t[]){8}, .n_hidden = 1};
 
+    const fleet_ctr_options words = {.ids = ids + 1,
+                                     .n_ids = 1,
+                                     .embedding_dim = 4,
+                                     .hidden = (int64_t[]){8},
+                                     .n_hidden = 1};
+
     s->p = fleet_program_create(s->f);
-    fleet_wide_deep(s->p, s->format == LINES_CRITEO ? &criteo : &own, &s->m);
+    fleet_wide_deep(s->p,
+                    s->format == LINES_CRITEO   ? &criteo
+                    : s->format == LINES_LIBSVM ? &words
+                                                : &own,
+                    &s->m);
     s->pair = fleet_concat(
         s->p, (fleet_var *[]){s->m.prediction, s->m.prediction}, 2, 1);
     CHECK_OK(fleet_program_status(s->p));
@@ -227,6 +323,10 @@ void lines_open(lines_scene *s, lines_format format)
         o.format = FLEET_CRITEO;
     else if (format == LINES_MULTISLOT)
         describe_multislot(&o);
+    else if (format == LINES_LIBSVM)
+        describe_libsvm(&o);
+    else if (format > LINES_LIBSVM)
+        describe_named(format, &o);
     else
         describe_csv(s, &o);
     s->data = fleet_queue_dataset(s->f, &o);
@@ -264,12 +364,12 @@ void lines_close(lines_scene *s)
 /* All data variables but the label. */
 static int feeds_of(const lines_scene *s, fleet_var **feed)
 {
-    static const char *const own[] = {"numbers", "color", "word"};
     char name[8];
-    int n = 0;
+    int n = 0, n_own;
+    const char *const *own = names_of(s, &n_own);
 
     if (s->format != LINES_CRITEO) {
-        for (; n < 3; n++)
+        for (; n < n_own; n++)
             feed[n] = fleet_program_var(s->p, own[n]);
         return n;
     }

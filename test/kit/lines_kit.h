@@ -10,7 +10,10 @@ typedef enum lines_format {
     LINES_CSV, /* label first, standardized and hashed columns, "?" missing */
     LINES_HEADER, /* the same by names, with a header, comments, ';' */
     LINES_CRITEO,
-    LINES_MULTISLOT
+    LINES_MULTISLOT,
+    LINES_LIBSVM, /* ids of value 1 alone */
+    LINES_SLOT_TEXT,
+    LINES_JSON
 } lines_format;
 
 typedef struct lines_scene {

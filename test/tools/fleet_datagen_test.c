@@ -96,6 +96,78 @@ TEST(all_formats_have_the_same_lines)
     fl_free(tabs);
 }
 
+/* The numbers of a file's lines, one blank between, by a shell's filter. */
+static char *numbers_of(const char *format, const char *filter)
+{
+    char said[MOST], options[200], command[3 * MOST], *text = malloc(1 << 20);
+
+    snprintf(options, sizeof options, "--lines 30 --format %s", format);
+    fl_free(made(options, format, said));
+    snprintf(command, sizeof command,
+             "%s '%s' | tr -s ' ' | sed 's/^ //; s/ $//'", filter,
+             test_path(format));
+    CHECK_INT(test_shell(command, text, 1 << 20), 0);
+    CHECK(strlen(text) > 30 * 5);
+    return text;
+}
+
+TEST(named_formats_have_the_same_lines_too)
+{
+    char *want =
+        numbers_of("multislot",
+                   "awk '{printf \"%s\", $2; for (i = 4; i <= NF; i++) if (i < "
+                   "17 || i % 2 == 0) printf \" %s\", $i; print \"\"}'");
+    char *slots = numbers_of("slot_text", "sed 's/[a-z0-9_]*://g'");
+    char *json =
+        numbers_of("json_lines", "sed 's/\"[a-z0-9_]*\"://g; s/[][{},]/ /g'");
+
+    CHECK_TEXT(slots, want);
+    CHECK_TEXT(json, want);
+    free(want);
+    free(slots);
+    free(json);
+}
+
+/* The counts are those of multislot; each slot has its own indexes. */
+TEST(libsvm_has_an_index_for_each_count_and_id)
+{
+    char *want = numbers_of("multislot", "awk '{print $2, $4, $16}'");
+    char *got = numbers_of(
+        "libsvm",
+        "awk -F '[ :]' '{if (NF != 79) exit 1; for (i = 28; i < NF; i "
+        "+= 2) if ($i <= 13 + (i - 28) / 2 * 100000 || $i > 13 + (i - "
+        "26) / 2 * 100000 || $(i + 1) != 1) exit 1; print $1, $3, "
+        "$27}'");
+
+    CHECK_TEXT(got, want);
+    free(got);
+    free(want);
+}
+
+/* By the configuration that it writes. */
+TEST(each_format_can_be_trained_on)
+{
+    static const char *const format[] = {"libsvm", "slot_text", "json_lines"};
+    char said[MOST], options[MOST], command[3 * MOST], name[40];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s.gz", format[i]);
+        snprintf(options, sizeof options,
+                 "--dense 3 --slots 2 --ids 20 --lines 8000 --format %s "
+                 "--config '%s'",
+                 format[i], test_path("config.json"));
+        fl_free(made(options, name, said));
+        snprintf(command, sizeof command,
+                 "'%s' '%s' 'dataset.test=[\"%s\"]' 'model.hidden=[8]' "
+                 "model.embedding_dim=4 optimizer.learning_rate=0.01 "
+                 "2>/dev/null",
+                 test_beside("fleet-train"), test_path("config.json"),
+                 test_path(name));
+        CHECK_INT(test_shell(command, said, sizeof said), 0);
+        CHECK(number(said, "\"auc\"") > 0.62);
+    }
+}
+
 /* How often the most frequent id of the last slot comes, of 20,000. */
 static double share_of_first(const char *options)
 {
@@ -169,7 +241,9 @@ TEST(what_cannot_be_is_refused_by_name)
     static const char *const wrong[][2] = {
         {"--lines 0 x", "--lines: expected an integer from 1 to"},
         {"--lines 1x x", "not \"1x\""},
-        {"--format text x", "--format: expected multislot, csv or criteo"},
+        {"--format text x",
+         "--format: expected multislot, csv, criteo, libsvm, "
+         "slot_text or json_lines"},
         {"--zipf nan x", "--zipf: expected a number from 0 to 10"},
         {"--format criteo --slots 3 x", "expected --dense 13 and --slots 26, "
                                         "not \"13 and 3\""},

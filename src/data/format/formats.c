@@ -5,13 +5,19 @@
 #include "data/format/criteo.h"
 #include "data/format/csv.h"
 #include "data/format/idx.h"
+#include "data/format/json_lines.h"
+#include "data/format/libsvm.h"
 #include "data/format/multislot.h"
+#include "data/format/slot_text.h"
 #include "data/format/text_reader.h"
 
 const char *const fl_format_names[] = {[FLEET_MULTISLOT] = "multislot",
                                        [FLEET_CRITEO] = "criteo",
                                        [FLEET_CSV] = "csv",
                                        [FLEET_IDX] = "idx",
+                                       [FLEET_LIBSVM] = "libsvm",
+                                       [FLEET_SLOT_TEXT] = "slot_text",
+                                       [FLEET_JSON_LINES] = "json_lines",
                                        NULL};
 
 typedef struct format {
@@ -25,6 +31,9 @@ static const format formats[] = {
     [FLEET_CRITEO] = {fl_parse_criteo, fl_text_reader_open, fl_criteo_slots},
     [FLEET_CSV] = {fl_parse_csv, fl_text_reader_open, NULL},
     [FLEET_IDX] = {fl_parse_idx, fl_idx_reader_open, fl_idx_slots},
+    [FLEET_LIBSVM] = {fl_parse_libsvm, fl_text_reader_open, NULL},
+    [FLEET_SLOT_TEXT] = {fl_parse_slot_text, fl_text_reader_open, NULL},
+    [FLEET_JSON_LINES] = {fl_parse_json_lines, fl_text_reader_open, NULL},
 };
 
 fl_parse *fl_format_parse(fleet_format f)

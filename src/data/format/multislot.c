@@ -10,78 +10,24 @@
 
 #include <stdio.h>
 
+#include "data/text/line_tokens.h"
+
 typedef struct row {
     const fl_parser *parser;
     const fl_line *line;
     fl_batch_buffer *buffer;
     fl_scratch *scratch;
     int64_t index;
-
-    const char *text; /* the part of the line that is cut into tokens */
-    int i, n;         /* of n tokens, the i-th is the next one */
-    const char *rest; /* what is not cut yet */
-    const char *end;  /* of the line */
+    fl_line_tokens t;
 } row;
-
-static const char *begin_of(const row *r, int token)
-{
-    return r->text + (r->scratch->tokens.at[token] + 1);
-}
-
-static const char *end_of(const row *r, int token)
-{
-    return r->text + r->scratch->tokens.at[token + 1];
-}
-
-/* Cut one token that is longer than what a kernel takes at once. */
-static void cut_long(row *r)
-{
-    uint32_t *at = r->scratch->tokens.at;
-    const char *s = r->text;
-
-    while (s < r->end && !fl_is_blank(*s))
-        s++;
-    for (int i = 0; i < 3 * FL_READ_SLACK; i++)
-        at[1 + i] = (uint32_t)(s - r->text);
-    r->n = 1;
-}
-
-/* Cut the next part of the line; false: there is none. */
-static bool cut_more(row *r)
-{
-    size_t left = (size_t)(r->end - r->rest);
-    bool all = left <= FL_WINDOW;
-
-    if (r->rest > r->end)
-        return false;
-    r->text = r->rest;
-    r->i = 0;
-    r->n = r->parser->kernels->scan_tokens(
-        r->text, all ? (uint32_t)left : FL_WINDOW, all, &r->scratch->tokens);
-    if (r->n == 0)
-        cut_long(r);
-    r->rest = end_of(r, r->n - 1) + 1;
-    return true;
-}
-
-/* The next token that is not empty. */
-static bool next_token(row *r, int *token)
-{
-    do {
-        if (r->i == r->n && !cut_more(r))
-            return false;
-        *token = r->i++;
-    } while (begin_of(r, *token) == end_of(r, *token));
-    return true;
-}
 
 /* token < 0: the line has ended. */
 static fleet_status refuse_token(const row *r, const fl_field *f,
                                  const char *what, int token)
 {
     return fl_bad_line(r->parser, r->line, f ? f->name : NULL, what,
-                       token < 0 ? NULL : begin_of(r, token),
-                       token < 0 ? NULL : end_of(r, token));
+                       token < 0 ? NULL : fl_token_begin(&r->t, token),
+                       token < 0 ? NULL : fl_token_end(&r->t, token));
 }
 
 static fleet_status too_short(const row *r, const fl_field *f)
@@ -95,9 +41,10 @@ static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
     char what[80];
     int token;
 
-    if (!next_token(r, &token))
+    if (!fl_line_tokens_next(&r->t, &token))
         return refuse_token(r, f, "a count of values", -1);
-    if (!fl_parse_u64(begin_of(r, token), end_of(r, token), &n))
+    if (!fl_parse_u64(fl_token_begin(&r->t, token), fl_token_end(&r->t, token),
+                      &n))
         return refuse_token(r, f, "a count of values", token);
     if (f->dim < 0 && n > FL_LINE_LIMIT)
         return refuse_token(r, f, "a count of values in this line", token);
@@ -114,11 +61,11 @@ static fleet_status read_count(row *r, const fl_field *f, int64_t *count)
  * the line has ended. */
 static int at_hand(row *r, int64_t wanted)
 {
-    int n = r->n - r->i;
+    int n = r->t.n - r->t.i;
 
-    if (n == 0 && !cut_more(r))
+    if (n == 0 && !fl_line_tokens_more(&r->t))
         return 0;
-    n = r->n - r->i;
+    n = r->t.n - r->t.i;
     if (n > FL_READ_MOST)
         n = FL_READ_MOST;
     return n < wanted ? n : (int)wanted;
@@ -128,7 +75,8 @@ static int at_hand(row *r, int64_t wanted)
 static fleet_status read_one(const row *r, const fl_field *f, int i, void *out,
                              bool *empty)
 {
-    const char *s = begin_of(r, r->i + i), *end = end_of(r, r->i + i);
+    const char *s = fl_token_begin(&r->t, r->t.i + i),
+               *end = fl_token_end(&r->t, r->t.i + i);
 
     *empty = s == end;
     if (*empty)
@@ -137,10 +85,10 @@ static fleet_status read_one(const row *r, const fl_field *f, int i, void *out,
         return fl_parse_u64(s, end, (uint64_t *)out + i)
                    ? FLEET_OK
                    : refuse_token(r, f, "an id (an integer from 0 to 2^64 - 1)",
-                                  r->i + i);
+                                  r->t.i + i);
     return fl_parse_float_any(s, end, (float *)out + i)
                ? FLEET_OK
-               : refuse_token(r, f, "a finite number", r->i + i);
+               : refuse_token(r, f, "a finite number", r->t.i + i);
 }
 
 /* Read up to n values into out. Behind an empty token all would be one too far,
@@ -156,16 +104,16 @@ static fleet_status read_some(row *r, const fl_field *f, int64_t n, void *out,
     *done = at_hand(r, n);
     if (*done == 0)
         return too_short(r, f);
-    at = r->scratch->tokens.at + r->i;
-    left = f->is_id ? k->read_ids(r->text, at, *done, out)
-                    : k->read_floats(r->text, at, *done, out);
+    at = r->scratch->tokens.at + r->t.i;
+    left = f->is_id ? k->read_ids(r->t.text, at, *done, out)
+                    : k->read_floats(r->t.text, at, *done, out);
     for (int i; left && !empty; left &= left - 1) {
         i = __builtin_ctzll(left);
         FL_TRY(read_one(r, f, i, out, &empty));
         if (empty)
             *done = i;
     }
-    r->i += *done + empty;
+    r->t.i += *done + empty;
     return FLEET_OK;
 }
 
@@ -189,10 +137,10 @@ static fleet_status read_weighted_one(row *r, const fl_field *f, uint64_t *id,
     const char *s, *end, *colon;
     int token;
 
-    if (!next_token(r, &token))
+    if (!fl_line_tokens_next(&r->t, &token))
         return too_short(r, f);
-    s = begin_of(r, token);
-    end = end_of(r, token);
+    s = fl_token_begin(&r->t, token);
+    end = fl_token_end(&r->t, token);
     if (!fl_cut_weight(s, end, &colon, weight) || !fl_parse_u64(s, colon, id))
         return refuse_token(r, f,
                             "an id (an integer from 0 to 2^64 - 1), or "
@@ -236,19 +184,19 @@ static fleet_status read_slot(row *r, int slot)
  * many could be read. */
 static fleet_status read_single_ids(row *r, int slot, int *n)
 {
-    const uint32_t *at = r->scratch->tokens.at + r->i;
+    const uint32_t *at = r->scratch->tokens.at + r->t.i;
     int most = r->parser->layout.field[slot].n_alike;
     uint64_t left;
 
     *n = 0;
-    if (most > (r->n - r->i) / 2)
-        most = (r->n - r->i) / 2;
+    if (most > (r->t.n - r->t.i) / 2)
+        most = (r->t.n - r->t.i) / 2;
     if (most > FL_READ_MOST)
         most = FL_READ_MOST;
-    if (most < 2 || r->text[at[0] + 1] != '1')
+    if (most < 2 || r->t.text[at[0] + 1] != '1')
         return FLEET_OK;
-    left =
-        r->parser->kernels->read_single_ids(r->text, at, most, r->scratch->id);
+    left = r->parser->kernels->read_single_ids(r->t.text, at, most,
+                                               r->scratch->id);
     *n = left ? __builtin_ctzll(left) : most;
     for (int i = slot; i < slot + *n; i++) {
         size_t place = (size_t)r->index;
@@ -258,7 +206,7 @@ static fleet_status read_single_ids(row *r, int slot, int *n)
         ((uint64_t *)r->buffer->batch.slot[i].values)[place] =
             r->scratch->id[i - slot];
     }
-    r->i += 2 * *n;
+    r->t.i += 2 * *n;
     return FLEET_OK;
 }
 
@@ -280,9 +228,7 @@ static fleet_status read_line(row *r)
 {
     int done, token;
 
-    r->i = r->n = 0;
-    r->rest = r->line->text;
-    r->end = r->line->text + r->line->size;
+    fl_line_tokens_begin(&r->t, r->line);
     for (int i = 0; i < r->parser->layout.n_field; i += done) {
         FL_TRY(read_single_ids(r, i, &done));
         if (done == 0) {
@@ -290,13 +236,17 @@ static fleet_status read_line(row *r)
             done = 1;
         }
     }
-    return next_token(r, &token) ? refuse_more(r, token) : FLEET_OK;
+    return fl_line_tokens_next(&r->t, &token) ? refuse_more(r, token)
+                                              : FLEET_OK;
 }
 
 fleet_status fl_parse_multislot(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
 {
-    row r = {.parser = p, .buffer = buffer, .scratch = scratch};
+    row r = {.parser = p,
+             .buffer = buffer,
+             .scratch = scratch,
+             .t = {.kernels = p->kernels, .tokens = &scratch->tokens}};
 
     FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)buffer->lines.n));
     for (int i = 0; i < p->layout.n_field; i++)

@@ -38,6 +38,8 @@ fleet_status fl_parser_init(fl_parser *p, const fl_stream_spec *spec,
     status = fl_layout_init(&p->layout, spec);
     if (status == FLEET_OK && spec->format == FLEET_CSV)
         status = make_places(p);
+    if (status == FLEET_OK && fl_slots_by_name(spec->format))
+        status = fl_slot_names_init(&p->names, &p->layout);
     if (status != FLEET_OK)
         fl_parser_done(p);
     return status;
@@ -49,6 +51,7 @@ void fl_parser_done(fl_parser *p)
         fl_free(p->place[i]);
     fl_free(p->place);
     fl_free(p->n_place);
+    fl_slot_names_done(&p->names);
     fl_layout_done(&p->layout);
     *p = (fl_parser){0};
 }
@@ -59,8 +62,9 @@ fleet_status fl_scratch_create(fl_scratch **scratch, const fl_parser *p)
 
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->used = fl_alloc_array((size_t)p->layout.n_field, sizeof *s->used);
-    if (!s->used) {
-        fl_free(s);
+    s->seen = fl_alloc_array((size_t)p->layout.n_field, sizeof *s->seen);
+    if (!s->used || !s->seen) {
+        fl_scratch_destroy(s);
         return FLEET_ENOMEM;
     }
     *scratch = s;
@@ -74,6 +78,8 @@ void fl_scratch_destroy(fl_scratch *s)
     fl_csv_cells_done(&s->cells);
     fl_free(s->labelled);
     fl_free(s->used);
+    fl_free(s->seen);
+    fl_free(s->text);
     fl_free(s);
 }
 

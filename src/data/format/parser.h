@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/layout/batch_buffer.h"
+#include "data/layout/slot_names.h"
 #include "data/text/csv_cells.h"
 #include "data/text/text_kernels.h"
 
@@ -22,6 +23,7 @@ struct fl_parser {
     fl_parse *parse;
     int **place;  /* csv: [file][column], where it stands in the line */
     int *n_place; /* csv: how many cells a line of the file has; 0: not known */
+    fl_slot_names names; /* of formats whose lines name their slots */
     float pixel[256];
 };
 
@@ -32,7 +34,10 @@ struct fl_scratch {
     fl_criteo_tile tile;
     char *labelled; /* criteo: lines that have got a label */
     size_t labelled_capacity;
-    size_t *used; /* values in each ragged slot */
+    size_t *used;  /* values in each ragged slot */
+    int64_t *seen; /* json_lines: the row after which each slot was read last */
+    char *text;    /* json_lines: what a string with backslashes means */
+    size_t text_capacity;
     fl_csv_cells cells;
 };
 

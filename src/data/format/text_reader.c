@@ -25,6 +25,7 @@ typedef struct text_reader {
     double total;      /* bytes of all files so far */
 
     bool csv, wants_header;
+    char comment; /* lines that begin with it are none; 0: no line does */
     fl_csv_cells cells;
 } text_reader;
 
@@ -160,8 +161,7 @@ static bool is_nothing(const text_reader *r, const fl_line *line)
         return true;
     if (r->csv && line->number <= r->env.parser->spec->skip_lines)
         return true;
-    if (r->csv && r->env.parser->spec->comment &&
-        *line->text == r->env.parser->spec->comment)
+    if (r->comment && *line->text == r->comment)
         return true;
     while (i < line->size && fl_is_blank(line->text[i]))
         i++;
@@ -240,6 +240,7 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
     r->reader = (fl_reader){text_start, text_read, text_close, 0};
     r->env = *env;
     r->csv = spec->format == FLEET_CSV;
+    r->comment = spec->format == FLEET_LIBSVM ? '#' : spec->comment;
     status = fl_inputs_init(&r->in, spec->files, spec->n_file, &source,
                             spec->n_thread);
     if (status != FLEET_OK) {

@@ -140,6 +140,7 @@ static fleet_status start_source(fl_source *s)
         return fl_unpack_check_text(s->file);
     if (fl_is_packed(s->path))
         return start_fed_command(s);
+    FL_TRY(fl_unpack_wait(s->file));
     in[0] = fl_unpack_fd(s->file);
     return start_command(s, in);
 }

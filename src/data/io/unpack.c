@@ -161,13 +161,17 @@ fleet_status fl_unpack_check_text(const fl_unpack *u)
     return FLEET_OK;
 }
 
+fleet_status fl_unpack_wait(const fl_unpack *u)
+{
+    return u->waits ? fl_fd_wait(u->fd, POLLIN, u->wakeup, -1, 0) : FLEET_OK;
+}
+
 static fleet_status read_file(fl_unpack *u, void *to, size_t size, size_t *got)
 {
     ssize_t n;
 
     do {
-        if (u->waits)
-            FL_TRY(fl_fd_wait(u->fd, POLLIN, u->wakeup, -1, 0));
+        FL_TRY(fl_unpack_wait(u));
         n = read(u->fd, to, size);
     } while (n < 0 && (errno == EINTR || (u->waits && errno == EAGAIN)));
     if (n < 0)

@@ -23,6 +23,11 @@ fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
 fleet_status fl_unpack_open_any(fl_unpack **unpack, const char *path,
                                 int wakeup);
 
+/* Until what is no regular file has bytes, or its end: before a FIFO's first
+ * writer has come, reads of it find an end. FLEET_ESTATE: the wakeup came
+ * first. */
+fleet_status fl_unpack_wait(const fl_unpack *u);
+
 /* 1 to size bytes, or *got is 0: the end, and the file was whole. */
 fleet_status fl_unpack_read(fl_unpack *u, void *to, size_t size, size_t *got);
 

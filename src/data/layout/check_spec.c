@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/layout/layout.h"
+#include "data/layout/libsvm_slots.h"
 
 enum { MOST_THREADS = 1024 };
 
@@ -172,11 +173,15 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
                 return bad_slot(s, "stands twice");
         if (csv)
             FL_TRY(check_csv_slot(spec, s));
-        else if (s->n_column || s->n_transform || s->n_equals || s->required)
-            return bad_slot(s, "only csv files have columns, transforms and "
-                               "cells that may be missing");
+        else if (s->n_column || s->n_transform || s->n_equals)
+            return bad_slot(s, "only csv files have columns and transforms");
+        if (s->required && !fl_slots_by_name(spec->format))
+            return bad_slot(s, "required: in lines of this format no slot may "
+                               "be missing");
+        if (spec->format == FLEET_SLOT_TEXT && strpbrk(s->name, ": \t\v\f\r"))
+            return bad_slot(s, "a name in slot text has no colons and blanks");
     }
-    return FLEET_OK;
+    return spec->format == FLEET_LIBSVM ? fl_libsvm_check(spec, at) : FLEET_OK;
 }
 
 /* The slots must be the format's own. For idx the width is compared when the
@@ -238,7 +243,7 @@ fleet_status fl_spec_check_statistics(const fl_stream_spec *spec)
 fleet_status fl_spec_check_options(const fl_stream_spec *s)
 {
     FL_TRY(check_numbers(s));
-    if (s->format < FLEET_MULTISLOT || s->format > FLEET_IDX)
+    if (s->format < FLEET_MULTISLOT || (int)s->format >= FL_N_FORMAT)
         return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
     if (s->format == FLEET_IDX && fl_command_of(s))
         return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");

@@ -15,6 +15,12 @@ const char *const fl_transform_names[] = {[FLEET_TRANSFORM_NONE] = "none",
                                           [FLEET_EQUALS] = "equals",
                                           NULL};
 
+bool fl_slots_by_name(fleet_format format)
+{
+    return format == FLEET_CSV || format == FLEET_SLOT_TEXT ||
+           format == FLEET_JSON_LINES;
+}
+
 bool fl_standardizes(fleet_transform t)
 {
     return t == FLEET_STANDARDIZE || t == FLEET_LOG1P_STANDARDIZE;

@@ -49,6 +49,10 @@ typedef struct fl_layout {
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
 void fl_layout_done(fl_layout *l);
 
+/* Do lines of the format say which slot a value is of? Then a slot may be
+ * missing, and what no slot asks for may hold anything. */
+bool fl_slots_by_name(fleet_format format);
+
 /* By fleet_transform, as configurations and saves say it; NULL at the end. */
 extern const char *const fl_transform_names[];
 

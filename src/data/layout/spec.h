@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "data/layout/statistics.h"
 
+enum { FL_N_FORMAT = FLEET_JSON_LINES + 1 };
+
 /* What the values of a slot are, besides what its type says. */
 typedef struct fl_slot_bounds {
     int64_t ids_below; /* ids below that; 0: any */

@@ -34,6 +34,29 @@ static inline uint64_t fl_load8(const char *p)
     return word;
 }
 
+/* The top bit of each byte of word that is c; of bytes above the first such one
+ * it may be wrong. */
+static inline uint64_t fl_find_byte(uint64_t word, char c)
+{
+    uint64_t t = word ^ FL_BYTES((unsigned char)c);
+
+    return (t - FL_BYTES(1)) & ~t & FL_BYTES(0x80);
+}
+
+/* The first colon of [s, end), or end; eight bytes are readable behind it. */
+static inline const char *fl_find_colon(const char *s, const char *end)
+{
+    for (; s < end; s += 8) {
+        uint64_t found = fl_find_byte(fl_load8(s), ':');
+
+        if (found) {
+            s += __builtin_ctzll(found) / 8;
+            return s < end ? s : end;
+        }
+    }
+    return end;
+}
+
 /* The last n of the eight bytes before end, 1 <= n <= 8, with zeros ('0') in
  * the place of those before them. */
 static inline uint64_t fl_last_bytes(const char *end, size_t n)
@@ -81,8 +104,7 @@ static inline bool fl_parse_u64(const char *s, const char *end, uint64_t *out)
  * it move up. Returns how many stood above it. */
 static inline int fl_take_point(uint64_t *word)
 {
-    uint64_t t = *word ^ FL_BYTES('.');
-    uint64_t found = (t - FL_BYTES(1)) & ~t & FL_BYTES(0x80);
+    uint64_t found = fl_find_byte(*word, '.');
     uint64_t point = found & -found, below, above;
 
     if (!found)

@@ -119,10 +119,10 @@ static void read_label(const fl_config *c, fl_config_slot *s)
 {
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
 
-    if (c->dataset.format != FLEET_CSV || !(s->label || s->weight))
+    if (!fl_slots_by_name(c->dataset.format) || !(s->label || s->weight))
         return;
     s->slot.required = 1;
-    if (s->slot.transforms || s->weight)
+    if (c->dataset.format != FLEET_CSV || s->slot.transforms || s->weight)
         return;
     s->slot.transforms = &none;
     s->slot.n_transform = 1;

@@ -289,6 +289,7 @@ static fleet_status report_result(fl_config_run *t, char **line,
     fleet_evaluation e = {0};
     fleet_report r = {.model = t->c->model->name,
                       .loss = t->r.loss,
+                      .bad_lines = t->r.bad_lines,
                       .samples_per_s = t->trained_s > 0
                                            ? (double)t->trained / t->trained_s
                                            : 0};

@@ -26,6 +26,7 @@ struct fleet {
     struct fl_trail_mark *mark; /* where this worker goes on that was started
                                    again, until it does; NULL */
     int n_begun;                /* datasets that have trained */
+    bool read_stdin;            /* standard input was some dataset's */
     unsigned stops_met; /* how many wishes to stop this handle has met */
     int64_t unsaved;    /* batches since the last save by fleet_save_every */
     int64_t saved_ns;   /* when that was; 0: there was none */

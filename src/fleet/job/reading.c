@@ -39,8 +39,7 @@ static fleet_status put_columns(fl_json *to, const fleet_slot *s)
             list, fl_json_string(fl_transform_names[fl_transform_of(s, i)])));
     if (s->n_equals > 0)
         FL_TRY(put_texts(to, "value", s->equals, s->n_equals));
-    return s->required ? fl_json_put(to, "required", fl_json_bool(true))
-                       : FLEET_OK;
+    return FLEET_OK;
 }
 
 static fleet_status put_slot(fl_json *list, const fleet_slot *s, int place)
@@ -54,6 +53,8 @@ static fleet_status put_slot(fl_json *list, const fleet_slot *s, int place)
     FL_TRY(fl_json_put(to, "seed", fl_json_int(place)));
     if (s->weighted)
         FL_TRY(fl_json_put(to, "weighted", fl_json_bool(true)));
+    if (s->required)
+        FL_TRY(fl_json_put(to, "required", fl_json_bool(true)));
     return put_columns(to, s);
 }
 

@@ -34,8 +34,9 @@ static const fleet_var *var_of(const choice *c, const fleet_slot *slot)
     return v && v->kind == FL_VAR_DATA ? v : NULL;
 }
 
-/* Of csv the slots that matter: cells of other columns may hold anything. Of
- * other formats all, as each has its place in a line, but an absent label. */
+/* Of formats that name their slots the ones that matter: what is in other slots
+ * may be anything. Of formats without names all, as each has its place in a
+ * line, but an absent label. */
 static bool is_read(const choice *c, int i)
 {
     const bool label = i == c->r->label;
@@ -44,7 +45,8 @@ static bool is_read(const choice *c, int i)
         return true;
     if (label && c->use == FLEET_LABEL_ABSENT)
         return fl_format_has_slots(c->r->format);
-    return c->r->format != FLEET_CSV || var_of(c, &c->r->slots[i]) != NULL;
+    return !fl_slots_by_name(c->r->format) ||
+           var_of(c, &c->r->slots[i]) != NULL;
 }
 
 static bool is_position(const char *column)

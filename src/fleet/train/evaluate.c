@@ -208,6 +208,8 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
                    r->seconds > 0 ? r->seconds
                                   : (double)(fl_now_ns() - f->made_ns) * 1e-9,
                    4);
+    if (r->bad_lines > 0)
+        fl_text_add(&t, ",\"bad_lines\":%lld", (long long)r->bad_lines);
     fl_text_add(&t, ",\"params_hash\":\"%016llx\"}",
                 (unsigned long long)r->params_hash);
     if (t.status == FLEET_OK)

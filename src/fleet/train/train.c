@@ -368,17 +368,20 @@ static fleet_status run_rounds(pass *p)
 static fleet_status end_pass(pass *p)
 {
     double sum[] = {(double)p->r.batches, (double)p->r.samples, 0,
-                    (double)p->r.stopped};
+                    (double)p->r.stopped, 0};
 
     FL_TRY(fleet_executor_flush(p->e));
     FL_TRY(fl_progress_late(&p->lines)); /* all iterations are over now */
     p->r.loss = sum[2] = p->e->loss_sum;
+    p->r.bad_lines = fl_stream_bad_lines(p->stream);
+    sum[4] = (double)p->r.bad_lines;
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
-    FL_TRY(fl_executor_end_pass(p->e, sum, 4));
+    FL_TRY(fl_executor_end_pass(p->e, sum, 5));
     p->r.batches = (int64_t)sum[0];
     p->r.samples = (int64_t)sum[1];
     p->r.loss = sum[2];
+    p->r.bad_lines = (int64_t)sum[4];
     return sum[3] > 0 ? stop_for_all(p) : FLEET_OK;
 }
 

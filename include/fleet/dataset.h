@@ -114,6 +114,16 @@ typedef struct fleet_dataset_options {
      */
     int64_t shuffle;
 
+    /* Lines that cannot be read as the slots say, and that are left out of a
+     * pass: the first ones are logged, with file, line and reason, and how many
+     * they were; one more is FLEET_EFORMAT. 0: a bad line is FLEET_EFORMAT.
+     * Each worker counts those of its share of the pass, and one that goes on
+     * in the middle of a pass those before it, too. Batches are cut before:
+     * one with bad lines has fewer samples. Headers, files that cannot be
+     * unpacked and lines of more than 64 MB are errors as ever. Not for
+     * FLEET_IDX. */
+    int64_t max_bad_lines;
+
     /* csv */
     char separator;      /* 0: ',' */
     int header;          /* nonzero: the first line names the columns */

@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "data/bad_lines.h"
 #include "data/io/fd.h"
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
@@ -58,6 +59,10 @@ struct fl_stream {
     fl_error start_error;
     int n_held;
     fl_error error; /* how the stream ended, once it was reported */
+
+    /* the caller's alone, with a budget of bad lines */
+    fl_bad_lines bad;
+    int64_t passed; /* batches that were passed over, of first_batch */
 };
 
 /* --- the threads ---------------------------------------------------------- */
@@ -107,14 +112,16 @@ static fleet_status start_reader(fl_stream *s)
 }
 
 /* Read the lines of our next batch; batches of other shares are passed over.
+ * With a budget, those before first_batch are parsed, for their bad lines.
  * FLEET_EEND: the last batch may have lines nevertheless. */
 static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
 {
     const int64_t size = s->spec.batch_size;
+    const int64_t first = s->spec.max_bad_lines > 0 ? 0 : s->spec.first_batch;
 
     for (;;) {
         bool ours = s->n_batch % s->spec.share_count == s->spec.share_index &&
-                    s->n_batch / s->spec.share_count >= s->spec.first_batch;
+                    s->n_batch / s->spec.share_count >= first;
         int64_t got;
 
         fleet_status status;
@@ -170,10 +177,8 @@ static void parse_batch(fl_stream *s, fl_scratch *scratch,
                         fl_batch_buffer *buffer)
 {
     if (buffer->error.code == FLEET_OK) {
-        fleet_status status = s->parser.parse(&s->parser, scratch, buffer);
+        fleet_status status = fl_bad_lines_parse(&s->parser, scratch, buffer);
 
-        if (status == FLEET_OK && s->spec.bounds)
-            status = fl_parser_check_bounds(&s->parser, buffer);
         if (status != FLEET_OK)
             fl_error_take(&buffer->error, status);
     }
@@ -364,13 +369,11 @@ static fleet_status next_batch(fl_stream *s, fl_batch **batch)
     return FLEET_OK;
 }
 
-fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
+static fleet_status take_batch(fl_stream *s, fl_batch **batch)
 {
     fleet_status status;
 
     *batch = NULL;
-    if (s->generation != fl_fork_generation())
-        return fl_fail(FLEET_ESTATE, "a stream cannot be used after fork()");
     pthread_mutex_lock(&s->lock);
     status =
         s->n_held < s->spec.most_held
@@ -378,6 +381,62 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
             : fl_fail(FLEET_ESTATE, "%d batches are held already", s->n_held);
     pthread_mutex_unlock(&s->lock);
     return status;
+}
+
+/* A budget of bad lines that is exceeded ends the stream, as all errors do. */
+static fleet_status end_stream(fl_stream *s, fleet_status status)
+{
+    pthread_mutex_lock(&s->lock);
+    fl_error_take(&s->error, status);
+    pthread_mutex_unlock(&s->lock);
+    return fl_error_raise(&s->error);
+}
+
+/* *wanted: it has rows, and is behind those that are passed over. */
+static fleet_status look_at_lines(fl_stream *s, const fl_batch *batch,
+                                  bool *wanted)
+{
+    const bool over = s->passed < s->spec.first_batch;
+
+    FL_TRY(
+        fl_bad_lines_count(&s->bad, &s->spec, (const fl_batch_buffer *)batch));
+    s->passed += over && batch->rows > 0;
+    *wanted = !over && batch->rows > 0;
+    return FLEET_OK;
+}
+
+/* With a budget of bad lines. */
+static fleet_status next_wanted(fl_stream *s, fl_batch **batch)
+{
+    for (;;) {
+        bool wanted = false;
+        fleet_status status = take_batch(s, batch);
+
+        if (status == FLEET_EEND)
+            fl_bad_lines_log(&s->bad, &s->spec);
+        FL_TRY(status);
+        status = look_at_lines(s, *batch, &wanted);
+        if (wanted)
+            return FLEET_OK;
+        fl_stream_release(s, *batch);
+        *batch = NULL;
+        if (status != FLEET_OK)
+            return end_stream(s, status);
+    }
+}
+
+fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
+{
+    *batch = NULL;
+    if (s->generation != fl_fork_generation())
+        return fl_fail(FLEET_ESTATE, "a stream cannot be used after fork()");
+    return s->spec.max_bad_lines > 0 ? next_wanted(s, batch)
+                                     : take_batch(s, batch);
+}
+
+int64_t fl_stream_bad_lines(const fl_stream *s)
+{
+    return s->bad.n;
 }
 
 void fl_stream_release(fl_stream *s, fl_batch *batch)

@@ -19,6 +19,11 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec);
  * reported in its place in the order, after all batches before it, and then
  * again by every further call. At most the spec's most_held may be held. */
 fleet_status fl_stream_next(fl_stream *stream, fl_batch **batch);
+
+/* Lines that were left out so far, of this share: also those before first_batch,
+ * so that a pass that goes on counts as a whole one does. */
+int64_t fl_stream_bad_lines(const fl_stream *stream);
+
 void fl_stream_release(fl_stream *stream, fl_batch *batch);
 
 /* At any time: stops and joins the threads, ends children. Never blocks on

@@ -7,6 +7,8 @@
 #include "data/layout/layout.h"
 #include "data/text/text_lines.h"
 
+enum { FL_MOST_TOLD = 5 }; /* bad lines whose texts are kept */
+
 typedef struct fl_batch_buffer {
     fl_batch batch; /* what the caller sees; first, so that it is the buffer */
     struct fl_batch_buffer *next;
@@ -15,7 +17,9 @@ typedef struct fl_batch_buffer {
     size_t *weight_capacity; /* of each slot's weights */
     size_t *offset_capacity; /* of each slot's offsets */
     fl_error error;          /* in place of a batch */
-    bool held;               /* by the caller */
+    int64_t n_bad;           /* lines that were left out of it */
+    fl_error *bad; /* the first FL_MOST_TOLD of these; NULL: none so far */
+    bool held;     /* by the caller */
 } fl_batch_buffer;
 
 fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,

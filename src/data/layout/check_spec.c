@@ -33,6 +33,10 @@ static fleet_status check_numbers(const fl_stream_spec *s)
     if (s->shuffle < 0)
         return fl_fail(FLEET_EINVAL,
                        "shuffle: expected 0 or more, got %" PRId64, s->shuffle);
+    if (s->max_bad_lines < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "max_bad_lines: expected 0 or more, got %" PRId64,
+                       s->max_bad_lines);
     if (s->share_count < 1 || s->share_index < 0 ||
         s->share_index >= s->share_count)
         return fl_fail(FLEET_EINVAL, "share %" PRId64 " of %" PRId64 " is none",
@@ -247,6 +251,8 @@ fleet_status fl_spec_check_options(const fl_stream_spec *s)
         return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
     if (s->format == FLEET_IDX && fl_command_of(s))
         return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
+    if (s->format == FLEET_IDX && s->max_bad_lines)
+        return fl_fail(FLEET_ECONFIG, "max_bad_lines: idx files have no lines");
     return s->format == FLEET_CSV ? check_csv_options(s)
                                   : check_no_csv_options(s);
 }

@@ -27,6 +27,7 @@ typedef struct fl_stream_spec {
     const char *pipe_command; /* NULL: none */
     int64_t pipe_timeout_ms;  /* of a command that brings nothing; 0: none */
     int64_t shuffle;
+    int64_t max_bad_lines; /* that a pass leaves out; 0: one is an error */
     uint64_t seed; /* of the shuffle: already mixed with pass and file */
     char separator, comment;
     int header;
@@ -48,7 +49,8 @@ typedef struct fl_stream_spec {
 
     /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */
-    int64_t first_batch; /* how many of our batches are passed over first */
+    int64_t first_batch; /* how many of our batches are passed over first; none
+                            that has no row without its bad lines counts */
     fl_log *log;
 
     /* How the job does that the stream is a part of: asked now and then while

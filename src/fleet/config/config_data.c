@@ -58,10 +58,10 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "format",          "train",      "test",       "pipe_command",
-        "pipe_timeout_ms", "batch_size", "thread_num", "shuffle",
-        "separator",       "header",     "skip_lines", "missing",
-        "comment",         "validation", NULL};
+        "format",          "train",      "test",          "pipe_command",
+        "pipe_timeout_ms", "batch_size", "thread_num",    "shuffle",
+        "separator",       "header",     "skip_lines",    "missing",
+        "comment",         "validation", "max_bad_lines", NULL};
     fleet_dataset_options *o = &c->dataset;
     int64_t threads = 1;
     int format = 0;
@@ -85,6 +85,8 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     o->thread_num = (int)threads;
     one = fl_at_key(at, "shuffle");
     FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->shuffle));
+    one = fl_at_key(at, "max_bad_lines");
+    FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->max_bad_lines));
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
@@ -96,6 +98,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
                             .n_thread = o->thread_num,
                             .pipe_command = o->pipe_command,
                             .pipe_timeout_ms = o->pipe_timeout_ms,
+                            .max_bad_lines = o->max_bad_lines,
                             .separator = o->separator,
                             .comment = o->comment,
                             .missing = o->missing,

@@ -170,6 +170,7 @@ static fl_stream_spec spec_of(fleet_dataset *d)
         .pipe_command = pipe && strcmp(pipe, "cat") != 0 ? pipe : NULL,
         .pipe_timeout_ms = pipe_timeout_of(d),
         .shuffle = o->shuffle,
+        .max_bad_lines = o->max_bad_lines,
         .separator = o->separator,
         .comment = o->comment,
         .header = o->header,

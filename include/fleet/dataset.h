@@ -145,9 +145,14 @@ FLEET_API fleet_dataset *fleet_queue_dataset(
 FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 
 /* fleet_dataset_set_filelist - the files, as globs: sorted bytewise, each must
- * match. FLEET_IDX: exactly two paths, the images and the labels. Names that
- * end in .gz are unpacked. Files are opened when a pass begins; of FLEET_IDX
- * the images' header is read now. A pass that was stopped ends so.
+ * match; "-" is standard input. That, a FIFO, and whatever else is no regular
+ * file, comes once: a second pass over such a list is FLEET_ESTATE when it
+ * begins, and so is another dataset's over standard input; several workers that
+ * would share one are FLEET_EINVAL, as is standardize without means. Who has a
+ * new FIFO sets the list again. FLEET_IDX: exactly two paths, regular files, the
+ * images and the labels. Names that end in .gz are unpacked. Files are opened
+ * when a pass begins; of FLEET_IDX the images' header is read now. A pass that
+ * was stopped ends so.
  *
  *   FLEET_EINVAL   no files, a path that is NULL
  *   FLEET_ENOENT   a glob that matches nothing

@@ -120,14 +120,22 @@ static fleet_status add_glob(fl_paths *p, const char *pattern)
     return status;
 }
 
+static fleet_status add_path(fl_paths *p, const char *path)
+{
+    FL_TRY(fl_grow(&p->path, &p->capacity, p->n + 1, sizeof *p->path));
+    p->path[p->n] = fl_strdup(path);
+    return p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
+}
+
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
 {
     *p = (fl_paths){0};
     for (int i = 0; i < n; i++) {
         fleet_status status =
-            globs[i] ? add_glob(p, globs[i])
-                     : fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
-                               i + 1, n);
+            !globs[i] ? fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
+                                i + 1, n)
+            : strcmp(globs[i], "-") == 0 ? add_path(p, globs[i])
+                                         : add_glob(p, globs[i]);
 
         if (status != FLEET_OK) {
             fl_paths_done(p);

@@ -55,6 +55,36 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
     return FLEET_OK;
 }
 
+static bool has_stdin(const char *const *files, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(files[i], "-") == 0)
+            return true;
+    return false;
+}
+
+/* Standard input comes once: it is for one pass of one list. */
+static fleet_status check_stdin(const fl_config *c, const fl_at *at)
+{
+    const bool train = has_stdin(c->train, c->n_train);
+    const bool test = has_stdin(c->test, c->n_test);
+    fl_at one = fl_at_key(at, "train");
+
+    if (train && c->epochs > 1)
+        return fl_at_expected(&one, "files: \"-\", standard input, can be read "
+                                    "once, and epochs is above 1");
+    one = fl_at_key(at, "test");
+    if (train && test)
+        return fl_at_expected(&one, "files: \"-\", standard input, can be read "
+                                    "once, and train does");
+    one = fl_at_key(at, "validation");
+    return has_stdin(c->validation, c->n_validation)
+               ? fl_at_expected(&one,
+                                "files, which are read several times, and "
+                                "not \"-\", standard input")
+               : FLEET_OK;
+}
+
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
@@ -92,6 +122,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
     FL_TRY(read_files(c, at, "validation", false, &c->validation,
                       &c->n_validation));
+    FL_TRY(check_stdin(c, at));
     return fl_config_in(fl_spec_check_options(&(fl_stream_spec){
                             .format = o->format,
                             .batch_size = o->batch_size,

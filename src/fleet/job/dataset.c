@@ -1,6 +1,7 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
 #include "fleet/job/inexact.h"
+#include "fleet/job/read_once.h"
 #include "fleet/job/stop.h"
 
 #include <string.h>
@@ -179,6 +180,7 @@ static fl_stream_spec spec_of(fleet_dataset *d)
         .statistics = d->has_statistics ? &d->statistics : NULL,
         .files = (const char *const *)d->files.path,
         .n_file = (int)d->files.n,
+        .any_file = o->format != FLEET_IDX,
         .share_count = 1,
         .log = &d->fleet->context.log,
         .job_status = job_status,
@@ -319,6 +321,7 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     }
     fl_paths_done(&d->files);
     d->files = files;
+    d->read_once = false;
     if (d->at.batch > 0) /* of a pass over other files, which ends so */
         d->at = (fl_position){.pass = d->at.pass + 1};
     return FLEET_OK;
@@ -374,6 +377,7 @@ fleet_status fl_dataset_need_statistics(fleet_dataset *d)
     if (d->fleet->loaded.n == fl_count_standardized(d->slots, d->n_slot))
         return fl_dataset_set_statistics(d, &d->fleet->loaded);
     spec = spec_of(d);
+    FL_TRY(fl_read_once_check_means(&spec));
     FL_TRY(fl_stream_statistics(&spec, &d->statistics));
     d->has_statistics = true;
     return FLEET_OK;
@@ -437,5 +441,6 @@ fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
     seeds[0] = d->fleet->context.seed;
     seeds[1] = (uint64_t)d->at.pass;
     spec.seed = fl_hash(seeds, sizeof seeds, (uint64_t)first_file);
+    FL_TRY(fl_read_once_begin(d, &spec));
     return fl_stream_open(stream, &spec);
 }

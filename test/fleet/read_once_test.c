@@ -1,0 +1,233 @@
+/* read_once_test.c - standard input and FIFOs as data: read as a file with the
+ * same lines is, once; who asks for them again, or would share them, is told.
+ */
+#define SUITE read_once
+#include "lines_kit.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "data/stream.h"
+#include "fleet/job/read_once.h"
+
+/* A process that writes the text, once somebody reads. */
+static pid_t write_to(const char *path, const char *text)
+{
+    const pid_t child = test_fork();
+
+    if (child > 0)
+        return child;
+    const int fd = open(path, O_WRONLY);
+
+    for (size_t size = strlen(text); fd >= 0 && size > 0;) {
+        const ssize_t n = write(fd, text, size);
+
+        if (n < 0)
+            _exit(1);
+        text += n;
+        size -= (size_t)n;
+    }
+    _exit(fd < 0);
+}
+
+static void is_written(pid_t child)
+{
+    int how;
+
+    CHECK(waitpid(child, &how, 0) == child);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+}
+
+static const char *make_fifo(const char *name)
+{
+    const char *path = test_path(name);
+
+    CHECK(mkfifo(path, 0600) == 0);
+    return path;
+}
+
+static uint64_t hash_of(fleet *f)
+{
+    uint64_t hash;
+
+    CHECK_OK(fleet_params_hash(f, &hash));
+    return hash;
+}
+
+static int64_t train(lines_scene *s)
+{
+    fleet_train_result r;
+
+    CHECK_OK(fleet_train_from_dataset(s->trainer, s->data, NULL, &r));
+    return r.samples;
+}
+
+static void refuse_pass(lines_scene *s, fleet_status code, const char *words)
+{
+    CHECK_FAILS(fleet_train_from_dataset(s->trainer, s->data, NULL, NULL), code,
+                words);
+}
+
+static void set_file(lines_scene *s, const char *path)
+{
+    CHECK_OK(fleet_dataset_set_filelist(s->data, &path, 1));
+}
+
+TEST(a_fifo_trains_as_a_file_does_and_once)
+{
+    lines_scene s, same;
+    const char *path = make_fifo("fifo");
+    pid_t writer;
+
+    lines_open(&same, LINES_MULTISLOT);
+    CHECK_INT(train(&same), LINES_N);
+    lines_open(&s, LINES_MULTISLOT);
+    set_file(&s, path);
+    writer = write_to(path, s.text);
+    CHECK_INT(train(&s), LINES_N);
+    is_written(writer);
+    CHECK(hash_of(s.f) == hash_of(same.f));
+    refuse_pass(&s, FLEET_ESTATE,
+                "fifo was read already, and can be read once");
+    set_file(&s, path); /* a new one, as far as anybody knows */
+    writer = write_to(path, s.text);
+    CHECK_INT(train(&s), LINES_N);
+    is_written(writer);
+    lines_close(&s);
+    lines_close(&same);
+}
+
+TEST(standard_input_is_one_datasets)
+{
+    lines_scene s;
+    int ends[2];
+
+    lines_open(&s, LINES_MULTISLOT);
+    CHECK(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) == 0);
+    CHECK(write(ends[1], s.text, strlen(s.text)) == (ssize_t)strlen(s.text));
+    close(ends[0]);
+    close(ends[1]);
+    set_file(&s, "-");
+    CHECK_INT(train(&s), LINES_N);
+    refuse_pass(&s, FLEET_ESTATE, "standard input was read already");
+    set_file(&s, "-");
+    refuse_pass(&s, FLEET_ESTATE, "standard input was read already");
+    set_file(&s, s.path);
+    CHECK_INT(train(&s), LINES_N);
+    lines_close(&s);
+}
+
+/* Means want a pass of their own. */
+TEST(what_comes_once_is_not_standardized_without_means)
+{
+    const fleet_transform standardize = FLEET_STANDARDIZE;
+    const char *column = "0", *path = make_fifo("fifo");
+    const fleet_slot slot = {.name = "x",
+                             .columns = &column,
+                             .n_column = 1,
+                             .transforms = &standardize,
+                             .n_transform = 1};
+    const fleet_dataset_options o = {
+        .format = FLEET_CSV, .slots = &slot, .n_slot = 1};
+    fl_stream *stream;
+    fleet_dataset *d;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    d = fleet_queue_dataset(f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    CHECK_FAILS(fl_dataset_open(d, true, NULL, &stream), FLEET_EINVAL,
+                "standardize makes its means in a pass before");
+    fleet_destroy(f);
+}
+
+TEST(workers_do_not_share_what_comes_once)
+{
+    const char *files[] = {test_file("a", "x"), make_fifo("fifo")};
+    fl_stream_spec spec = {.files = files, .n_file = 2, .share_count = 3};
+    fleet f = {0};
+    fleet_dataset d = {.fleet = &f};
+
+    CHECK_FAILS(fl_read_once_begin(&d, &spec), FLEET_EINVAL,
+                "fifo can be read once, and 3 workers would read it");
+    spec.n_file = 1;
+    CHECK_OK(fl_read_once_begin(&d, &spec));
+    CHECK_OK(fl_read_once_begin(&d, &spec));
+}
+
+/* It has to wait for the FIFO's writer: before, a read finds an end. */
+TEST(a_command_reads_a_fifo_from_its_beginning)
+{
+    lines_scene s;
+    const char *path = make_fifo("fifo");
+    const fleet_dataset_options o = {
+        .format = FLEET_MULTISLOT,
+        .pipe_command = "touch started; sed -n p",
+        .slots =
+            (const fleet_slot[]){
+                {.name = "color", .dtype = FLEET_INT64},
+                {.name = "numbers", .dim = 2},
+                {.name = "label", .dtype = FLEET_INT64},
+                {.name = "word", .dtype = FLEET_INT64, .dim = -1}},
+        .n_slot = 4};
+    pid_t writer;
+    fl_stream *stream;
+    fl_batch *b;
+    int64_t rows = 0;
+    fleet_dataset *d;
+
+    lines_open(&s, LINES_MULTISLOT);
+    CHECK(chdir(test_folder()) == 0);
+    d = fleet_queue_dataset(s.f, &o);
+    CHECK(d != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    writer = test_fork();
+    if (writer == 0) {
+        for (int i = 0; i < 100; i++, usleep(1000))
+            if (access("started", F_OK) == 0)
+                _exit(2); /* too early */
+        writer = write_to(path, s.text);
+        is_written(writer);
+        _exit(0);
+    }
+    CHECK_OK(fl_dataset_open(d, true, NULL, &stream));
+    while (fl_stream_next(stream, &b) == FLEET_OK) {
+        rows += b->rows;
+        fl_stream_release(stream, b);
+    }
+    fl_stream_close(stream);
+    CHECK_INT(rows, LINES_N);
+    is_written(writer);
+    lines_close(&s);
+}
+
+static void refuse_config(const char *const *set, int n, const char *words)
+{
+    static const char text[] =
+        "{\"model\":{\"type\":\"mlp\"},\"optimizer\":{},\"dataset\":"
+        "{\"format\":\"multislot\",\"train\":[\"-\"]},\"slots\":["
+        "{\"name\":\"x\",\"type\":\"float\",\"dim\":2},"
+        "{\"name\":\"y\",\"type\":\"uint64\",\"role\":\"label\"}]}";
+    const char *path = test_file("config.json", text);
+    const fleet_config_options o = {.set = set, .n_set = n};
+    char *line = NULL;
+
+    CHECK_FAILS(fleet_train_from_config(path, &o, &line), FLEET_ECONFIG, words);
+}
+
+TEST(a_configuration_asks_for_standard_input_once)
+{
+    refuse_config((const char *const[]){"epochs=2"}, 1, "dataset.train");
+    refuse_config((const char *const[]){"dataset.test=[\"-\"]"}, 1,
+                  "dataset.test");
+    refuse_config((const char *const[]){"dataset.train=[\"a\"]",
+                                        "dataset.validation=[\"-\"]"},
+                  2, "dataset.validation");
+}

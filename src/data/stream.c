@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "data/bad_lines.h"
+#include "data/cache_reader.h"
 #include "data/io/fd.h"
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
@@ -32,6 +33,7 @@ enum {
 struct fl_stream {
     fl_stream_spec spec;
     fl_parser parser;
+    bool cached; /* the parser's lines are rows of caches */
     fl_blocks blocks;
     uint64_t generation; /* of the process, see fl_fork_generation() */
     int wakeup;
@@ -257,7 +259,8 @@ static fleet_status open_reader(fl_stream *s)
     const fl_reader_env env = {&s->parser, &s->blocks, s->wakeup, &s->stop};
     fl_reader *inner;
 
-    FL_TRY(fl_format_open(s->spec.format, &inner, &env));
+    FL_TRY(s->spec.cache ? fl_cache_reader_open(&inner, &env)
+                         : fl_format_open(s->spec.format, &inner, &env));
     if (s->spec.shuffle > 0)
         return fl_shuffle_reader_open(&s->reader, &env, inner);
     s->reader = inner;
@@ -323,6 +326,7 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     pthread_cond_init(&s->emptied, NULL);
     FL_GOTO(failed, fl_fd_wakeup(&s->wakeup));
     FL_GOTO(failed, fl_parser_init(&s->parser, &s->spec, parse_lines));
+    s->parser.cached = &s->cached;
     FL_GOTO(failed, make_buffers(s));
     FL_GOTO(failed, open_reader(s));
     for (int i = 0; i < spec->n_thread; i++)
@@ -341,7 +345,9 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
     *stream = NULL;
     FL_TRY(fl_spec_check(spec));
     FL_TRY(fl_spec_check_statistics(spec));
-    return fl_stream_open_as(stream, spec, fl_format_parse(spec->format));
+    return fl_stream_open_as(stream, spec,
+                             spec->cache ? fl_cache_parse
+                                         : fl_format_parse(spec->format));
 }
 
 /* Under the lock. */
@@ -392,7 +398,7 @@ static fleet_status end_stream(fl_stream *s, fleet_status status)
     return fl_error_raise(&s->error);
 }
 
-/* *wanted: it has rows, and is behind those that are passed over. */
+/* *wanted: it has rows, and is behind the batches that are passed over. */
 static fleet_status look_at_lines(fl_stream *s, const fl_batch *batch,
                                   bool *wanted)
 {

@@ -25,6 +25,8 @@ struct fl_parser {
     int *n_place; /* csv: how many cells a line of the file has; 0: not known */
     fl_slot_names names; /* of formats whose lines name their slots */
     float pixel[256];
+    bool *cached; /* lines are rows of caches, set before the first; NULL:
+                     there are none */
 };
 
 /* What each thread has for itself. */

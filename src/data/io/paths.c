@@ -95,6 +95,34 @@ static int bytewise(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static fleet_status add_path(fl_paths *p, const char *path)
+{
+    FL_TRY(fl_grow(&p->path, &p->capacity, p->n + 1, sizeof *p->path));
+    p->path[p->n] = fl_strdup(path);
+    return p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
+}
+
+/* Beside "part-0" there may be its cache, which "part-*" does not mean. */
+static bool is_cache(const char *path)
+{
+    static const char end[] = ".fleetcache";
+    const size_t n = strlen(path), m = sizeof end - 1;
+
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+static fleet_status add_found(fl_paths *p, const char *pattern, const glob_t *g)
+{
+    const size_t before = p->n;
+
+    for (size_t i = 0; i < g->gl_pathc; i++)
+        if (!is_cache(g->gl_pathv[i]))
+            FL_TRY(add_path(p, g->gl_pathv[i]));
+    return p->n > before
+               ? FLEET_OK
+               : fl_fail(FLEET_ENOENT, "no file matches \"%s\"", pattern);
+}
+
 static fleet_status add_glob(fl_paths *p, const char *pattern)
 {
     glob_t g = {.gl_opendir = opendir_noted,
@@ -110,21 +138,9 @@ static fleet_status add_glob(fl_paths *p, const char *pattern)
                         pattern, &h);
     hiding = NULL;
     if (status == FLEET_OK)
-        status =
-            fl_grow(&p->path, &p->capacity, p->n + g.gl_pathc, sizeof *p->path);
-    for (size_t i = 0; status == FLEET_OK && i < g.gl_pathc; i++) {
-        p->path[p->n] = fl_strdup(g.gl_pathv[i]);
-        status = p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
-    }
+        status = add_found(p, pattern, &g);
     globfree(&g);
     return status;
-}
-
-static fleet_status add_path(fl_paths *p, const char *path)
-{
-    FL_TRY(fl_grow(&p->path, &p->capacity, p->n + 1, sizeof *p->path));
-    p->path[p->n] = fl_strdup(path);
-    return p->path[p->n++] ? FLEET_OK : FLEET_ENOMEM;
 }
 
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)

@@ -8,7 +8,8 @@
 /* Sorted paths that match the globs, each glob's in its turn and bytewise
  * sorted over all. A glob without a match is an error, and so is a folder below
  * it that may not be looked into, which is named: its files would be left out
- * in silence. "-", which is standard input, is a path of its own. */
+ * in silence. "-", which is standard input, is a path of its own. Names that
+ * end in .fleetcache are passed over. */
 typedef struct fl_paths {
     char **path;
     size_t n, capacity;

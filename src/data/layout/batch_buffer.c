@@ -39,6 +39,7 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
     if (blocks)
         fl_lines_done(&buffer->lines, blocks);
     fl_free(buffer->bad);
+    fl_free(buffer->packed);
     fl_free(buffer->batch.slot);
     fl_free(buffer->capacity);
     fl_free(buffer->weight_capacity);

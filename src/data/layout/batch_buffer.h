@@ -20,6 +20,8 @@ typedef struct fl_batch_buffer {
     int64_t n_bad;           /* lines that were left out of it */
     fl_error *bad; /* the first FL_MOST_TOLD of these; NULL: none so far */
     bool held;     /* by the caller */
+    char *packed;  /* of a stream that makes a cache: the batch as a block */
+    size_t packed_size, packed_capacity;
 } fl_batch_buffer;
 
 fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,

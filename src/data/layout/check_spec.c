@@ -253,6 +253,12 @@ fleet_status fl_spec_check_options(const fl_stream_spec *s)
         return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
     if (s->format == FLEET_IDX && s->max_bad_lines)
         return fl_fail(FLEET_ECONFIG, "max_bad_lines: idx files have no lines");
+    if (s->cache && (s->format == FLEET_IDX || fl_command_of(s)))
+        return fl_fail(FLEET_ECONFIG, "cache: not for %s",
+                       s->format == FLEET_IDX
+                           ? "idx files"
+                           : "what goes through a pipe_command, which may "
+                             "change without a trace");
     return s->format == FLEET_CSV ? check_csv_options(s)
                                   : check_no_csv_options(s);
 }

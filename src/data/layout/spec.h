@@ -15,6 +15,11 @@ typedef struct fl_slot_bounds {
     int64_t labels_to; /* labels from 0 to that; 0: any number */
 } fl_slot_bounds;
 
+/* What a dataset knows of its files' caches. */
+typedef struct fl_cache_state {
+    bool is_off; /* one could not be made: it is not tried again */
+} fl_cache_state;
+
 typedef struct fl_stream_spec {
     fleet_format format;
     const fleet_slot *slots; /* kept, not copied: must outlive the stream */
@@ -33,6 +38,7 @@ typedef struct fl_stream_spec {
     int header;
     int64_t skip_lines;
     const char *missing;
+    fl_cache_state *cache;           /* NULL: files have no caches */
     const fl_statistics *statistics; /* NULL: no slot standardizes */
 
     const char *const *files; /* in their order; idx: images, labels */

@@ -85,25 +85,14 @@ static fleet_status check_stdin(const fl_config *c, const fl_at *at)
                : FLEET_OK;
 }
 
-fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
+/* What is done to files, whatever their format. */
+static fleet_status read_passes(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "format",          "train",      "test",          "pipe_command",
-        "pipe_timeout_ms", "batch_size", "thread_num",    "shuffle",
-        "separator",       "header",     "skip_lines",    "missing",
-        "comment",         "validation", "max_bad_lines", NULL};
     fleet_dataset_options *o = &c->dataset;
     int64_t threads = 1;
-    int format = 0;
-    fl_at one;
+    bool cache = false;
+    fl_at one = fl_at_key(at, "pipe_command");
 
-    FL_TRY(fl_at_required(at));
-    FL_TRY(fl_at_keys(at, keys));
-    one = fl_at_key(at, "format");
-    FL_TRY(fl_at_required(&one));
-    FL_TRY(fl_at_choice(&one, fl_format_names, &format));
-    o->format = (fleet_format)format;
-    one = fl_at_key(at, "pipe_command");
     FL_TRY(fl_at_string(&one, &o->pipe_command));
     one = fl_at_key(at, "pipe_timeout_ms");
     FL_TRY(fl_at_int(&one, 0, INT32_MAX, &o->pipe_timeout_ms));
@@ -117,22 +106,66 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->shuffle));
     one = fl_at_key(at, "max_bad_lines");
     FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->max_bad_lines));
+    one = fl_at_key(at, "cache");
+    FL_TRY(fl_at_bool(&one, &cache));
+    o->cache = cache;
+    return FLEET_OK;
+}
+
+/* The dataset's own checks. */
+static fleet_status check_options(const fl_config *c, const fl_at *at)
+{
+    const fleet_dataset_options *o = &c->dataset;
+    fl_cache_state cache = {false};
+    const fl_stream_spec spec = {.format = o->format,
+                                 .batch_size = o->batch_size,
+                                 .n_thread = o->thread_num,
+                                 .pipe_command = o->pipe_command,
+                                 .pipe_timeout_ms = o->pipe_timeout_ms,
+                                 .max_bad_lines = o->max_bad_lines,
+                                 .cache = o->cache ? &cache : NULL,
+                                 .separator = o->separator,
+                                 .comment = o->comment,
+                                 .missing = o->missing,
+                                 .share_count = 1};
+
+    return fl_config_in(fl_spec_check_options(&spec), at->path);
+}
+
+fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
+{
+    static const char *const keys[] = {"format",
+                                       "train",
+                                       "test",
+                                       "pipe_command",
+                                       "pipe_timeout_ms",
+                                       "batch_size",
+                                       "thread_num",
+                                       "shuffle",
+                                       "separator",
+                                       "header",
+                                       "skip_lines",
+                                       "missing",
+                                       "comment",
+                                       "validation",
+                                       "max_bad_lines",
+                                       "cache",
+                                       NULL};
+    int format = 0;
+    fl_at one;
+
+    FL_TRY(fl_at_required(at));
+    FL_TRY(fl_at_keys(at, keys));
+    one = fl_at_key(at, "format");
+    FL_TRY(fl_at_required(&one));
+    FL_TRY(fl_at_choice(&one, fl_format_names, &format));
+    c->dataset.format = (fleet_format)format;
+    FL_TRY(read_passes(c, at));
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
     FL_TRY(read_files(c, at, "validation", false, &c->validation,
                       &c->n_validation));
     FL_TRY(check_stdin(c, at));
-    return fl_config_in(fl_spec_check_options(&(fl_stream_spec){
-                            .format = o->format,
-                            .batch_size = o->batch_size,
-                            .n_thread = o->thread_num,
-                            .pipe_command = o->pipe_command,
-                            .pipe_timeout_ms = o->pipe_timeout_ms,
-                            .max_bad_lines = o->max_bad_lines,
-                            .separator = o->separator,
-                            .comment = o->comment,
-                            .missing = o->missing,
-                            .share_count = 1}),
-                        at->path);
+    return check_options(c, at);
 }

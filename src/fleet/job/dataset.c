@@ -172,6 +172,7 @@ static fl_stream_spec spec_of(fleet_dataset *d)
         .pipe_timeout_ms = pipe_timeout_of(d),
         .shuffle = o->shuffle,
         .max_bad_lines = o->max_bad_lines,
+        .cache = o->cache && !d->cache.is_off ? &d->cache : NULL,
         .separator = o->separator,
         .comment = o->comment,
         .header = o->header,
@@ -322,6 +323,7 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     fl_paths_done(&d->files);
     d->files = files;
     d->read_once = false;
+    d->cache.is_off = false;
     if (d->at.batch > 0) /* of a pass over other files, which ends so */
         d->at = (fl_position){.pass = d->at.pass + 1};
     return FLEET_OK;

@@ -15,7 +15,8 @@ struct fleet_dataset {
     int n_slot;
     const fleet_slot *own_slots; /* of a format that has slots of its own */
     fl_paths files;
-    bool read_once; /* these, of which some come once, have been read */
+    fl_cache_state cache; /* of these */
+    bool read_once;       /* these, of which some come once, have been read */
     fl_statistics statistics;
     bool has_statistics;
     fl_position at; /* of its training passes */

@@ -1,0 +1,85 @@
+/* cache_build.c - a stream over one file, whose batches become blocks. */
+#include "data/cache_build.h"
+
+#include "data/cache_file.h"
+#include "data/format/formats.h"
+#include "data/stream_internal.h"
+
+enum { MOST_ROWS = 4096, BLOCK_BYTES = 4 << 20 };
+
+/* Lines are parsed as the format says, and packed while they are at hand. */
+static fleet_status parse_packed(const fl_parser *p, fl_scratch *scratch,
+                                 fl_batch_buffer *buffer)
+{
+    FL_TRY(fl_format_parse(p->spec->format)(p, scratch, buffer));
+    return fl_cache_block_make(&p->layout, buffer);
+}
+
+static fleet_status is_stopped(void *stop)
+{
+    return atomic_load((const atomic_bool *)stop)
+               ? fl_fail(FLEET_ESTATE, "the stream was closed")
+               : FLEET_OK;
+}
+
+/* Rows of wide slots make fewer of them a block. */
+static int64_t rows_of(const fl_stream_spec *spec)
+{
+    int64_t size = 1;
+
+    for (int i = 0; i < spec->n_slot; i++) {
+        const int64_t dim = spec->slots[i].dim;
+
+        size += dim > 0 ? 4 * dim : 4;
+    }
+    return size > BLOCK_BYTES               ? 1
+           : BLOCK_BYTES / size > MOST_ROWS ? MOST_ROWS
+                                            : BLOCK_BYTES / size;
+}
+
+static fleet_status add_blocks(fl_cache_writer *w, const fl_stream_spec *spec)
+{
+    fl_stream *stream;
+    fleet_status status;
+    fl_batch *b;
+
+    FL_TRY(fl_stream_open_as(&stream, spec, parse_packed));
+    while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
+        const fl_batch_buffer *buffer = (const fl_batch_buffer *)b;
+
+        status = fl_cache_writer_add(w, buffer->packed, buffer->packed_size,
+                                     (uint64_t)b->rows);
+        if (status == FLEET_OK)
+            status = spec->job_status(spec->job);
+        fl_stream_release(stream, b);
+        if (status != FLEET_OK)
+            break;
+    }
+    fl_stream_close(stream);
+    return status == FLEET_EEND ? FLEET_OK : status;
+}
+
+fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
+                            uint64_t key, const atomic_bool *stop)
+{
+    fl_stream_spec one = *spec;
+    fl_cache_writer *w;
+    fleet_status status;
+
+    one.files = &file;
+    one.n_file = 1;
+    one.batch_size = rows_of(spec);
+    one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
+    one.share_count = 1;
+    one.bounds = NULL;
+    one.cache = NULL;
+    one.any_file = false;
+    one.job_status = is_stopped;
+    one.job = (void *)(uintptr_t)stop;
+    FL_TRY(fl_cache_writer_open(&w, file, key));
+    status = add_blocks(w, &one);
+    if (status == FLEET_OK)
+        status = fl_cache_writer_commit(w);
+    fl_cache_writer_close(w);
+    return status;
+}

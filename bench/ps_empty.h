@@ -124,7 +124,7 @@ static void send_packet(void *arg, int lane, fl_packet *p)
 
 static void connect_to(worker *w, const char *address, size_t bytes)
 {
-    const fl_client_host host = {w, send_packet};
+    const fl_client_host host = {.arg = w, .send = send_packet};
     fl_client_options o = {.job = "bench",
                            .request_ms = 30000,
                            .peer_ms = 10000,

@@ -2,12 +2,14 @@
  * server. */
 #include "fleet/server_replica.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "fleet/save_part.h"
+#include "fleet/servers.h"
 
 bool fl_has_replicas(const fleet *f)
 {
@@ -43,6 +45,63 @@ static void set_address(fleet *f, const char *own)
                  (int)(colon - own), own);
 }
 
+/* --- a process that was started again ------------------------------------- */
+
+static const char gives_way[] = "the job was at work before";
+
+/* By a thread of f->replica. The server that the process has begun with has no
+ * workers: they have the copies that the next server's process has. */
+static void is_late(void *arg)
+{
+    fleet *f = arg;
+
+    fl_server_stop(&f->server, 1, gives_way);
+}
+
+/* The socket that the first server gets is closed with it. */
+static void keep_listener(fleet *f, int fd)
+{
+    int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+
+    f->spare_listener = copy > 0 ? copy : 0;
+}
+
+static fleet_status create_again(fleet *f)
+{
+    fl_server_options o = fl_servers_options(f);
+
+    o.listen_fd = f->spare_listener > 0 ? f->spare_listener : -1;
+    o.replica = f->replica;
+    o.follows = f->role.server[(o.index + 1) % o.n_server];
+    o.seeks_copies = true;
+    FL_TRY(fl_server_create(&f->server, &o));
+    f->spare_listener = 0;
+    return FLEET_OK;
+}
+
+/* A stop of the process meanwhile has stopped its other server. */
+static fleet_status begin_again(fleet *f, fl_server_pair *both)
+{
+    const char *stopped;
+
+    FL_INFO(&f->context.log,
+            "server %d: the job was at work before this process, which gets "
+            "copies of lanes of servers %d and %d",
+            f->role.index, f->role.index,
+            (f->role.index + f->role.server_num - 1) % f->role.server_num);
+    FL_TRY(fl_server_pair_put(both, 0, NULL));
+    fl_server_destroy(f->server);
+    f->server = NULL;
+    FL_TRY(create_again(f));
+    FL_TRY(fl_server_pair_put(both, 0, f->server));
+    stopped = fl_server_stopped(f->replica);
+    if (stopped)
+        fl_server_stop(&f->server, 1, stopped);
+    return FLEET_OK;
+}
+
+/* --- both ----------------------------------------------------------------- */
+
 fleet_status fl_server_replica_create(fleet *f, const fl_server_options *own)
 {
     fl_server_options o = *own;
@@ -54,6 +113,9 @@ fleet_status fl_server_replica_create(fleet *f, const fl_server_options *own)
     o.follows = f->role.server[o.index];
     o.listen_fd = -1;
     o.lane_port = NULL;
+    o.on_late = is_late;
+    o.on_late_arg = f;
+    keep_listener(f, own->listen_fd);
     o.command = fl_save_part_of_replica;
     return fl_server_create(&f->replica, &o);
 }
@@ -76,7 +138,16 @@ static void *run_replica(void *arg)
 /* What has ended the copies of lanes that still follow has ended their leaders,
  * too, whose process says it. A server that has failed has told its workers,
  * which end all other servers. */
-fleet_status fl_server_replica_serve(fleet *f)
+static fleet_status serve_own(fleet *f, fl_server_pair *both)
+{
+    FL_TRY(fl_server_run(f->server));
+    if (fl_server_stopped(f->server) != gives_way)
+        return FLEET_OK;
+    FL_TRY(begin_again(f, both));
+    return fl_server_run(f->server);
+}
+
+fleet_status fl_server_replica_serve(fleet *f, fl_server_pair *both)
 {
     running replica = {.server = f->replica};
     pthread_t thread;
@@ -84,7 +155,7 @@ fleet_status fl_server_replica_serve(fleet *f)
     fl_error error;
 
     FL_TRY(fl_thread_start(&thread, run_replica, &replica, "a replica"));
-    status = fl_server_run(f->server);
+    status = serve_own(f, both);
     fl_error_take(&error, status);
     if (status != FLEET_OK)
         fl_server_stop(&f->replica, 1, "its process has failed");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fleet/job/handle.h"
+#include "fleet/server_stop.h"
 #include "ps/host/server.h"
 
 /* Does each lane of this job have two copies? Of workers, too. */
@@ -14,5 +15,7 @@ bool fl_has_replicas(const fleet *f);
 fleet_status fl_server_replica_create(fleet *f, const fl_server_options *own);
 
 /* fl_server_run() of both: until both have ended. FLEET_OK if both have ended
- * well, else what has ended the first one, or the other. */
-fleet_status fl_server_replica_serve(fleet *f);
+ * well, else what has ended the first one, or the other. In a job that was at
+ * work before this process f->server is another one then: copies of its lanes,
+ * which the process of the next server has led since. */
+fleet_status fl_server_replica_serve(fleet *f, fl_server_pair *both);

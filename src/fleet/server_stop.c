@@ -76,16 +76,31 @@ static bool catch_sigterm(struct sigaction *before)
     return sigaction(SIGTERM, &ours, NULL) == 0;
 }
 
+static fleet_status too_many(void)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "fleet_run_server: %d servers run in this process already",
+                   (int)MOST_RUNNING);
+}
+
+fleet_status fl_server_pair_put(fl_server_pair *s, int which, fl_server *server)
+{
+    if (s->server[which])
+        remove_running(s->server[which]);
+    s->server[which] = NULL;
+    if (server && !add_running(server))
+        return too_many();
+    s->server[which] = server;
+    return FLEET_OK;
+}
+
 fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm)
 {
     for (int i = 0; i < 2; i++)
         if (s->server[i] && !add_running(s->server[i])) {
             if (i > 0)
                 remove_running(s->server[0]);
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "fleet_run_server: %d servers run in this process "
-                           "already",
-                           (int)MOST_RUNNING);
+            return too_many();
         }
     s->catches = sigterm && catch_sigterm(&s->before);
     return FLEET_OK;

@@ -17,5 +17,10 @@ typedef struct fl_server_pair {
  * of its own. FLEET_EUNSUPPORTED: there are too many. */
 fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm);
 
+/* Another server takes the place of one of them, which has ended. NULL: none
+ * does yet. */
+fleet_status fl_server_pair_put(fl_server_pair *s, int which,
+                                fl_server *server);
+
 /* When they have ended: afterwards no call stops them any more. */
 void fl_server_pair_end(fl_server_pair *s);

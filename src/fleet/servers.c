@@ -10,6 +10,7 @@
 #include "fleet/servers.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <stdatomic.h>
 
 #include "base/folder.h"
@@ -124,6 +125,9 @@ static void destroy_server(fleet *f)
     fl_server_destroy(f->server);
     fl_server_destroy(f->replica);
     f->server = f->replica = NULL;
+    if (f->spare_listener > 0)
+        close(f->spare_listener);
+    f->spare_listener = 0;
 }
 
 void fl_servers_close(fleet *f)
@@ -501,7 +505,8 @@ static fleet_status serve_until_left(fleet *f)
             fl_address_text(f->role.server[f->role.index]), f->role.lanes,
             f->role.worker_num, fl_job_mode_name(fl_handle_mode(f)));
     warn_insecure(f);
-    status = f->replica ? fl_server_replica_serve(f) : fl_server_run(f->server);
+    status = f->replica ? fl_server_replica_serve(f, &both)
+                        : fl_server_run(f->server);
     fl_server_pair_end(&both);
     return status;
 }

@@ -21,7 +21,7 @@ static const char sender_prefix[] = "sender "; /* of ZAP's user id */
 
 struct fl_guard {
     const fl_keys *keys;
-    int server;          /* that is let in, too; -1: none */
+    int server[2];       /* that are let in, too; -1: none */
     uint64_t generation; /* of fork() */
     char domain[DOMAIN_SIZE];
     fl_guard *next;
@@ -133,10 +133,13 @@ static int sender_of(const fl_guard *g, const uint8_t *key)
     int subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
     int server = fl_keys_find(g->keys, FL_ROLE_SERVER, key);
 
+    bool is_let_in =
+        server >= 0 && (server == g->server[0] || server == g->server[1]);
+
     return worker >= 0       ? worker + 1
            : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
-           : server >= 0 && server == g->server ? server + FL_GUARD_SERVER
-                                                : 0;
+           : is_let_in       ? server + FL_GUARD_SERVER
+                             : 0;
 }
 
 /* The process that asks to come in. */
@@ -252,7 +255,7 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys)
     pthread_once(&fork_once, watch_forks);
     FL_TRY(FL_NEW(g, sizeof **g));
     (*g)->keys = keys;
-    (*g)->server = -1;
+    (*g)->server[0] = (*g)->server[1] = -1;
     (*g)->generation = fl_fork_generation();
     pthread_mutex_lock(&handler.life);
     snprintf((*g)->domain, DOMAIN_SIZE, "libfleet-%u", ++handler.n_made);
@@ -271,7 +274,7 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys)
 void fl_guard_let_in(fl_guard *g, int server)
 {
     pthread_mutex_lock(&handler.lock);
-    g->server = server;
+    g->server[g->server[0] >= 0] = server;
     pthread_mutex_unlock(&handler.lock);
 }
 

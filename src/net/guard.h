@@ -13,8 +13,9 @@ typedef struct fl_guard fl_guard;
 /* The keys stay the caller's, and outlive the guard. */
 fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys);
 
-/* That server of the job may come, too, which has copies of what this one
- * keeps. Before a socket is guarded. */
+/* That server of the job may come, too, whose process has copies of what this
+ * one keeps, or asks for them; two of them at most. Before a socket is
+ * guarded. */
 void fl_guard_let_in(fl_guard *g, int server);
 
 /* When its sockets are closed. NULL is fine. */

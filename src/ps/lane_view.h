@@ -3,8 +3,9 @@
  * of a lane leads, 4 e + part: that is the view of the lane, 0 if it is the
  * only copy. Of epoch e both copies know the same at part 0. In part 1 the
  * leader goes on alone, in part 2 the follower does; a worker makes one of them
- * so, and never the other: part 1 needs all workers, part 2 needs one.
- * docs/adr/0076. */
+ * so, and never the other: part 1 needs all workers, part 2 needs one. When a
+ * copy that was lost was made again, epoch e + 1 begins.
+ * docs/adr/0076, 0093. */
 #pragma once
 
 #include "net/message.h"
@@ -15,6 +16,14 @@
 enum { FL_REPLICA_PATIENCE = 4 };
 
 enum { FL_VIEW_BOTH = 0, FL_VIEW_ALONE = 1, FL_VIEW_TAKEN = 2 };
+
+/* Of a copy that is none yet. */
+enum { FL_VIEW_NONE = 0xffff, FL_MOST_EPOCH = 0x3ffe };
+
+static inline uint32_t fl_view_epoch(uint32_t view)
+{
+    return view >> 2;
+}
 
 static inline uint32_t fl_view_part(uint32_t view)
 {

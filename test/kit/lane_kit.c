@@ -17,6 +17,7 @@ int64_t lane_changes;
 fl_replica_role lane_replica;
 
 static int n_open; /* kits: they share models */
+static int n_made; /* so far */
 
 static void keep_sent(void *arg, const fl_peer *to, fl_packet *p)
 {
@@ -64,6 +65,16 @@ static void keep_asked(void *arg, fl_packet *p)
     k->asked = fl_packet_keep(p);
 }
 
+static fleet_status keep_copy(void *arg, fl_lane_copy *c)
+{
+    lane_kit *k = arg;
+
+    if (k->fails_commands)
+        return fl_fail(FLEET_ENOMEM, "no thread");
+    k->copy = c;
+    return FLEET_OK;
+}
+
 static void keep_line(void *user, fleet_log_level level, const char *line)
 {
     lane_kit *k = user;
@@ -105,8 +116,13 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
                          .most_parked = x.parked,
                          .most_unread = x.unread,
                          .most_small = x.unread / 16};
-    const fl_lane_host host = {
-        k, keep_sent, keep_command, command_progress, server_loads, keep_asked};
+    const fl_lane_host host = {.arg = k,
+                               .send = keep_sent,
+                               .begin = keep_command,
+                               .progress = command_progress,
+                               .loading = server_loads,
+                               .ask = keep_asked,
+                               .copy = keep_copy};
 
     memset(k, 0, sizeof *k);
     k->n_stream = n_stream;
@@ -123,6 +139,8 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.restart_ms = lane_restart_ms;
     o.most_changes = lane_changes;
     o.replica = lane_replica;
+    o.process = (uint32_t)++n_made;
+    o.most_copy = SIZE_MAX;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);
     o.log = &k->log;
     o.layout = &k->layout;

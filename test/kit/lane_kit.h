@@ -30,8 +30,9 @@ typedef struct lane_kit {
     bool fails_commands, beside_training;
     uint64_t cut[LANE_MOST_CUT]; /* of a save beside training */
     uint64_t command_progress;
-    fl_packet *asked; /* last, of the lane that it follows; NULL: nothing */
-    bool loads;       /* its server does, so far, and so many bytes */
+    fl_packet *asked;   /* last, of the lane that it follows; NULL: nothing */
+    fl_lane_copy *copy; /* that is to be written; NULL: none */
+    bool loads;         /* its server does, so far, and so many bytes */
     uint64_t load_total;
     int64_t now_ms;
     fl_msg msg; /* the last that was heard, and its packet */

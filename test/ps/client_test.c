@@ -53,7 +53,7 @@ static void open_as(scene *s, size_t window, int64_t restart_ms, bool replicas)
                            .step_ms = 5000,
                            .heartbeat_ms = BEAT_MS,
                            .window = window};
-    const fl_client_host host = {s, keep_sent};
+    const fl_client_host host = {.arg = s, .send = keep_sent};
 
     memset(s, 0, sizeof *s);
     s->waits_for = 2;

@@ -257,7 +257,7 @@ static fl_handshake *begin(hands *h, uint64_t nonce)
                                 .nonce = nonce,
                                 .who = "a:1",
                                 .locality = "a"};
-    const fl_client_host host = {h, note_hello};
+    const fl_client_host host = {.arg = h, .send = note_hello};
     fl_handshake *made;
 
     CHECK_OK(fl_handshake_create(&made, &o, &host, h->s->now_ms));

@@ -5,6 +5,8 @@
 #include "ps/server/lane_replica.h"
 #include "test.h"
 
+#include <string.h>
+
 enum { FOLLOWER = 200 }; /* of its peer, the first byte */
 
 typedef struct pair {
@@ -41,7 +43,7 @@ static void open_follower(pair *c)
     lane_replica = FL_REPLICA_FOLLOWS;
     lane_open(&c->follower, SIM_SGD, 1, true);
     lane_replica = FL_NO_REPLICA;
-    fl_lane_begin_follow(c->follower.lane, 0);
+    fl_lane_begin_follow(c->follower.lane, NULL, 0);
     settle(c);
 }
 
@@ -133,31 +135,169 @@ TEST(a_load_that_the_replica_cannot_do_again_ends_the_job_with_its_words)
     close_pair(&c);
 }
 
-/* What the leader had for the one before is gone: no worker makes it lead, and
- * the leader goes on alone. */
+/* --- one that is made again ----------------------------------------------- */
+
+/* Both, with an update that a worker was told of; then another process has the
+ * follower's place, and the leader misses the one before. */
+static void open_again(pair *c)
+{
+    open_pair(c);
+    lane_push(&c->leader, 0, 1, 7, 1);
+    lane_hear(&c->leader, FOLLOWER);
+    fl_lane_follow(c->follower.lane, c->leader.heard, 0);
+    CHECK(carry_question(c));
+    lane_hear_status(&c->leader, 0, FL_ANSWER_OK);
+    lane_close(&c->follower);
+    lane_tick_until(&c->leader, 600);
+    open_follower(c);
+}
+
+/* The worker promises to stay: the leader is alone. */
+static void let_alone(pair *c)
+{
+    lane_tick_until(&c->leader, 700);
+    say_view(&c->leader, FL_VIEW_ALONE);
+    lane_hear_status(&c->leader, 0, FL_ANSWER_OK);
+    lane_tick_until(&c->leader, 800);
+    CHECK_INT(fl_lane_replica(c->leader.lane), FL_REPLICA_ALONE);
+}
+
+/* The newcomer asks; what the leader is is written, and sent. */
+static void copy(pair *c)
+{
+    lane_tick_until(&c->follower, 400);
+    settle(c);
+    CHECK(c->leader.copy != NULL);
+    fl_lane_write_copy(c->leader.lane, c->leader.copy);
+    fl_lane_copy_written(c->leader.lane, c->leader.copy, c->leader.now_ms);
+    c->leader.copy = NULL;
+    settle(c);
+}
+
+static uint64_t hash_of(const lane_kit *k)
+{
+    uint64_t rows = 0;
+
+    return sim_rows_hash(k->store, "first", &rows) + rows;
+}
+
+/* A heartbeat of a worker that knows the way to the copy of that epoch: the
+ * answer, which is there still. */
+static const fl_msg *say_epoch(lane_kit *k, uint16_t epoch, uint32_t view)
+{
+    fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, 0, 0, 0);
+    fl_msg_writer w;
+
+    head.view = fl_view_with(0, view);
+    head.piece = epoch;
+    lane_begin(k, &w, &head);
+    lane_tell(k, &w, 0);
+    return &k->msg;
+}
+
+/* It has no record of what the leader is, so nobody makes it lead; and it says
+ * that somebody is dead. */
 TEST(a_replica_that_was_started_again_is_not_the_one_before)
 {
     pair c;
 
-    open_pair(&c);
-    lane_push(&c.leader, 0, 1, 7, 1);
-    lane_hear(&c.leader, FOLLOWER);
-    fl_lane_follow(c.follower.lane, c.leader.heard, 0);
-    CHECK(carry_question(&c));
-    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
-    lane_close(&c.follower);
-    open_follower(&c);
+    open_again(&c);
+    CHECK(fl_lane_is_late(c.follower.lane));
     say_view(&c.follower, FL_VIEW_TAKEN);
     CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_FOLLOWS);
-    for (int64_t ms = 100; ms <= 1200; ms += 100) {
-        lane_tick_until(&c.follower, ms);
-        settle(&c);
-        lane_tick_until(&c.leader, ms);
-    }
-    say_view(&c.leader, FL_VIEW_ALONE);
-    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
-    lane_tick_until(&c.leader, 1300);
+    let_alone(&c); /* before the peer deadline */
+    close_pair(&c);
+}
+
+TEST(a_replica_is_made_again_and_follows_when_workers_know_where_it_is)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    copy(&c);
+    CHECK(hash_of(&c.follower) == hash_of(&c.leader));
+    CHECK_INT(fl_lane_version(c.follower.lane), 1);
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    say_epoch(&c.leader, 0, FL_VIEW_ALONE);
+    lane_hear(&c.leader, 0);
+    CHECK_INT(c.leader.msg.head.piece, 1);
+    CHECK_INT(c.leader.msg.section[0].op, FL_SECTION_HELLO);
+    say_epoch(&c.leader, 1, FL_VIEW_ALONE);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, c.follower.now_ms);
+    lane_hear(&c.leader, 0);
+    CHECK_INT(c.leader.msg.head.n_section, 0);
+    settle(&c);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    CHECK(!strstr(c.leader.lines, "it has a replica again"));
+    say_view(&c.leader, 4);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_CONTAINS(c.leader.lines, "it has a replica again (view 4)");
+    say_view(&c.follower, 4 + FL_VIEW_TAKEN);
+    lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_ALONE);
+    close_pair(&c);
+}
+
+/* Training goes on meanwhile. */
+TEST(a_replica_that_is_made_again_gets_the_updates_behind)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    lane_tick_until(&c.follower, 400);
+    settle(&c);
+    CHECK(c.leader.copy != NULL);
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK); /* it does not wait */
+    copy(&c);
+    CHECK_INT(fl_lane_version(c.follower.lane), 2);
+    CHECK(hash_of(&c.follower) == hash_of(&c.leader));
+    close_pair(&c);
+}
+
+/* Another one may be made then; not for the same process. */
+TEST(a_replica_that_is_not_heard_of_is_not_made)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    copy(&c);
+    for (int64_t ms = 1000; ms <= 2000; ms += 500) {
+        lane_tick_until(&c.leader, ms);
+        say_view(&c.leader, FL_VIEW_ALONE);
+        lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    }
+    CHECK_CONTAINS(c.leader.lines, "its replica is not made again: its process "
+                                   "was not heard of");
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_tick_until(&c.follower, 600);
+    settle(&c);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_LEFT);
+    lane_close(&c.follower);
+    open_follower(&c);
+    copy(&c);
+    CHECK(hash_of(&c.follower) == hash_of(&c.leader));
+    close_pair(&c);
+}
+
+TEST(a_replica_that_cannot_be_written_leaves_the_lane_as_it_was)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    c.leader.fails_commands = true;
+    lane_tick_until(&c.follower, 400);
+    settle(&c);
+    CHECK_CONTAINS(c.leader.lines, "is not made again: no thread");
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK(!c.leader.lane->frozen);
     close_pair(&c);
 }
 
@@ -176,7 +316,7 @@ TEST(the_next_servers_key_alone_speaks_for_a_replica)
     lane_open(&c.leader, SIM_SGD, 1, true);
     lane_replica = FL_REPLICA_FOLLOWS;
     lane_open(&c.follower, SIM_SGD, 1, true);
-    fl_lane_begin_follow(c.follower.lane, 0);
+    fl_lane_begin_follow(c.follower.lane, NULL, 0);
     for (uint64_t i = 0; i < n; i++) {
         peer.sender = foreign[i];
         fl_lane_receive(c.leader.lane, &peer, c.follower.asked, 0);
@@ -200,7 +340,7 @@ TEST(a_replica_that_cannot_begin_dooms_its_leader)
     lane_open(&c.leader, SIM_SGD, 1, true);
     lane_replica = FL_REPLICA_FOLLOWS;
     lane_open(&c.follower, SIM_SGD, 1, true);
-    fl_lane_begin_follow(c.follower.lane, 0);
+    fl_lane_begin_follow(c.follower.lane, NULL, 0);
     CHECK_OK(fl_lane_replay_load(c.follower.lane, "save"));
     CHECK(carry_question(&c));
     lane_hear(&c.leader, FOLLOWER);
@@ -222,7 +362,7 @@ TEST(a_replica_asks_again_when_it_has_found_its_leader)
 
     lane_replica = FL_REPLICA_FOLLOWS;
     lane_open(&c.follower, SIM_SGD, 1, true);
-    fl_lane_begin_follow(c.follower.lane, 0);
+    fl_lane_begin_follow(c.follower.lane, NULL, 0);
     fl_packet_drop(c.follower.asked);
     c.follower.asked = NULL;
     fl_lane_found_leader(c.follower.lane, 5);

@@ -65,8 +65,9 @@ static void open_pair(pair *a, const char *job, bool whole)
 {
     static fl_server_identity identity = {.nonce = 7, .run = 5};
     static const char *const address[] = {"{}"};
-    const fl_lane_host lane_host = {a, to_client, no_command, NULL, NULL, NULL};
-    const fl_client_host client_host = {a, to_lane};
+    const fl_lane_host lane_host = {
+        .arg = a, .send = to_client, .begin = no_command};
+    const fl_client_host client_host = {.arg = a, .send = to_lane};
     fl_lane_options lane = {.layout = &a->layout,
                             .identity = &identity,
                             .n_lane = 1,

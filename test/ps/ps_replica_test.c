@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
@@ -214,6 +215,119 @@ TEST_LIMIT(a_server_that_sleeps_too_long_wakes_up_without_a_say, 120)
     for (int i = 0; i < 2; i++)
         ps_check_ends(ps_server(&j, i));
     CHECK_CONTAINS(ps_said(victim), "this copy has none to serve any more");
+}
+
+/* --- a server that comes again -------------------------------------------- */
+
+/* What worker 0 does: server `first` dies, the job trains on, and waits until
+ * the test has seen that it has all copies again; then the other one dies. */
+enum { FIRST_AT = 5, WAITS_AT = 25 };
+
+static int die_in_turn(void *user, int64_t batch, int64_t samples)
+{
+    watched *w = user;
+    const plan *p = w->n->job->user;
+    int64_t n = w->batches++;
+
+    (void)batch, (void)samples;
+    if (n == FIRST_AT)
+        kill(ps_server(w->n->job, p->victim)->pid, SIGKILL);
+    if (n != WAITS_AT)
+        return 0;
+    ps_tell(&w->n->job->held);
+    ps_hear(&w->n->job->go);
+    kill(ps_server(w->n->job, p->also)->pid, SIGKILL);
+    return 0;
+}
+
+static fleet_status work_on(ps_node *n)
+{
+    const fleet_train_options o = {.on_batch = die_in_turn,
+                                   .user = &(watched){.n = n}};
+    fleet_status status = ps_begin(n);
+
+    for (int i = 0; i < n->job->passes && status == FLEET_OK; i++)
+        status = fleet_train_from_dataset(n->s.e, n->s.data,
+                                          n->index == 0 ? &o : NULL, NULL);
+    if (status == FLEET_OK)
+        status = ps_end(n);
+    if (status == FLEET_OK && n->index == 0)
+        fprintf(stderr, "hash %llx\n", (unsigned long long)n->hash);
+    return status;
+}
+
+static void hear_copies(const ps_job *j, const ps_node *server)
+{
+    for (int s = 0; s < j->servers; s++)
+        for (int i = 0; i < j->lanes; i++) {
+            char words[80];
+
+            snprintf(words, sizeof words,
+                     "server %d, lane %d: it has a replica again", s, i);
+            ps_hear_words(server, words);
+        }
+}
+
+/* Servers bind their ports themselves, as by hand. */
+static void start_by_hand(ps_job *j)
+{
+    ps_prepare(j);
+    for (int i = 0; i < j->servers; i++)
+        close(j->listen_fd[i]);
+    for (int i = 0; i < j->n_node; i++)
+        ps_start(&j->node[i]);
+}
+
+/* The same process again, while the job goes on; then the other one. With keys,
+ * by tcp, from a save. */
+static void check_turns(ps_job *j, const plan *p)
+{
+    uint64_t want = undisturbed(j);
+    unsigned long long hash = 0;
+    const char *at;
+
+    j->work = work_on;
+    if (j->no_listen_fd)
+        start_by_hand(j);
+    else
+        ps_start_all(j);
+    CHECK_INT(ps_wait(ps_server(j, p->victim)), 128 + SIGKILL);
+    ps_start(ps_server(j, p->victim));
+    hear_copies(j, ps_server(j, p->also));
+    ps_hear(&j->held);
+    ps_tell(&j->go);
+    for (int i = 0; i < j->workers; i++)
+        ps_check_ends(ps_worker(j, i));
+    at = strstr(ps_said(ps_worker(j, 0)), "hash ");
+    CHECK(at && sscanf(at, "hash %llx", &hash) == 1);
+    CHECK(hash == want);
+    ps_check_ends(ps_server(j, p->victim));
+    CHECK_CONTAINS(ps_said(ps_server(j, p->victim)),
+                   "the job was at work before this process");
+}
+
+TEST_LIMIT(servers_die_in_turn_and_come_again_and_the_bits_are_the_same, 120)
+{
+    plan p = {.victim = 0, .also = 1};
+    ps_job j = job_of(2, &p);
+
+    check_turns(&j, &p);
+}
+
+TEST_LIMIT(servers_come_again_by_tcp_with_keys_to_a_job_that_began_with_a_save,
+           120)
+{
+    plan p = {.victim = 1, .also = 0};
+    ps_job j = job_of(2, &p);
+    scene s;
+
+    setenv("FLEET_TRANSPORT", "tcp", 1);
+    j.server_load = scene_saved(&s, "adam");
+    scene_close(&s);
+    j.keys = test_path("keys");
+    CHECK_OK(fl_keys_make(j.keys, 2, 2));
+    j.no_listen_fd = true;
+    check_turns(&j, &p);
 }
 
 TEST_LIMIT(a_job_without_both_copies_of_a_lane_ends_with_words, 120)

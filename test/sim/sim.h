@@ -56,6 +56,8 @@ typedef struct sim_fault {
     int worker, server; /* SIM_NOBODY: any, of a cut; none, of a process */
     int message;        /* FL_MSG_STEP, ...; 0: of any kind */
     bool leaving;       /* and of those a LEAVE */
+    bool when_copied;   /* and when both copies of the server's lanes are
+                           there, after the first fault */
     int count;          /* the how manieth of them */
     int64_t ms;         /* SLEEPS, CUT: how long. DIES: until another process
                            comes at the address; -1: none does */
@@ -145,6 +147,7 @@ typedef struct sim_lane {
     struct fl_journal_writer *writer;
     struct fl_journal_reader *reader, *behind; /* of a snapshot, then behind */
     struct fl_journal_writer *snapshot;        /* that is written; NULL: none */
+    fl_lane_copy *copy;                        /* the same */
     uint32_t cut;                              /* the first file behind it */
     bool replays; /* it is made again, and has not read all of its journal */
 } sim_lane;

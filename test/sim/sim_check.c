@@ -1,6 +1,8 @@
 /* sim_check.c - a run compared with its script's reference, and the words of
  * one that a fault has ended. */
 #define SUITE sim_kit
+#include "ps/server/lane_replica.h"
+#include "sim_internal.h"
 #include "sim_reference.h"
 #include "sim_save.h"
 #include "test.h"
@@ -141,26 +143,46 @@ static const char *check_state(const sim_reference *r, const sim_lane *l,
     return bad ? bad : check_tables(r, l, count);
 }
 
+static bool has_role(const sim_lane *l, fl_replica_role a, fl_replica_role b)
+{
+    return l->core &&
+           (fl_lane_replica(l->core) == a || fl_lane_replica(l->core) == b);
+}
+
+/* The copy that leads; or one that may, and nobody was left to say so. */
+static const sim_lane *leader_of(const sim *s, int lane)
+{
+    const sim_lane *copy[] = {&s->lane[lane], &s->lane[s->n_lane + lane]};
+
+    for (int i = 0; i < 2; i++)
+        if (has_role(copy[i], FL_REPLICA_LEADS, FL_REPLICA_ALONE))
+            return copy[i];
+    for (int i = 0; i < 2; i++)
+        if (has_role(copy[i], FL_REPLICA_FOLLOWS, FL_REPLICA_FOLLOWS) &&
+            copy[i]->core->replica->view != FL_VIEW_NONE)
+            return copy[i];
+    return NULL;
+}
+
 /* The copy that workers have left; what the other one has, if it is whole, are
  * the same bits. */
 static const char *check_copies(const sim *s, const sim_reference *r, int lane,
                                 int *n_block, int64_t count[N_CHECKED])
 {
-    const sim_lane *first = &s->lane[lane], *second = first;
+    const sim_lane *leader = &s->lane[lane], *other;
     int64_t unused[N_CHECKED] = {0};
     const char *bad;
     int n = 0;
 
-    if (!s->o.replicas)
-        return check_state(r, first, n_block, count);
-    second = &s->lane[s->n_lane + lane];
-    if (!first->core || fl_lane_replica(first->core) == FL_REPLICA_GONE)
-        return check_state(r, second, n_block, count);
-    bad = check_state(r, first, n_block, count);
-    if (!bad && fl_lane_replica(first->core) == FL_REPLICA_LEADS &&
-        second->core)
-        bad = check_state(r, second, &n, unused);
-    return bad;
+    if (s->o.replicas)
+        leader = leader_of(s, lane);
+    if (!leader)
+        return DIFFERS("lane %d: it has no copy that leads", lane);
+    bad = check_state(r, leader, n_block, count);
+    if (bad || !has_role(leader, FL_REPLICA_LEADS, FL_REPLICA_LEADS))
+        return bad;
+    other = &s->lane[sim_other_copy(s, leader->number)];
+    return other->core ? check_state(r, other, &n, unused) : NULL;
 }
 
 static const char *compare(const sim *s, const sim_reference *r)

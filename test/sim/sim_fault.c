@@ -2,6 +2,7 @@
  * process, let it sleep, or cut links. */
 #define SUITE sim_kit
 #include "sim_disk.h"
+#include "ps/server/lane_replica.h"
 #include "sim_internal.h"
 #include "test.h"
 
@@ -42,6 +43,28 @@ static bool is_of(const sim_fault *f, int worker, int server,
     return !f->leaving || sim_flags_of_packet(p) & FL_MSG_LEAVE;
 }
 
+static bool is_whole(const sim *s, int lane)
+{
+    const fl_ps_lane *a = s->lane[lane].core;
+    const fl_ps_lane *b = s->lane[sim_other_copy(s, lane)].core;
+
+    return a && b && !a->replica->begins && !b->replica->begins &&
+           (fl_lane_replica(a) == FL_REPLICA_LEADS ||
+            fl_lane_replica(b) == FL_REPLICA_LEADS) &&
+           a->replica->view == b->replica->view;
+}
+
+/* Each of the server's lanes has been made again. */
+static bool is_copied(const sim *s, int server)
+{
+    if (!s->fault[0].begun)
+        return false;
+    for (int i = 0; i < s->all_lanes; i++)
+        if (s->lane[i].server == server && !is_whole(s, i))
+            return false;
+    return true;
+}
+
 static void begin(sim *s, const sim_fault *f)
 {
     if (f->kind == SIM_DIES && f->worker != SIM_NOBODY)
@@ -63,6 +86,7 @@ void sim_fault_message(sim *s, int worker, int server, const fl_packet *p)
         sim_fault_state *state = &s->fault[i];
 
         if (state->begun || !is_of(f, worker, server, p) || !is_alive(s, f) ||
+            (f->when_copied && !is_copied(s, f->server)) ||
             state->seen++ < f->count)
             continue;
         state->begun = true;

@@ -14,6 +14,7 @@ typedef enum sim_event_kind {
     SIM_LANE_LOOKS,   /* for rows that were out of memory */
     SIM_LANE_REPLAYS, /* its journal */
     SIM_LANE_CUTS,    /* a snapshot is written, and the journal cut */
+    SIM_LANE_COPIES,  /* what it is is written, for a copy */
     SIM_COMMAND_ENDS,
     SIM_WORKER_COMES,
     SIM_WORKER_TICK,
@@ -33,11 +34,17 @@ typedef struct sim_event {
     fl_packet *packet;
 } sim_event;
 
+/* The other copy of a lane. */
+static inline int sim_other_copy(const sim *s, int lane)
+{
+    return lane < s->n_lane ? lane + s->n_lane : lane - s->n_lane;
+}
+
 /* The lane that follows, if the event is an answer to one; SIM_NOBODY. */
 static inline int sim_follower_of(const sim *s, const sim_event *e)
 {
     return e->kind == SIM_TO_WORKER && e->worker >= SIM_MOST_PROCESS
-               ? s->n_lane + e->worker - SIM_MOST_PROCESS
+               ? sim_other_copy(s, e->lane)
                : SIM_NOBODY;
 }
 

@@ -3,6 +3,7 @@
  * worker sees an error, and the job ends with the bits of one that nothing has
  * befallen, on the copy that leads and on the one that follows. */
 #define SUITE sim_replica
+#include "ps/server/lane_replica.h"
 #include "sim_seeds.h"
 #include "test.h"
 
@@ -113,6 +114,74 @@ TEST_LIMIT(a_copy_takes_over_and_no_worker_sees_an_error, 7200)
 
     CHECK(n < 100 || n_checked * 4 >= n);
     CHECK(n < 100 || (n_taken * 100 >= n && n_alone * 100 >= n));
+}
+
+/* --- copies that are made again ------------------------------------------- */
+
+static int n_again, n_second; /* lanes made again, whose other copy dies then */
+
+/* The process of either copy of a server's lanes dies and is started again;
+ * then, when what it has are copies, the other one, and maybe that one, too. */
+static void two_deaths(uint64_t seed, sim_options *o)
+{
+    int server = sim_pick(seed, 80, o->n_server);
+    int which = sim_pick(seed, 81, 2);
+
+    for (int i = 0; i < SIM_MOST_FAULT; i++)
+        o->fault[i] = (sim_fault){
+            .kind = SIM_DIES,
+            .worker = SIM_NOBODY,
+            .server = server + ((which + i) % 2) * o->n_server,
+            .when_copied = i > 0,
+            .count = i > 0 ? sim_pick(seed, 82, 20)
+                           : 16 * o->n_worker * o->n_lane +
+                                 sim_pick(seed, 83, 1 << sim_pick(seed, 84, 6)),
+            .ms = i > 0 && sim_pick(seed, 85, 2)
+                      ? -1
+                      : sim_pick(seed, 86 + i, (int)o->peer_ms)};
+}
+
+static void count_again(const sim *s)
+{
+    for (int i = 0; i < s->all_lanes; i++) {
+        const fl_ps_lane *l = s->lane[i].core;
+
+        n_again += l && fl_view_epoch(l->replica->view) > 0 &&
+                   l->replica->view != FL_VIEW_NONE &&
+                   fl_lane_replica(l) != FL_REPLICA_FOLLOWS;
+    }
+    n_second += s->fault[1].begun;
+}
+
+static const char *again_run(uint64_t seed)
+{
+    const char *bad = NULL;
+    sim_options o;
+    sim_script k;
+    sim s;
+
+    sim_make(seed, seed % 2, &o, &k);
+    two_deaths(seed, &o);
+    o.bounds_staleness = false;
+    o.replicas = true;
+    o.connect_ms = 60000;
+    sim_open(&s, &o, sim_work, &k);
+    sim_run(&s, SIM_LONGEST_MS);
+    if (!is_early(&s)) {
+        bad = sim_check(&s, &k);
+        count_again(&s);
+        n_checked++;
+    }
+    sim_close(&s);
+    return bad;
+}
+
+TEST_LIMIT(a_copy_that_was_lost_is_made_again_and_outlives_the_other_one, 7200)
+{
+    int n = (int)SIM_SEEDS(again_run, 200);
+
+    CHECK(n < 100 || n_checked * 4 >= n);
+    CHECK(n < 100 || (n_again * 8 >= n && n_second * 16 >= n));
 }
 
 /* A leader without its replica and without one of the workers: both are at

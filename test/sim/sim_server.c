@@ -14,6 +14,8 @@
 #include "runtime/store/store_hash.h"
 #include "runtime/store/table.h"
 
+enum { MOST_COPY_MS = 300 };
+
 /* --- what lanes do -------------------------------------------------------- */
 
 /* A worker's address is one connection: of a process, and of its handshake or
@@ -61,20 +63,45 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
         send_from(s, l->server, e, p);
 }
 
-/* The lane that it follows: the first copy. */
+/* The lane that it follows: the other copy. */
 static void lane_asks(void *arg, fl_packet *p)
 {
     const sim_lane *l = arg;
     sim *s = l->s;
-    int lane = l->number - s->n_lane;
+    int other = sim_other_copy(s, l->number);
 
     send_from(s, l->server,
               (sim_event){.kind = SIM_TO_LANE,
-                          .worker = SIM_MOST_PROCESS + lane,
-                          .server = l->server - s->o.n_server,
-                          .lane = lane,
+                          .worker = SIM_MOST_PROCESS + l->number % s->n_lane,
+                          .server = s->lane[other].server,
+                          .lane = other,
                           .life = s->server[l->server].life},
               p);
+}
+
+/* As server_copy.c does it, on a thread. */
+static fleet_status lane_copies(void *arg, fl_lane_copy *c)
+{
+    sim_lane *l = arg;
+    sim *s = l->s;
+
+    l->copy = c;
+    sim_post(s, (sim_event){.at_ms = s->now_ms + 1 +
+                                     (int64_t)sim_random(s, MOST_COPY_MS),
+                            .kind = SIM_LANE_COPIES,
+                            .server = l->server,
+                            .lane = l->number,
+                            .life = s->server[l->server].life});
+    return FLEET_OK;
+}
+
+static void copy_is_written(const sim *s, sim_lane *l)
+{
+    fl_lane_copy *c = l->copy;
+
+    l->copy = NULL;
+    fl_lane_write_copy(l->core, c);
+    fl_lane_copy_written(l->core, c, s->now_ms);
 }
 
 /* How far the server's lanes are. */
@@ -258,6 +285,8 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
         sim_journal_goes_on(s, l);
     else if (e->kind == SIM_LANE_CUTS)
         sim_journal_cut(s, l);
+    else if (e->kind == SIM_LANE_COPIES)
+        copy_is_written(s, l);
     else {
         heed_siblings(s, l);
         fl_lane_tick(l->core, s->now_ms);
@@ -312,7 +341,8 @@ static void open_lane(sim *s, sim_lane *l)
 {
     sim_server *server = &s->server[l->server];
     int index = l->server % s->o.n_server;
-    bool follows = index != l->server;
+    bool again = s->o.replicas && server->life > 1;
+    bool follows = again || index != l->server;
     const fl_lane_options options = {.layout = &l->layout,
                                      .map = &s->map,
                                      .identity = &server->identity,
@@ -340,10 +370,17 @@ static void open_lane(sim *s, sim_lane *l)
                                      .most_parked = s->o.most_parked,
                                      .most_unread = s->o.most_unread,
                                      .most_changes = s->o.most_told,
+                                     .process = server->life,
+                                     .most_copy = SIZE_MAX,
                                      .journal = sim_journal_sink(l),
                                      .pool = s->pool};
-    const fl_lane_host host = {
-        l, lane_sends, lane_begins, lane_progress, lane_loads, lane_asks};
+    const fl_lane_host host = {.arg = l,
+                               .send = lane_sends,
+                               .begin = lane_begins,
+                               .progress = lane_progress,
+                               .loading = lane_loads,
+                               .ask = lane_asks,
+                               .copy = lane_copies};
 
     l->own = fl_bucket_map_own(&s->map, index, l->lane);
     l->looks = false;
@@ -361,7 +398,7 @@ static void open_lane(sim *s, sim_lane *l)
     begin_load(s, l);
     sim_journal_begin(s, l);
     if (follows)
-        fl_lane_begin_follow(l->core, s->now_ms);
+        fl_lane_begin_follow(l->core, NULL, s->now_ms);
     sim_post(
         s, (sim_event){.at_ms = s->now_ms + (int64_t)sim_random(
                                                 s, (uint64_t)s->o.peer_ms / 10),
@@ -379,9 +416,11 @@ void sim_server_comes(sim *s, int server)
     *v = (sim_server){.life = life, .alive = true, .came_ms = s->now_ms};
     if (s->o.journal) /* it comes back with everything: it is the same */
         life = 1;
-    if (server < s->o.n_server) /* a follower has it of the one that leads */
+    if (server < s->o.n_server && !(s->o.replicas && life > 1))
+        /* a follower has it of the one that leads */
         v->identity.nonce = SIM_NONCE + 100 * life + (uint32_t)server;
-    v->identity.run = server == 0 ? SIM_RUN + life - 1 : 0;
+    v->identity.run =
+        server == 0 && !(s->o.replicas && life > 1) ? SIM_RUN + life - 1 : 0;
     for (int i = 0; i < s->o.n_lane; i++) {
         snprintf(v->address[i], sizeof v->address[i],
                  "{\"inproc\":\"inproc://sim/%d/%d\"}", server, i);

@@ -179,7 +179,7 @@ static void make_client(sim *s, sim_worker *w)
                                        .holds_bye = w->trail != NULL,
                                        .window = s->o.window,
                                        .pool = s->pool};
-    const fl_client_host host = {w, worker_sends};
+    const fl_client_host host = {.arg = w, .send = worker_sends};
 
     CHECK_OK(fl_client_create(&w->client, &options, &host));
     fl_client_set_incarnation(w->client, w->lanes.incarnation);
@@ -233,7 +233,7 @@ static void look_at_handshake(sim *s, sim_worker *w)
 void sim_worker_comes(sim *s, int worker)
 {
     sim_worker *w = &s->worker[worker];
-    const fl_client_host host = {w, handshake_sends};
+    const fl_client_host host = {.arg = w, .send = handshake_sends};
     fl_hello_options o = {.address = s->address,
                           .n_server = s->o.n_server,
                           .job = "sim",

@@ -35,8 +35,8 @@ TEST(replicas_are_refused_where_they_are_no_use)
                   "got 1");
     check_refused("--replicas 2 --servers 127.0.0.1:7001",
                   "expected two or more, got 1");
-    check_refused("--replicas 2 --supervise --server_num 2",
-                  "--replicas 2 (or FLEET_REPLICAS) and --supervise: give one");
+    check_refused("--replicas 2 --supervise --journals j --server_num 2",
+                  "--replicas 2 (or FLEET_REPLICAS) and --journals: give one");
     check_refused("--replicas 3 --server_num 3",
                   "--replicas: expected an integer from 1 to 2, got \"3\"");
     setenv("FLEET_REPLICAS", "two", 1);
@@ -78,6 +78,32 @@ TEST(the_job_outlives_a_server)
                    "server 2 has a copy of what it kept (--replicas 2); see ");
     CHECK_CONTAINS(launch_err(), "/log/serverlog.1\n");
     CHECK(!strstr(launch_err(), "failed"));
+}
+
+/* Without journals, which such servers have not; the worker is not. */
+TEST(a_supervised_server_is_started_again)
+{
+    unsetenv("FLEET_LOG");
+    setenv("DOWN", test_path("down"), 1);
+    CHECK_INT(launch_run("--replicas 2 --supervise --server_num 2",
+                         "echo log=$FLEET_LOG$FLEET_LOG_FOLDER;" SERVER(
+                             1) " && [ ! -e $DOWN ] && { touch $DOWN; kill -9 "
+                                "$$; };"
+                                "while [ ! -e $DOWN ]; do sleep 0.01; done"),
+              0);
+    CHECK_CONTAINS(launch_err(), ") was killed by SIGKILL: it is started "
+                                 "again, 1 of 10 times within 600 s; see ");
+    CHECK_CONTAINS(launch_err(), "1 restart: 1 of server 1");
+    CHECK_TEXT(launch_value("serverlog.0", "log"), "");
+}
+
+TEST(a_supervised_worker_with_replicas_ends_the_job)
+{
+    CHECK_INT(launch_run("--replicas 2 --supervise --server_num 2 --grace 0",
+                         "[ $TRAINING_ROLE = TRAINER ] && kill -9 $$;"
+                         "exec sleep 1000"),
+              137);
+    CHECK(!strstr(launch_err(), "started again"));
 }
 
 TEST(a_server_that_fails_by_itself_ends_the_job)
@@ -182,4 +208,30 @@ TEST_LIMIT(sync_outlives_a_server_with_the_same_bits, 300)
     CHECK_CONTAINS(launch_err(), ": the job goes on without it, as server ");
     CHECK(!strstr(launch_err(), "failed"));
     CHECK_CONTAINS(launch_log("workerlog.0"), "is led by its replica now");
+}
+
+/* Each of both servers, in turn, once the other one has all copies again: the
+ * job trains on, until it is told to end. */
+TEST_LIMIT(a_supervised_job_outlives_its_servers_in_turn, 300)
+{
+    const char *flags = with_replicas("--supervise --server_num 2");
+    char script[9000];
+    launch l;
+
+    unsetenv("FLEET_LOG");
+    snprintf(script, sizeof script, TELL_PID "%s",
+             job_script(job_endless(job_adult("\"a_sync\": false"))));
+    l = launch_start(flags, script);
+    await_log(l, "workerlog.0", ", mode ");
+    for (int i = 0; i < 2; i++) {
+        const char *other = i ? "serverlog.0" : "serverlog.1";
+
+        CHECK(kill(pid_of(i), SIGKILL) == 0);
+        await_log(l, other, "server 0, lane 0: it has a replica again");
+        await_log(l, other, "server 1, lane 0: it has a replica again");
+    }
+    CHECK(!strstr(launch_err(), "failed"));
+    CHECK(kill(l.pid, SIGTERM) == 0);
+    launch_wait(l);
+    CHECK_CONTAINS(launch_err(), "2 restarts: 1 of server 0, 1 of server 1");
 }

@@ -189,7 +189,7 @@ static void set_job(const run_job *j, const char *role)
         setenv("FLEET_INSECURE", "1", 1);
     if (*j->journals)
         setenv("FLEET_LOG_FOLDER", j->journals, 1);
-    if (j->options->supervise && !(log && *log))
+    if (j->options->supervise && j->options->replicas < 2 && !(log && *log))
         setenv("FLEET_LOG", "process", 1);
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);

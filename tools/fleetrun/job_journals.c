@@ -104,7 +104,7 @@ fleet_status run_journals_open(run_job *j)
     const char *given = getenv("FLEET_LOG_FOLDER");
     char path[PATH_MAX];
 
-    if (!o->supervise || (!o->journals && given && *given))
+    if (!o->supervise || o->replicas > 1 || (!o->journals && given && *given))
         return FLEET_OK;
     if (o->journals) {
         FL_TRY(run_folders_make_deep("--journals", "the journals", o->journals,

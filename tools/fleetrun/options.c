@@ -67,7 +67,8 @@ const char run_options_usage[] =
     "                     servers or more goes on when one dies "
     "(FLEET_REPLICAS, 1)\n"
     "  --supervise        start a server or worker again that a signal has "
-    "killed\n"
+    "killed;\n"
+    "                     with --replicas 2 a server\n"
     "  --restarts N       of a process at most, within (10)\n"
     "  --restart_window SECONDS  of the first of them (600)\n"
     "  --restart_delay SECONDS  the longest before one, of those that do not "
@@ -283,7 +284,7 @@ static fleet_status check_keys(run_options *o)
     return FLEET_OK;
 }
 
-/* What a process that died had is in the journals of servers alone. */
+/* What a process that died had is in journals, or in the copies of servers. */
 static fleet_status check_supervision(run_options *o)
 {
     const char *log = getenv("FLEET_LOG");
@@ -308,7 +309,12 @@ static fleet_status check_supervision(run_options *o)
     if (!o->servers && o->n_server == 0)
         return fl_fail(FLEET_EINVAL, "--supervise needs servers: give "
                                      "--server_num or --servers");
-    if (log && strcmp(log, "none") == 0)
+    if (o->replicas > 1 && o->journals)
+        return fl_fail(FLEET_EINVAL,
+                       "--replicas 2 (or FLEET_REPLICAS) and --journals: give "
+                       "one; a server with replicas gets back what it had "
+                       "from the other copies");
+    if (o->replicas < 2 && log && strcmp(log, "none") == 0)
         return fl_fail(FLEET_EINVAL,
                        "--supervise: FLEET_LOG is none, so a server that is "
                        "started again would have nothing");
@@ -334,11 +340,6 @@ static fleet_status check_replicas(run_options *o)
                        "what a server keeps is in another server: expected "
                        "two or more, got %d",
                        n_server);
-    if (o->supervise)
-        return fl_fail(FLEET_EINVAL,
-                       "--replicas 2 (or FLEET_REPLICAS) and --supervise: "
-                       "give one; a process that is started again comes back "
-                       "from a log, which servers with replicas do not write");
     return FLEET_OK;
 }
 
@@ -360,8 +361,8 @@ static fleet_status check_flags(run_options *o)
                        "--servers; or they are ranks: give --collective");
     FL_TRY(check_ports(o));
     FL_TRY(check_keys(o));
-    FL_TRY(check_supervision(o));
     FL_TRY(check_replicas(o));
+    FL_TRY(check_supervision(o));
     return find_deadlines(o);
 }
 

@@ -25,9 +25,17 @@ static bool restarts_allowed(const watch *w)
             (w->phase == WATCH_GRACE && w->exit_status == 0));
 }
 
+/* Other servers have what a server had, with replicas, and nobody has what a
+ * worker had. What a server dies of at the end is no matter then. */
+static bool can_come_back(const watch *w, const run_process *p)
+{
+    return w->job->options->replicas < 2 ||
+           (p->is_server && w->phase == WATCH_RUN);
+}
+
 bool watch_is_due(const watch *w, const run_process *p)
 {
-    return p->restarts.due != 0 && restarts_allowed(w);
+    return p->restarts.due != 0 && restarts_allowed(w) && can_come_back(w, p);
 }
 
 /* Somebody has killed it, or it has crashed, so it could not tell the others.
@@ -98,8 +106,8 @@ static bool schedule(watch *w, run_process *p, const char *why)
 
 bool watch_restart(watch *w, run_process *p, const char *why)
 {
-    return restarts_allowed(w) && watch_has_died(p->status) &&
-           schedule(w, p, why);
+    return restarts_allowed(w) && can_come_back(w, p) &&
+           watch_has_died(p->status) && schedule(w, p, why);
 }
 
 const char *watch_restart_limit(const watch *w, const run_process *p)

@@ -43,6 +43,8 @@ struct fleet {
     struct fl_server *replica; /* copies of another server's lanes, beside it;
                                   NULL: none */
     fl_address replica_address;
+    int spare_listener;  /* of lane 0, for a server that takes the place of
+                           f->server; 0: none */
     atomic_bool serving; /* in fleet_run_server() */
     fl_text terms;       /* the strategy, as processes compare it */
     fl_text load; /* what the servers are told to load once this worker has

@@ -173,7 +173,7 @@ static void watch_descriptors(const fl_lane_runner *r)
     fl_server *s = r->server;
     bool was = s->descriptors.scarce;
 
-    if (r->number > 0 || is_inproc(s) || s->o.follows)
+    if (r->number > 0 || is_inproc(s) || (s->o.follows && !s->o.replica))
         return; /* another server of this process looks for both */
     fl_descriptors_watch(&s->descriptors, fl_now_ms());
     if (s->descriptors.scarce && !was)
@@ -204,7 +204,7 @@ static void *run_lane(void *arg)
         fl_runner_begin_load(r) != FLEET_OK)
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command ||
-           r->cuts) {
+           r->cuts || r->copy) {
         wait_for_messages(r, nap_ms(r, tick_ms));
         fl_runner_hear_leader(r);
         receive_all(r);
@@ -212,6 +212,7 @@ static void *run_lane(void *arg)
         fl_runner_end_command(r);
         fl_runner_replay(r);
         fl_runner_cut(r);
+        fl_runner_copy(r);
         check_stop(r);
         if (fl_now_ms() < next_ms)
             continue; /* a tick looks at all workers: not with each message */
@@ -300,19 +301,21 @@ static void say_port_is_taken(const fl_lane_runner *r)
 }
 
 /* Workers look for one that comes back where it was, and wait as long: so does
- * it, if another process has taken its port meanwhile. */
+ * it, if another process has taken its port meanwhile. One that follows late
+ * has its port from a server of this process that is going. */
 static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
                                  char bound[FL_ADDRESS_SIZE])
 {
     const fl_server *s = r->server;
-    int64_t end_ms = fl_now_ms() + s->o.restart_ms;
+    int64_t end_ms =
+        fl_now_ms() + (s->o.seeks_copies ? s->o.connect_ms : s->o.restart_ms);
+    bool waits = s->comes_back || s->o.seeks_copies, said = false;
     fleet_status status;
-    bool said = false;
 
     while ((status = fl_socket_bind(r->socket, address, fd, bound)) ==
                FLEET_EIO &&
-           s->comes_back && fl_now_ms() < end_ms) {
-        if (!said)
+           waits && fl_now_ms() < end_ms) {
+        if (!said && s->comes_back)
             say_port_is_taken(r);
         said = true;
         usleep(TAKEN_MS * 1000);
@@ -383,6 +386,8 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
         .replica = s->o.follows   ? FL_REPLICA_FOLLOWS
                    : s->o.replica ? FL_REPLICA_LEADS
                                   : FL_NO_REPLICA,
+        .process = s->process,
+        .seeks = s->o.seeks_copies && r->number == 0,
         .journal = fl_runner_journal(r),
         .pool = s->pool,
         .log = &s->o.context->log};
@@ -391,7 +396,9 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
                                fl_runner_begin_command,
                                fl_runner_progress,
                                fl_runner_is_loading,
-                               fl_runner_ask_leader};
+                               fl_runner_ask_leader,
+                               fl_runner_begin_copy,
+                               fl_runner_ring};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -426,6 +433,7 @@ static fleet_status make_all(fl_server *s)
                                     !s->o.keep_limit));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     s->mark = (uint32_t)fl_nonce();
+    s->process = (uint32_t)fl_nonce() | 1;
     if (!s->o.follows)
         draw_identity(s);
     FL_TRY(fl_server_log_open(s));
@@ -433,8 +441,7 @@ static fleet_status make_all(fl_server *s)
         FL_TRY(fl_ipc_folder_open(&s->folder));
     if (s->o.keys && !is_inproc(s))
         FL_TRY(fl_guard_create(&s->guard, s->o.keys));
-    if (s->guard && s->o.replica)
-        fl_guard_let_in(s->guard, (s->o.index + 1) % s->o.n_server);
+    fl_server_let_in(s);
     for (int i = 0; i < s->o.n_lane; i++) {
         FL_TRY(bind_lane(s, &s->runner[i]));
         FL_TRY(fl_server_make_store(s, &s->runner[i]));
@@ -473,7 +480,8 @@ static bool has_led(const fl_server *s)
     bool any = !s->o.follows;
 
     for (int i = 0; i < s->o.n_lane; i++)
-        any = any || fl_lane_replica(s->runner[i].lane) == FL_REPLICA_ALONE;
+        any = any || fl_lane_replica(s->runner[i].lane) == FL_REPLICA_ALONE ||
+              fl_lane_replica(s->runner[i].lane) == FL_REPLICA_LEADS;
     return any;
 }
 
@@ -536,6 +544,11 @@ fleet_status fl_server_run(fl_server *s)
     if (atomic_load(&s->stop))
         return FLEET_OK;
     return fl_error_raise(&s->failed);
+}
+
+const char *fl_server_stopped(const fl_server *s)
+{
+    return atomic_load(&s->stop);
 }
 
 void fl_server_stop(fl_server *const *s, int n, const char *why)

@@ -64,7 +64,13 @@ typedef struct fl_server_options {
     const char *follows; /* of the copies: the address of the server that they
                             follow, and `index` is that one's; NULL: it is a
                             server of its own */
-    bool tcp_only;       /* it goes to that one by tcp */
+    bool seeks_copies;   /* that server is the next one, whose process has the
+                            copies of this one: to follow them, late */
+    void (*on_late)(void *arg); /* it follows lanes that were at work before:
+                                   by one of its threads, once; NULL: it is
+                                   not told */
+    void *on_late_arg;
+    bool tcp_only;             /* it goes to that one by tcp */
     struct fl_server *replica; /* the copies that its process has, of the lanes
                                   of the server before it: workers are told
                                   where they are. They outlive the server.
@@ -88,6 +94,9 @@ fleet_status fl_server_run(fl_server *s);
  * one of them did. From any thread, and from signal handlers: `why` is a
  * constant. */
 void fl_server_stop(fl_server *const *s, int n, const char *why);
+
+/* What was last said to fl_server_stop(); NULL: nothing was. */
+const char *fl_server_stopped(const fl_server *s);
 
 /* One of the numbers of docs/counters.md, of that lane; false: there is none of
  * that name. From any thread, until the server is destroyed. */

@@ -112,7 +112,8 @@ uint64_t fl_runner_progress(void *arg)
     fl_lane_runner *r = arg;
 
     return atomic_load(&r->progress.bytes) +
-           (r->cuts ? fl_journal_bytes(r->snapshot) : 0);
+           (r->cuts ? fl_journal_bytes(r->snapshot) : 0) +
+           (r->copy ? fl_lane_counted(r->lane).replicated : 0);
 }
 
 /* Each lane reads the save, and its journal, for itself. */

@@ -5,23 +5,40 @@
 #include "ps/host/server_internal.h"
 #include "ps/worker/handshake.h"
 
+/* The processes of both servers beside this one come to it: one follows its
+ * lanes, and one asks where copies are. To copies comes the process of their
+ * server, when it is started again. */
+void fl_server_let_in(fl_server *s)
+{
+    int n = s->o.n_server;
+
+    if (s->guard && s->o.replica) {
+        fl_guard_let_in(s->guard, (s->o.index + 1) % n);
+        fl_guard_let_in(s->guard, (s->o.index + n - 1) % n);
+    } else if (s->guard && s->o.follows) {
+        fl_guard_let_in(s->guard, s->o.index);
+    }
+}
+
+/* In whose process the lanes are that it follows: that server's own, or the
+ * next one's. */
+static int leaders_process(const fl_server *s)
+{
+    return s->o.seeks_copies ? (s->o.index + 1) % s->o.n_server : s->o.index;
+}
+
 /* The first lane's address is the server's; it tells the addresses of all. */
 fleet_status fl_server_find_leader(fl_server *s)
 {
     return fl_socket_connect_to(&s->runner[0].leader, s->o.follows, s->o.keys,
-                                s->o.index);
+                                leaders_process(s));
 }
 
 /* What its leader begins with it begins with, too. */
 void fl_server_begin_follow(fl_server *s)
 {
-    for (int i = 0; i < s->o.n_lane; i++) {
-        fl_lane_runner *r = &s->runner[i];
-
-        fl_lane_begin_follow(r->lane, fl_now_ms());
-        if (s->load && fl_lane_replay_load(r->lane, s->load) != FLEET_OK)
-            fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
-    }
+    for (int i = 0; i < s->o.n_lane; i++)
+        fl_lane_begin_follow(s->runner[i].lane, s->load, fl_now_ms());
 }
 
 void fl_runner_ask_leader(void *arg, fl_packet *p)
@@ -41,10 +58,11 @@ static fleet_status connect_leader(fl_lane_runner *r)
     fl_socket *leader;
 
     fl_locality_text(locality);
-    FL_TRY(fl_hello_read_lane(s->o.follows, r->number,
+    FL_TRY(fl_hello_read_lane(s->o.follows, s->o.seeks_copies ? 1 : r->number,
                               s->leader_text[r->number], locality,
                               s->o.tcp_only, &at));
-    FL_TRY(fl_socket_connect_to(&leader, at.address, s->o.keys, s->o.index));
+    FL_TRY(fl_socket_connect_to(&leader, at.address, s->o.keys,
+                                leaders_process(s)));
     fl_socket_close(r->leader, 0);
     r->leader = leader;
     r->found = true;
@@ -86,15 +104,30 @@ static fleet_status look_for_leaders(fl_lane_runner *r, const fl_packet *p)
     return connect_leader(r);
 }
 
+/* Where copies are a server says that is none of them. */
 static void take_answer(fl_lane_runner *r, fl_packet *p)
 {
+    bool seeks = r->server->o.seeks_copies && !r->found;
     fleet_status status = look_for_leaders(r, p);
     fl_error error;
 
     fl_error_take(&error, status);
-    fl_lane_follow(r->lane, p, fl_now_ms());
+    if (!seeks)
+        fl_lane_follow(r->lane, p, fl_now_ms());
+    else if (r->found)
+        fl_lane_found_leader(r->lane, fl_now_ms());
     if (fl_error_raise(&error) != FLEET_OK)
         fl_lane_cannot_follow(r->lane);
+}
+
+/* Once, and by any of its lanes. */
+static void look_whether_late(const fl_lane_runner *r)
+{
+    fl_server *s = r->server;
+
+    if (fl_lane_is_late(r->lane) && !atomic_exchange(&s->is_late, true) &&
+        s->o.on_late)
+        s->o.on_late(s->o.on_late_arg);
 }
 
 void fl_runner_hear_leader(fl_lane_runner *r)
@@ -115,4 +148,5 @@ void fl_runner_hear_leader(fl_lane_runner *r)
         take_answer(r, p);
         fl_packet_drop(p);
     }
+    look_whether_late(r);
 }

@@ -2,7 +2,8 @@
  * server.c (sockets, threads, life), server_make.c (what needs no sockets),
  * server_commands.c (what takes long), server_log.c (its journals),
  * server_cut.c (what makes them shorter), server_replay.c (its lanes made
- * again) and server_follow.c (lanes that follow another server's). */
+ * again), server_follow.c (lanes that follow another server's) and
+ * server_copy.c (and what is sent to lanes that follow late). */
 #pragma once
 
 #include <pthread.h>
@@ -59,6 +60,12 @@ typedef struct fl_lane_runner {
     atomic_uint_least64_t read;
     uint64_t total, records;
 
+    /* what the lane is, for a copy that is made again, on a thread of its
+     * own */
+    pthread_t copy_thread;
+    fl_lane_copy *copy; /* NULL: none is written */
+    atomic_bool copy_done;
+
     /* a snapshot, on a thread of its own; what is older goes then */
     fl_journal_writer *snapshot;
     pthread_t cut_thread;
@@ -82,7 +89,8 @@ struct fl_server {
     char *program;
     fl_guard *guard; /* NULL: there are no keys */
     fl_ipc_folder folder;
-    uint32_t mark; /* in its files' names: other jobs may use it, too */
+    uint32_t process; /* as fl_lane_options has it */
+    uint32_t mark;    /* in its files' names: other jobs may use it, too */
     fl_packet_pool *pool;
     fl_journal_folder home;  /* of its log */
     bool comes_back;         /* it is the server that has written that */
@@ -95,6 +103,7 @@ struct fl_server {
     char *leader_text[FL_MOST_LANE]; /* where lanes are that it follows, as
                                         HELLO has it; once it */
     atomic_bool knows_leaders;
+    atomic_bool is_late;  /* that server was at work before */
     pthread_mutex_t lock; /* over what follows */
     fl_error failed;
     bool failed_to_load; /* workers are told as they come */
@@ -188,6 +197,9 @@ void fl_runner_cut(fl_lane_runner *r);
 
 /* --- one that follows another server (server_follow.c) -------------------- */
 
+/* Whose processes may come by tcp, beside workers'. */
+void fl_server_let_in(fl_server *s);
+
 /* A socket to it; then, before its lanes' threads begin: they ask, and load
  * what that one begins with. */
 fleet_status fl_server_find_leader(fl_server *s);
@@ -198,3 +210,12 @@ void fl_runner_ask_leader(void *arg, fl_packet *p);
 
 /* By the lane's thread: what its leader has said. Nothing, if it has none. */
 void fl_runner_hear_leader(fl_lane_runner *r);
+
+/* --- one that makes its other copy again (server_copy.c) ------------------ */
+
+/* As fl_lane_host has them: of a runner. */
+fleet_status fl_runner_begin_copy(void *arg, fl_lane_copy *c);
+void fl_runner_ring(void *arg);
+
+/* By the lane's thread, often. The thread of a copy must end before it. */
+void fl_runner_copy(fl_lane_runner *r);

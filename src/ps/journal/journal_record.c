@@ -81,6 +81,47 @@ void fl_journal_record_write(const fl_journal_record *r,
     memcpy(head + AT_SUM, &sum, sizeof sum);
 }
 
+fleet_status fl_journal_append(char **bytes, size_t *capacity, size_t *used,
+                               uint64_t lsn, uint16_t kind,
+                               const fl_journal_part *part, size_t n)
+{
+    fl_journal_record record = {.lsn = lsn, .kind = kind};
+    char head[FL_JOURNAL_RECORD_SIZE], *to;
+    size_t size;
+
+    for (size_t i = 0; i < n; i++)
+        record.size += part[i].size;
+    fl_journal_record_write(&record, part, n, head);
+    size = fl_journal_record_bytes(record.size);
+    FL_TRY(fl_grow(bytes, capacity, *used + size, 1));
+    to = *bytes + *used;
+    memset(to + size - FL_JOURNAL_ALIGN, 0, FL_JOURNAL_ALIGN);
+    memcpy(to, head, sizeof head);
+    to += sizeof head;
+    for (size_t i = 0; i < n; i++) {
+        if (part[i].size > 0)
+            memcpy(to, part[i].data, part[i].size);
+        to += part[i].size;
+    }
+    *used += size;
+    return FLEET_OK;
+}
+
+size_t fl_journal_batch(const char *bytes, size_t size, size_t most)
+{
+    size_t at = 0;
+
+    while (at < size) {
+        size_t one =
+            fl_journal_record_bytes(fl_journal_record_size(bytes + at));
+
+        if (at > 0 && at + one > most)
+            break;
+        at += one;
+    }
+    return at;
+}
+
 bool fl_journal_record_read(const char *data, size_t left, uint64_t lsn,
                             fl_journal_record *r)
 {

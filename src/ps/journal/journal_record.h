@@ -80,9 +80,18 @@ void fl_journal_record_write(const fl_journal_record *r,
                              const fl_journal_part *part, size_t n,
                              char head[FL_JOURNAL_RECORD_SIZE]);
 
+/* One more record, as in a file, behind *used bytes that grow. */
+fleet_status fl_journal_append(char **bytes, size_t *capacity, size_t *used,
+                               uint64_t lsn, uint16_t kind,
+                               const fl_journal_part *part, size_t n);
+
 /* What the head of a record of one's own says, without a check. */
 uint64_t fl_journal_record_lsn(const char *head);
 size_t fl_journal_record_size(const char *head);
+
+/* Of whole records of one's own: how many bytes the first ones are, up to
+ * `most`, but one record at least. */
+size_t fl_journal_batch(const char *bytes, size_t size, size_t most);
 
 /* Is record `lsn` at `data`, whole, in no more than `left` bytes? Then *r is
  * it, its bytes being the caller's. */

@@ -48,6 +48,8 @@ typedef struct fl_lane_command {
     const uint64_t *done; /* of such a save: each stream's last step in it */
 } fl_lane_command;
 
+typedef struct fl_lane_copy fl_lane_copy; /* of a lane, that is made again */
+
 /* What a lane's host does for it. */
 typedef struct fl_lane_host {
     void *arg;
@@ -63,9 +65,15 @@ typedef struct fl_lane_host {
     bool (*loading)(void *arg, uint64_t *bytes, uint64_t *total);
     /* To the lane that this one follows. NULL: it follows none. */
     void (*ask)(void *arg, fl_packet *p);
+    /* fl_lane_write_copy() on another thread, and then _copy_written(). If it
+     * fails nothing was begun. */
+    fleet_status (*copy)(void *arg, fl_lane_copy *c);
+    /* By that thread: fl_lane_copy_goes_on() is to be called. NULL: it is
+     * called often. */
+    void (*ring)(void *arg);
 } fl_lane_host;
 
-/* Of two copies of a lane: lane_replica.h. */
+/* Of two copies of a lane: lane_replica.h, lane_copy.c. */
 typedef enum fl_replica_role {
     FL_NO_REPLICA,
     FL_REPLICA_LEADS,
@@ -120,6 +128,11 @@ typedef struct fl_lane_options {
     fl_replica_role replica; /* which copy it begins as: NO_REPLICA, if it is
                                 the only one, LEADS or FOLLOWS. Not where
                                 staleness is bounded */
+    uint32_t process; /* of one that follows: a number of its process; not 0 */
+    bool seeks;       /* at first it asks a server whose process has the copy
+                          that it follows: where that is */
+    size_t most_copy; /* bytes that are written ahead for a copy that is made
+                          again; 0: lane_copy.c has a number */
     fl_packet_pool *pool;
     fl_log *log;
 } fl_lane_options;
@@ -193,12 +206,25 @@ void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
 
 /* A lane that was just made follows another one, which is of the same options:
  * host.ask() gets what is for that one, _follow() what that one answers. The
- * process's identity is that one's, from its first answer on. */
-void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms);
+ * process's identity is that one's, from its first answer on. load: what that
+ * one has begun with, to be loaded too, unless that one was at work before and
+ * says what it is; NULL: nothing. It stays the caller's. */
+void fl_lane_begin_follow(fl_ps_lane *l, const char *load, int64_t now_ms);
 void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms);
 
 /* Only now host.ask() reaches that one, which may not have heard a question. */
 void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms);
+
+/* That one was at work before. Then the process is one that was started again,
+ * and a server of its own that it has begun is none. */
+bool fl_lane_is_late(const fl_ps_lane *l);
+
+/* By the thread that host.copy() has begun; when it has ended; and to end it
+ * before. A copy that is not heard of any more ends it, too. */
+void fl_lane_write_copy(const fl_ps_lane *l, fl_lane_copy *c);
+void fl_lane_copy_written(fl_ps_lane *l, fl_lane_copy *c, int64_t now_ms);
+void fl_lane_stop_copy(fl_lane_copy *c);
+void fl_lane_copy_goes_on(fl_ps_lane *l, int64_t now_ms);
 
 /* It cannot follow that one, for the last error: that one is told, and both
  * fail. */

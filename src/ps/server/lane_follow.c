@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/server/lane_copy.h"
 
 enum { ASKS_OF_PEER = 8 }; /* so often in a peer deadline it is heard of */
 
@@ -35,11 +36,14 @@ static void begin_ask(fl_ps_lane *l, fl_msg_writer *w)
                               .generation = l->o.identity->generation,
                               .view = fl_replica_view(l),
                               .stream = FL_REPLICA_STREAM,
+                              .incarnation = l->o.process,
                               .step = first_wanted(l),
                               .request = ++r->asked};
 
     r->asked_ms = l->now_ms;
     fl_msg_begin(w, l->o.pool, &head);
+    if (l->o.seeks)
+        w->head.flags |= FL_MSG_COMMAND;
 }
 
 static void end_ask(fl_ps_lane *l, fl_msg_writer *w)
@@ -52,11 +56,15 @@ static void end_ask(fl_ps_lane *l, fl_msg_writer *w)
     fl_packet_drop(p);
 }
 
+/* Until it is a copy, it says where workers find it. */
 static void ask_leader(fl_ps_lane *l)
 {
+    const fl_replica *r = l->replica;
     fl_msg_writer w;
 
     begin_ask(l, &w);
+    if (r->view == FL_VIEW_NONE && l->o.address)
+        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[l->o.lane]);
     end_ask(l, &w);
 }
 
@@ -124,6 +132,8 @@ void fl_follower_fence(fl_ps_lane *l)
         ask_leader(l);
 }
 
+/* One that is no copy yet may have the address of a leader that is dead, and
+ * must not be taken for that one: it says nothing. */
 void fl_follower_hears(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
@@ -135,7 +145,7 @@ void fl_follower_hears(fl_ps_lane *l, const fl_peer *from)
         fl_lane_aborted(l, from, NULL);
         return;
     }
-    if (head->kind != FL_MSG_HEARTBEAT)
+    if (head->kind != FL_MSG_HEARTBEAT || r->view == FL_VIEW_NONE)
         return; /* until it leads: it is sent again */
     if (fl_view_of(head) == r->view + FL_VIEW_TAKEN &&
         head->stream < (uint32_t)l->o.n_stream &&
@@ -175,7 +185,8 @@ static void apply_batch(fl_ps_lane *l)
             fl_follower_fail(l);
             return;
         }
-        r->want++;
+        r->want = record.kind == FL_LANE_RECORD_WHOLE ? FL_COPY_BEHIND + 1
+                                                      : r->want + 1;
     }
 }
 
@@ -238,15 +249,51 @@ static void is_dropped(fl_ps_lane *l)
     l->state = FL_LANE_LEFT;
 }
 
+/* Its first word: it begins as this one does, or it was at work before and
+ * tells what it is. */
+static fleet_status attach(fl_ps_lane *l)
+{
+    bool late = l->msg.head.status == FL_ANSWER_COMING;
+    fl_replica *r = l->replica;
+
+    if (r->attached || (!late && l->msg.head.status != FL_ANSWER_OK))
+        return FLEET_OK;
+    r->attached = true;
+    r->late = late;
+    return r->load && !late ? fl_lane_replay_load(l, r->load) : FLEET_OK;
+}
+
+/* With all that workers were told this is a copy, of the epoch that the leader
+ * says. */
+static void enter_epoch(fl_ps_lane *l)
+{
+    uint32_t view = fl_view_of(&l->msg.head);
+
+    if (l->replica->view == FL_VIEW_NONE && fl_view_part(view) == FL_VIEW_BOTH)
+        l->replica->view = view;
+}
+
+static void hear_words(fl_ps_lane *l)
+{
+    if (l->msg.head.status != FL_ANSWER_OK)
+        return; /* it is asked again soon */
+    enter_epoch(l);
+    if (take_batch(l) == FLEET_OK)
+        go_on(l);
+    else
+        fl_follower_fail(l);
+}
+
 static void hear_leader(fl_ps_lane *l)
 {
     const fl_msg_head *head = &l->msg.head;
     fl_replica *r = l->replica;
 
     enter_run_of(l, head);
-    r->attached = true;
     r->heard_ms = l->now_ms;
-    if (head->status == FL_ANSWER_FAILED) {
+    if (attach(l) != FLEET_OK) {
+        fl_follower_fail(l);
+    } else if (head->status == FL_ANSWER_FAILED) {
         fl_lane_abort_as_told(l, head->step,
                               "the lane that it follows has failed");
     } else if (head->status == FL_ANSWER_FENCED) {
@@ -254,10 +301,8 @@ static void hear_leader(fl_ps_lane *l)
             is_dropped(l);
     } else if (head->flags & FL_MSG_LEAVE) {
         l->state = FL_LANE_LEFT;
-    } else if (take_batch(l) == FLEET_OK) {
-        go_on(l);
     } else {
-        fl_follower_fail(l);
+        hear_words(l);
     }
 }
 
@@ -277,15 +322,22 @@ void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms)
         r->fencing = false;
 }
 
-void fl_lane_begin_follow(fl_ps_lane *l, int64_t now_ms)
+void fl_lane_begin_follow(fl_ps_lane *l, const char *load, int64_t now_ms)
 {
     fl_lane_begin_replay(l, now_ms);
+    l->replica->load = load;
     ask_leader(l);
+}
+
+bool fl_lane_is_late(const fl_ps_lane *l)
+{
+    return l->replica && l->replica->late;
 }
 
 void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms)
 {
     l->now_ms = fl_awake_at(&l->awake, now_ms);
+    l->o.seeks = false;
     if (fl_replica_follows(l) && l->state == FL_LANE_RUNS)
         ask_leader(l);
 }
@@ -309,19 +361,21 @@ static void is_unwanted(fl_ps_lane *l, int64_t silent_ms)
     l->state = FL_LANE_LEFT;
 }
 
-/* Workers have the peer deadline, and their pauses, to find it. */
+/* Workers have the peer deadline, and their pauses, to find it, if it is a copy
+ * by now. */
 static void await_leader(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
     int64_t silent_ms = l->now_ms - r->heard_ms;
-    bool attached = r->attached;
+    bool attached = r->attached, is_copy = r->view != FL_VIEW_NONE;
+    int64_t most_ms = (is_copy ? 2 * FL_REPLICA_PATIENCE : 1) * l->o.peer_ms;
     char text[200];
 
     if (attached && fl_all_have_left(l) && silent_ms > l->o.peer_ms) {
         l->state = FL_LANE_LEFT;
         return;
     }
-    if (attached && silent_ms > 2 * FL_REPLICA_PATIENCE * l->o.peer_ms)
+    if (attached && silent_ms > most_ms)
         is_unwanted(l, silent_ms);
     if (attached || silent_ms <= l->o.connect_ms)
         return;

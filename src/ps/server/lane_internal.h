@@ -5,8 +5,8 @@
  * lane_staleness.c (reads that are too far ahead), lane_reduce.c (sums over
  * workers), lane_load.c (what a server begins with), lane_journal.c (what is
  * written down), lane_replay.c (and done again), lane_snapshot.c (what the lane
- * is), lane_feed.c (subscribers), lane_replica.c and lane_follow.c (two
- * copies of a lane), lane_budget.c (memory) and
+ * is), lane_feed.c (subscribers), lane_replica.c, lane_follow.c and
+ * lane_copy.c (two copies of a lane), lane_budget.c (memory) and
  * lane_counters.c. */
 #pragma once
 

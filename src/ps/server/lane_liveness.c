@@ -2,6 +2,7 @@
  * is slow from one that hangs, and from one that is gone. */
 #include <stdio.h>
 
+#include "ps/server/lane_copy.h"
 #include "ps/server/lane_feed.h"
 #include "ps/server/lane_replica.h"
 #include "ps/server/lane_staleness.h"
@@ -79,6 +80,7 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
 {
     fl_msg_head head = l->msg.head;
     const fl_stream_state *s = &l->stream[head.stream];
+    fl_msg_writer w;
 
     (void)packet;
     for (const fl_parked *p = s->pulls; p; p = p->next)
@@ -97,7 +99,9 @@ void fl_lane_heartbeat(fl_ps_lane *l, const fl_peer *from, fl_packet *packet)
         fl_lane_answer(l, &s->reducing->head, from, FL_ANSWER_WAITING,
                        fl_lane_missing_reduce(l));
     fl_replica_heartbeat(l, from);
-    fl_lane_answer(l, &head, from, FL_ANSWER_OK, FL_NOBODY);
+    fl_lane_begin_answer(l, &w, &head, FL_ANSWER_OK, FL_NOBODY);
+    fl_copy_tell(l, &w);
+    fl_lane_end_answer(l, &w, from);
 }
 
 /* --- deadlines ------------------------------------------------------------ */

@@ -10,9 +10,8 @@
 
 #include "base/memory.h"
 #include "ps/server/lane_budget.h"
+#include "ps/server/lane_copy.h"
 #include "ps/server/lane_follow.h"
-
-enum { MOST_BATCH = 4 << 20 }; /* bytes of records in a message */
 
 /* --- records -------------------------------------------------------------- */
 
@@ -20,33 +19,25 @@ static fleet_status keep_record(fl_ps_lane *l, uint16_t kind,
                                 const fl_journal_part *part, size_t n)
 {
     fl_replica *r = l->replica;
-    fl_journal_record record = {.lsn = r->last + 1, .kind = kind};
-    char head[FL_JOURNAL_RECORD_SIZE], *to;
-    size_t bytes;
+    size_t used;
 
-    for (size_t i = 0; i < n; i++)
-        record.size += part[i].size;
-    fl_journal_record_write(&record, part, n, head);
-    bytes = fl_journal_record_bytes(record.size);
     if (r->from > r->used / 2) { /* what the follower has is given up */
         memmove(r->log, r->log + r->from, r->used - r->from);
         r->used -= r->from;
         r->from = 0;
     }
-    FL_TRY(fl_grow(&r->log, &r->capacity, r->used + bytes, 1));
-    to = r->log + r->used;
-    memset(to + bytes - FL_JOURNAL_ALIGN, 0, FL_JOURNAL_ALIGN);
-    memcpy(to, head, sizeof head);
-    to += sizeof head;
-    for (size_t i = 0; i < n; i++) {
-        if (part[i].size > 0)
-            memcpy(to, part[i].data, part[i].size);
-        to += part[i].size;
-    }
-    r->used += bytes;
+    used = r->used;
+    FL_TRY(fl_journal_append(&r->log, &r->capacity, &r->used, r->last + 1, kind,
+                             part, n));
     r->last++;
-    fl_counter_add(&l->counters.replicated, bytes);
+    fl_counter_add(&l->counters.replicated, r->used - used);
     return FLEET_OK;
+}
+
+/* It has a follower, or makes one. */
+static bool keeps_records(const fl_replica *r)
+{
+    return r->role == FL_REPLICA_LEADS || fl_copy_is_behind(r);
 }
 
 static fleet_status put_for_replica(void *arg, uint16_t kind,
@@ -57,8 +48,7 @@ static fleet_status put_for_replica(void *arg, uint16_t kind,
 
     if (r->next.put)
         FL_TRY(r->next.put(r->next.arg, kind, part, n));
-    return r->role == FL_REPLICA_LEADS ? keep_record(l, kind, part, n)
-                                       : FLEET_OK;
+    return keeps_records(r) ? keep_record(l, kind, part, n) : FLEET_OK;
 }
 
 static size_t bytes_at(const fl_replica *r, size_t at)
@@ -76,72 +66,84 @@ static void drop_first(fl_replica *r)
 
 /* --- answers to the follower ---------------------------------------------- */
 
-static void begin_answer(fl_ps_lane *l, fl_msg_writer *w, fl_msg_status status)
+static void begin_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_question *q,
+                         fl_msg_status status, uint32_t view)
 {
-    fl_lane_begin_answer(l, w, &l->replica->request, status, FL_NOBODY);
+    fl_lane_begin_answer(l, w, &q->head, status, FL_NOBODY);
+    w->head.view = fl_view_with(l->o.map->view, view);
 }
 
-static void end_answer(fl_ps_lane *l, fl_msg_writer *w)
+static void end_answer(fl_ps_lane *l, fl_msg_writer *w, const fl_question *q)
 {
     fl_packet *p;
 
-    l->replica->asks = false;
     if (fl_msg_end(w, w->head.flags & FL_MSG_CRC_ALL, &p) != FLEET_OK)
         return; /* it asks again */
-    l->host.send(l->host.arg, &l->replica->peer, p);
+    l->host.send(l->host.arg, &q->peer, p);
     fl_packet_drop(p);
 }
 
-/* A follower finds the lanes of a server by its first one. */
-static void say_addresses(fl_ps_lane *l)
+static void say_addresses(fl_ps_lane *l, const fl_question *q,
+                          fl_msg_status status, int first, int n)
 {
     fl_msg_writer w;
 
-    begin_answer(l, &w, FL_ANSWER_OK);
-    for (int i = 0; l->o.address && i < l->o.n_lane; i++)
+    begin_answer(l, &w, q, status, fl_replica_view_of(l));
+    for (int i = first; l->o.address && i < first + n; i++)
         fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
-    end_answer(l, &w);
+    end_answer(l, &w, q);
 }
 
-static void answer_shortly(fl_ps_lane *l, fl_msg_status status, uint16_t flags)
+void fl_replica_say_lanes(fl_ps_lane *l, const fl_question *q,
+                          fl_msg_status status)
+{
+    say_addresses(l, q, status, 0, l->o.n_lane);
+}
+
+void fl_replica_answer(fl_ps_lane *l, const fl_question *q,
+                       fl_msg_status status, uint32_t view, uint16_t flags)
 {
     fl_msg_writer w;
 
-    begin_answer(l, &w, status);
+    begin_answer(l, &w, q, status, view);
     w.head.flags |= flags;
-    end_answer(l, &w);
+    end_answer(l, &w, q);
 }
 
-/* Whole records, from the first that it wants on; one at least. */
-static size_t batch_bytes(const fl_replica *r)
+void fl_replica_say_copies(fl_ps_lane *l, const fl_question *q)
 {
-    size_t at = r->from;
-
-    while (at < r->used) {
-        size_t one = bytes_at(r, at);
-
-        if (at > r->from && at + one - r->from > MOST_BATCH)
-            break;
-        at += one;
-    }
-    return at - r->from;
+    say_addresses(l, q, FL_ANSWER_OK, l->o.n_lane, l->o.n_also);
 }
 
 /* They have sums of their own. */
-static void send_records(fl_ps_lane *l)
+void fl_replica_send(fl_ps_lane *l, const fl_question *q, uint32_t view,
+                     const char *records, size_t bytes)
 {
-    const fl_replica *r = l->replica;
-    size_t bytes = batch_bytes(r);
     fl_msg_writer w;
     void *to = NULL;
 
-    begin_answer(l, &w, FL_ANSWER_OK);
+    begin_answer(l, &w, q, FL_ANSWER_OK, view);
     w.head.flags = 0;
     if (fl_msg_section(&w, FL_SECTION_RECORDS, 0))
         to = fl_msg_column(&w, FL_COLUMN_BYTES, bytes);
     if (to)
-        memcpy(to, r->log + r->from, bytes);
-    end_answer(l, &w);
+        memcpy(to, records, bytes);
+    end_answer(l, &w, q);
+}
+
+size_t fl_replica_batch(const fl_replica *r)
+{
+    return fl_journal_batch(r->log + r->from, r->used - r->from,
+                            FL_REPLICA_BATCH);
+}
+
+void fl_replica_send_kept(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    r->asks = false;
+    fl_replica_send(l, &r->question, fl_replica_view_of(l), r->log + r->from,
+                    fl_replica_batch(r));
 }
 
 static fleet_status commit_for_replica(void *arg)
@@ -152,7 +154,9 @@ static fleet_status commit_for_replica(void *arg)
     if (r->next.commit)
         FL_TRY(r->next.commit(r->next.arg));
     if (r->role == FL_REPLICA_LEADS && r->asks && r->from < r->used)
-        send_records(l);
+        fl_replica_send_kept(l);
+    else if (r->copy)
+        fl_copy_goes_on(l);
     return FLEET_OK;
 }
 
@@ -174,7 +178,8 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
     fl_held_answer *h;
 
     if (!r || !must_wait(head) ||
-        (r->role != FL_REPLICA_LEADS && r->role != FL_REPLICA_GONE) ||
+        (r->role != FL_REPLICA_LEADS && r->role != FL_REPLICA_GONE &&
+         !fl_copy_joins(r)) ||
         r->last <= r->acked)
         return false;
     if (r->role == FL_REPLICA_GONE) { /* a command has ended, say */
@@ -214,13 +219,29 @@ static void send_held(fl_ps_lane *l, uint64_t lsn, bool send)
         r->last_held = &r->held;
 }
 
+void fl_replica_acknowledge(fl_ps_lane *l, uint64_t want)
+{
+    fl_replica *r = l->replica;
+
+    if (want == 0 || want - 1 <= r->acked || want - 1 > r->last)
+        return;
+    r->acked = want - 1;
+    while (r->first <= r->acked)
+        drop_first(r);
+    send_held(l, r->acked, true);
+}
+
 void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
     fl_replica *r = l->replica;
 
-    if (!r || r->role != FL_REPLICA_LEADS)
+    if (!r)
         return;
+    if (r->copy)
+        fl_copy_heartbeat(l);
+    if (r->begins)
+        fl_copy_hear_epoch(l);
     if (r->proposes && fl_view_of(head) == r->view + FL_VIEW_ALONE)
         r->promised[head->stream] = true;
     for (const fl_held_answer *h = r->held; h; h = h->next)
@@ -230,21 +251,36 @@ void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from)
 
 void fl_replica_forget_promise(fl_ps_lane *l, uint32_t stream)
 {
-    if (l->replica)
-        l->replica->promised[stream] = false;
+    if (!l->replica)
+        return;
+    l->replica->promised[stream] = false;
+    if (l->replica->copy)
+        fl_copy_forget_worker(l, stream);
 }
 
 /* --- views ---------------------------------------------------------------- */
 
-static void forget_follower(fl_ps_lane *l)
+void fl_replica_keep(fl_ps_lane *l, uint64_t first)
+{
+    fl_replica *r = l->replica;
+
+    r->first = first;
+    r->last = r->acked = first - 1;
+    for (int i = 0; i < l->o.n_stream; i++)
+        r->left[i] = l->stream[i].left ? r->last : 0;
+    l->o.journal = (fl_journal_sink){l, put_for_replica, commit_for_replica};
+}
+
+void fl_replica_forget_follower(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
 
     fl_free(r->log);
     r->log = NULL;
     r->from = r->used = r->capacity = 0;
-    r->asks = r->attached = r->proposes = false;
+    r->asks = r->attached = r->proposes = r->begins = false;
     l->o.journal = r->next;
+    send_held(l, UINT64_MAX, r->role == FL_REPLICA_ALONE);
 }
 
 void fl_replica_stand_alone(fl_ps_lane *l, uint32_t view)
@@ -253,13 +289,12 @@ void fl_replica_stand_alone(fl_ps_lane *l, uint32_t view)
 
     r->role = FL_REPLICA_ALONE;
     r->view = view;
-    forget_follower(l);
-    send_held(l, UINT64_MAX, true);
+    fl_replica_forget_follower(l);
 }
 
 /* A worker has made the follower lead. What was not answered is not this
  * lane's to answer. */
-static void give_way(fl_ps_lane *l)
+void fl_replica_give_way(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
 
@@ -270,8 +305,7 @@ static void give_way(fl_ps_lane *l)
     r->role = FL_REPLICA_GONE;
     r->view += FL_VIEW_TAKEN;
     r->gone_ms = l->now_ms;
-    send_held(l, UINT64_MAX, false);
-    forget_follower(l);
+    fl_replica_forget_follower(l);
 }
 
 bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
@@ -283,7 +317,7 @@ bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
         return false;
     if (r->role == FL_REPLICA_LEADS &&
         fl_view_of(head) == r->view + FL_VIEW_TAKEN)
-        give_way(l);
+        fl_replica_give_way(l);
     if (r->role != FL_REPLICA_GONE)
         return false;
     fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
@@ -353,7 +387,7 @@ static void await_follower(fl_ps_lane *l)
     char text[200];
 
     if (is_isolated(l)) {
-        give_way(l);
+        fl_replica_give_way(l);
         return;
     }
 
@@ -374,6 +408,8 @@ bool fl_replica_tick(fl_ps_lane *l)
 
     if (!r)
         return false;
+    if (r->copy)
+        fl_copy_tick(l);
     if (r->role == FL_REPLICA_LEADS)
         await_follower(l);
     else if (r->role == FL_REPLICA_FOLLOWS)
@@ -398,91 +434,38 @@ int64_t fl_replica_peer_ms(const fl_ps_lane *l)
            l->o.peer_ms;
 }
 
-/* --- the follower's messages ---------------------------------------------- */
+/* --- whose questions it takes --------------------------------------------- */
 
-/* It hears everything, and may end the job: the process of the next server has
- * it, and no other key speaks for that. */
+static bool is_of_server(const fl_ps_lane *l, const fl_peer *from, int step)
+{
+    int n = l->o.layout->n_server;
+
+    return from->sender == 0 ||
+           from->sender == FL_GUARD_SERVER + (l->o.server + step + n) % n;
+}
+
+/* It hears everything, and may end the job: the server's own process or that of
+ * the next one has it, and no other key speaks for that. The process of the
+ * server before this one asks where copies of its lanes are. */
 static bool has_its_key(const fl_ps_lane *l, const fl_peer *from)
 {
-    int next = (l->o.server + 1) % l->o.layout->n_server;
-
-    return from->sender == 0 || from->sender == FL_GUARD_SERVER + next;
+    if (l->msg.head.flags & FL_MSG_COMMAND)
+        return is_of_server(l, from, -1);
+    return is_of_server(l, from, 0) || is_of_server(l, from, 1);
 }
 
 bool fl_replica_admits(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
-    bool follows = l->replica && l->replica->role != FL_REPLICA_FOLLOWS &&
-                   head->stream == FL_REPLICA_STREAM &&
-                   fl_msg_same_id(head->job, l->job);
+    bool follows = l->replica && head->stream == FL_REPLICA_STREAM &&
+                   fl_msg_same_id(head->job, l->job) &&
+                   (l->replica->role != FL_REPLICA_FOLLOWS ||
+                    head->flags & FL_MSG_COMMAND);
 
     if (follows && has_its_key(l, from))
         return true;
     fl_counter_add(follows ? &l->counters.foreign : &l->counters.strays, 1);
     return false;
-}
-
-/* It cannot do what this one has done. Workers that have not come yet hear of
- * it as they come. */
-static void has_failed(fl_ps_lane *l)
-{
-    const fl_msg_head *head = &l->msg.head;
-    bool begins = atomic_load(&l->o.identity->unfollowed) > 0;
-    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
-    fleet_status code = fl_msg_code(head->request, FLEET_EPEER);
-
-    if (begins)
-        fl_lane_doom(l, code, why ? why : "its replica has failed");
-    else
-        fl_lane_abort(l, code, why ? why : "its replica has failed");
-    fl_free(why);
-}
-
-static void take_acknowledged(fl_ps_lane *l, uint64_t want)
-{
-    fl_replica *r = l->replica;
-
-    if (want == 0 || want - 1 <= r->acked || want - 1 > r->last)
-        return;
-    r->acked = want - 1;
-    while (r->first <= r->acked)
-        drop_first(r);
-    send_held(l, r->acked, true);
-}
-
-void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
-{
-    const fl_msg_head *head = &l->msg.head;
-    fl_replica *r = l->replica;
-
-    (void)p;
-    if (r->role == FL_REPLICA_LEADS && head->flags & FL_MSG_STOP) {
-        has_failed(l);
-        return;
-    }
-    if (r->role == FL_REPLICA_LEADS &&
-        fl_view_of(head) == r->view + FL_VIEW_TAKEN)
-        give_way(l);
-    if (r->role == FL_REPLICA_LEADS && r->first > 1 && head->step < r->first)
-        return; /* it is late, or of another process: that record is gone */
-    r->peer = *from;
-    r->request = *head;
-    if (r->role != FL_REPLICA_LEADS) {
-        answer_shortly(l, FL_ANSWER_FENCED, 0);
-        return;
-    }
-    if (head->step == 0) { /* it does not know its process yet, or it loads */
-        r->begun_ms = l->now_ms;
-        say_addresses(l);
-        return;
-    }
-    if (!r->attached)
-        atomic_fetch_sub(&l->o.identity->unfollowed, 1);
-    r->attached = r->asks = true;
-    r->heard_ms = l->now_ms;
-    take_acknowledged(l, head->step);
-    if (r->from < r->used)
-        send_records(l);
 }
 
 /* --- the end -------------------------------------------------------------- */
@@ -491,12 +474,15 @@ bool fl_replica_may_end(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
 
+    if (r && r->copy)
+        return fl_copy_may_end(l);
     if (!r || r->role != FL_REPLICA_LEADS || !r->attached ||
         l->now_ms - r->heard_ms > l->o.peer_ms)
         return true;
     if (!r->asks || r->from < r->used)
         return false;
-    answer_shortly(l, FL_ANSWER_OK, FL_MSG_LEAVE);
+    fl_replica_answer(l, &r->question, FL_ANSWER_OK, fl_replica_view_of(l),
+                      FL_MSG_LEAVE);
     return true;
 }
 
@@ -507,10 +493,10 @@ void fl_replica_abort(fl_ps_lane *l)
 
     if (!r || r->role != FL_REPLICA_LEADS || !r->asks)
         return;
-    begin_answer(l, &w, FL_ANSWER_FAILED);
+    begin_answer(l, &w, &r->question, FL_ANSWER_FAILED, fl_replica_view_of(l));
     w.head.step = (uint64_t)l->error.code;
     fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
-    end_answer(l, &w);
+    end_answer(l, &w, &r->question);
 }
 
 /* --- life ----------------------------------------------------------------- */
@@ -522,15 +508,18 @@ fleet_status fl_replica_begin(fl_ps_lane *l)
     FL_TRY(FL_NEW(&l->replica, sizeof *l->replica));
     r = l->replica;
     r->role = l->o.replica;
+    r->view = r->role == FL_REPLICA_FOLLOWS ? FL_VIEW_NONE : FL_VIEW_BOTH;
     r->next = l->o.journal;
-    r->first = r->want = 1;
+    r->want = 1;
     r->last_held = &r->held;
     r->heard_ms = r->begun_ms = l->now_ms;
-    l->o.journal = (fl_journal_sink){l, put_for_replica, commit_for_replica};
+    FL_TRY(FL_NEW(&r->promised, (size_t)l->o.n_stream * sizeof *r->promised));
+    FL_TRY(FL_NEW(&r->left, (size_t)l->o.n_stream * sizeof *r->left));
+    FL_TRY(FL_NEW(&r->said, (size_t)l->o.n_stream * sizeof *r->said));
+    fl_replica_keep(l, 1);
     if (r->role == FL_REPLICA_LEADS)
         atomic_fetch_add(&l->o.identity->unfollowed, 1);
-    FL_TRY(FL_NEW(&r->promised, (size_t)l->o.n_stream * sizeof *r->promised));
-    return FL_NEW(&r->left, (size_t)l->o.n_stream * sizeof *r->left);
+    return FLEET_OK;
 }
 
 void fl_replica_done(fl_ps_lane *l)
@@ -540,8 +529,10 @@ void fl_replica_done(fl_ps_lane *l)
     if (!r)
         return;
     send_held(l, UINT64_MAX, false);
+    fl_copy_destroy(r);
     fl_free(r->log);
     fl_free(r->promised);
+    fl_free(r->said);
     fl_free(r->left);
     fl_free(r->batch);
     fl_free(r);

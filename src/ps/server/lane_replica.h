@@ -10,11 +10,16 @@
  *            the other copy lead; or a worker has made this one lead
  *   gone     has led: the other copy leads, and workers are told so
  *
+ * One that is alone makes the other copy again when a process asks for it
+ * (lane_copy.h).
+ *
  * Which one leads is said by the lane's view (ps/lane_view.h). */
 #pragma once
 
 #include "ps/lane_view.h"
 #include "ps/server/lane_internal.h"
+
+enum { FL_REPLICA_BATCH = 4 << 20 }; /* bytes of records in a message */
 
 typedef struct fl_held_answer {
     struct fl_held_answer *next;
@@ -23,6 +28,12 @@ typedef struct fl_held_answer {
     uint64_t lsn; /* goes out when the follower has this record */
     fl_packet *packet;
 } fl_held_answer;
+
+/* Of a follower, or of one that is to be. */
+typedef struct fl_question {
+    fl_peer peer;
+    fl_msg_head head;
+} fl_question;
 
 struct fl_replica {
     fl_replica_role role;
@@ -36,15 +47,21 @@ struct fl_replica {
     uint64_t last, acked; /* put; that the follower has */
     bool attached;        /* it has asked once; of one that follows: it knows
                              its leader's process */
+    uint32_t process;     /* of one that leads: its follower's number */
     bool asks;            /* and has no answer yet */
-    fl_peer peer;
-    fl_msg_head request;
+    fl_question question;
     int64_t heard_ms; /* of the follower; of one that follows: of the leader */
     bool proposes;    /* to go on alone */
     bool *promised;   /* by stream */
+    bool *said;       /* by stream: that it knows the epoch */
+    bool begins;      /* the epoch: not all have */
     uint64_t *left;   /* the record with which it has left; 0: it has not */
     fl_held_answer *held, **last_held;
-    int64_t gone_ms; /* since when another one leads */
+    int64_t gone_ms;    /* since when another one leads */
+    fl_lane_copy *copy; /* that is made again; NULL: none is */
+    fl_lane_copy
+        *ending;    /* one that is not; what writes for it has not ended */
+    uint32_t epoch; /* of the last one */
 
     /* of one that follows */
     uint64_t want;              /* the next record */
@@ -52,23 +69,29 @@ struct fl_replica {
     int64_t asked_ms, begun_ms; /* last; when it began */
     char *batch;                /* records that have come */
     size_t at, batch_size, batch_capacity;
-    bool voted;     /* a worker wants it to lead, as soon as it can */
-    bool fencing;   /* the one that has led is to hear so */
-    int64_t led_ms; /* since when this one leads */
+    bool voted;       /* a worker wants it to lead, as soon as it can */
+    bool fencing;     /* the one that has led is to hear so */
+    int64_t led_ms;   /* since when this one leads */
+    bool late;        /* what it follows was at work before */
+    const char *load; /* what that one begins with; NULL: nothing */
 };
 
 /* A lane was made with options.replica. */
 fleet_status fl_replica_begin(fl_ps_lane *l);
 void fl_replica_done(fl_ps_lane *l);
 
-/* What its messages say: its map of buckets, and which copy leads. */
-static inline uint32_t fl_replica_view(const fl_ps_lane *l)
+/* Which copy leads, as its messages say; and with its map of buckets. */
+static inline uint32_t fl_replica_view_of(const fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
     bool proposes = r && r->role == FL_REPLICA_LEADS && r->proposes;
 
-    return fl_view_with(l->o.map->view,
-                        r ? r->view + (proposes ? FL_VIEW_ALONE : 0) : 0);
+    return r ? r->view + (proposes ? FL_VIEW_ALONE : 0) : 0;
+}
+
+static inline uint32_t fl_replica_view(const fl_ps_lane *l)
+{
+    return fl_view_with(l->o.map->view, fl_replica_view_of(l));
 }
 
 /* It has no say any more, or none yet. */
@@ -89,6 +112,34 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
 
 /* l->msg, a worker's heartbeat: its promise; and what it waits for. */
 void fl_replica_heartbeat(fl_ps_lane *l, const fl_peer *from);
+
+/* An answer to such a question: one without sections, one with records. */
+void fl_replica_answer(fl_ps_lane *l, const fl_question *q,
+                       fl_msg_status status, uint32_t view, uint16_t flags);
+void fl_replica_send(fl_ps_lane *l, const fl_question *q, uint32_t view,
+                     const char *records, size_t bytes);
+
+/* Where the server's lanes are; or copies that its process has. */
+void fl_replica_say_lanes(fl_ps_lane *l, const fl_question *q,
+                          fl_msg_status status);
+void fl_replica_say_copies(fl_ps_lane *l, const fl_question *q);
+
+/* Records are kept for a follower from now on; or no more, and answers that
+ * wait go out. */
+void fl_replica_keep(fl_ps_lane *l, uint64_t first);
+void fl_replica_forget_follower(fl_ps_lane *l);
+
+/* Of the records that are kept the first ones, as many as a message has. */
+size_t fl_replica_batch(const fl_replica *r);
+
+/* The first of them to the follower, which has asked. */
+void fl_replica_send_kept(fl_ps_lane *l);
+
+/* A worker has made the follower lead. */
+void fl_replica_give_way(fl_ps_lane *l);
+
+/* The follower has all before that one. */
+void fl_replica_acknowledge(fl_ps_lane *l, uint64_t want);
 
 /* What one process of a worker has promised the next one has not. */
 void fl_replica_forget_promise(fl_ps_lane *l, uint32_t stream);

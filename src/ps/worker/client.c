@@ -511,6 +511,7 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 
         if (number > l->heard_heartbeat)
             l->heard_heartbeat = number;
+        fl_client_hear_address(c, lane);
         return;
     }
     r = find_request(l, c->msg.head.request);

@@ -71,6 +71,9 @@ typedef struct fl_client_options {
 typedef struct fl_client_host {
     void *arg;
     void (*send)(void *arg, int lane, fl_packet *p);
+    /* That copy of a lane is in another process from now on, where `address`
+     * says (JSON, as HELLO's answer has it). NULL: it finds its way. */
+    fleet_status (*moved)(void *arg, int lane, const char *address);
 } fl_client_host;
 
 fleet_status fl_client_create(fl_client **client, const fl_client_options *o,

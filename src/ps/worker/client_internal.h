@@ -19,6 +19,7 @@ typedef struct fl_client_lane {
     int at;        /* which one this worker takes for the leader, 0 or 1 */
     uint32_t view; /* lane_view.h */
     uint32_t other_view;
+    uint32_t knows; /* epoch of the other one that it has the way to */
     int64_t other_ms, asked_ms; /* when the other one was heard of, and asked;
                                    0: it was not */
     fl_request *first;          /* under way, in the order they were sent */
@@ -74,6 +75,10 @@ static inline int fl_client_number(const fl_client *c, int lane, int copy)
 
 /* c->msg, from that copy: is it of use, as the lane's word? */
 bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms);
+
+/* c->msg answers a heartbeat: a lane that makes its other copy again, in
+ * another process, says where. */
+void fl_client_hear_address(fl_client *c, int lane);
 
 /* The lane is silent, or does not get on: which copy leads? */
 void fl_client_look_for_leader(fl_client *c, int lane, int64_t now_ms);

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "base/memory.h"
+
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
 {
     now_ms = fl_client_awake(c, now_ms);
@@ -80,6 +82,7 @@ static void say_heartbeat(fl_client *c, int lane, int copy)
 
     head.request = c->heartbeats | FL_MSG_OF_HEARTBEAT;
     head.step = c->progress;
+    head.piece = (uint16_t)c->lane[lane].knows;
     fl_client_say(c, lane, copy, &head);
 }
 
@@ -160,6 +163,8 @@ bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
     }
     if (!is_of_lane(c, l))
         return true;
+    if (view == FL_VIEW_NONE)
+        return false; /* another process where it was */
     if (view < l->view)
         return fl_view_part(l->view) != FL_VIEW_TAKEN;
     if (view == l->view)
@@ -172,6 +177,32 @@ bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
     l->view = view; /* a promise, which the next heartbeat says */
     c->heartbeat_at_ms = now_ms;
     return true;
+}
+
+/* From now on that process has the other copy, which is none before the view
+ * says so. */
+void fl_client_hear_address(fl_client *c, int lane)
+{
+    const fl_msg_head *head = &c->msg.head;
+    fl_client_lane *l = &c->lane[lane];
+    fleet_status status = FLEET_OK;
+    char *address;
+
+    if (head->n_section < 1 || c->msg.section[0].op != FL_SECTION_HELLO ||
+        head->piece == l->knows)
+        return;
+    address = fl_msg_get_text(&c->msg, FL_SECTION_HELLO);
+    if (!address)
+        return; /* it is told again */
+    if (c->host.moved)
+        status = c->host.moved(c->host.arg,
+                               fl_client_number(c, lane, l->at ^ 1), address);
+    fl_free(address);
+    if (status != FLEET_OK)
+        return;
+    l->knows = head->piece;
+    l->other_ms = l->asked_ms = 0;
+    FL_INFO(c->o.log, "%s: lane %d gets its replica again", l->name, lane);
 }
 
 /* It is late with an answer: it may be cut off from its replica, or not lead

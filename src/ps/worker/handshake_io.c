@@ -49,7 +49,7 @@ static void receive_answers(hello_sockets *s, fl_handshake *h)
 static fleet_status shake_hands(hello_sockets *s, const fl_hello_options *o,
                                 fl_job_lanes *lanes)
 {
-    const fl_client_host host = {s, send_packet};
+    const fl_client_host host = {.arg = s, .send = send_packet};
     fleet_status status;
     fl_handshake *h;
 
@@ -111,6 +111,26 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
         for (int i = 0; i < lanes->n_lane[s]; i++)
             FL_TRY(
                 connect_lane(*sockets, &lane[i], keys, (s + 1) % n_server, n));
+    return FLEET_OK;
+}
+
+fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
+                                const char *text, fl_address *address,
+                                int n_server, const fl_keys *keys,
+                                bool tcp_only)
+{
+    int server = number % n_lane / (n_lane / n_server);
+    int process = (server + (number >= n_lane)) % n_server;
+    fl_hello_lane lane = {0};
+    char locality[160];
+    fl_socket *other;
+
+    fl_locality_text(locality);
+    FL_TRY(fl_hello_read_lane(address[process], 1, text, locality, tcp_only,
+                              &lane));
+    FL_TRY(fl_socket_connect_to(&other, lane.address, keys, process));
+    fl_socket_close(sockets[number], 0);
+    sockets[number] = other;
     return FLEET_OK;
 }
 

@@ -14,6 +14,14 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
                               const fl_keys *keys, fl_socket ***sockets,
                               int *n);
 
+/* The lane of that number among those sockets, n_lane first copies and then
+ * the second ones, is in another process from now on, where the text says: its
+ * socket is another one. */
+fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
+                                const char *text, fl_address *address,
+                                int n_server, const fl_keys *keys,
+                                bool tcp_only);
+
 /* The client gets the lanes, named after their servers' addresses. */
 fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,
                                 int n_server, fl_client *client);

@@ -53,6 +53,15 @@ static void send_packet(void *arg, int lane, fl_packet *p)
     fl_socket_send(l->socket[lane], NULL, p); /* a lost one is sent again */
 }
 
+/* A copy that is made again has a socket of its own, in a process of now. */
+static fleet_status connect_again(void *arg, int number, const char *text)
+{
+    fl_worker_io *l = arg;
+
+    return fl_hello_reconnect(l->socket, l->n_lane, number, text, l->o.address,
+                              l->o.n_server, l->o.keys, l->o.tcp_only);
+}
+
 /* What has come; true if anything has. */
 static bool receive_all(fl_worker_io *l)
 {
@@ -340,14 +349,6 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
     return FLEET_OK;
 }
 
-static fleet_status connect_lanes(fl_worker_io *l, const fl_job_lanes *lanes)
-{
-    l->n_lane = lanes->n;
-    FL_TRY(fl_hello_connect(lanes, l->o.n_server, l->o.keys, &l->socket,
-                            &l->n_socket));
-    return fl_hello_add_lanes(lanes, l->o.address, l->o.n_server, l->client);
-}
-
 static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
                                 const fl_job_lanes *lanes)
 {
@@ -365,12 +366,15 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
         .holds_bye = l->trail != NULL,
         .pool = l->pool,
         .log = &l->o.context->log};
-    const fl_client_host host = {l, send_packet};
+    const fl_client_host host = {l, send_packet, connect_again};
 
     FL_TRY(fl_client_create(&l->client, &options, &host));
     fl_client_set_incarnation(l->client, lanes->incarnation);
     fl_client_set_run(l->client, lanes->run);
-    return connect_lanes(l, lanes);
+    l->n_lane = lanes->n;
+    FL_TRY(fl_hello_connect(lanes, l->o.n_server, l->o.keys, &l->socket,
+                            &l->n_socket));
+    return fl_hello_add_lanes(lanes, l->o.address, l->o.n_server, l->client);
 }
 
 static fleet_status say_hello(fl_worker_io *l, fl_store *store,

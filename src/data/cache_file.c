@@ -177,8 +177,17 @@ static char *path_of(const char *source)
     return path;
 }
 
+static uint64_t identity_of(const struct stat *st)
+{
+    const uint64_t words[] = {st->st_dev, st->st_ino, (uint64_t)st->st_size,
+                              (uint64_t)st->st_ctim.tv_sec,
+                              (uint64_t)st->st_ctim.tv_nsec};
+
+    return fl_hash(words, sizeof words, 0);
+}
+
 /* An errno; ESTALE: it is of something else. */
-static int read_tail(int fd, cache_tail *t, uint64_t *size)
+static int read_tail(int fd, cache_tail *t, uint64_t *size, uint64_t *identity)
 {
     struct stat st;
     int failed;
@@ -188,6 +197,7 @@ static int read_tail(int fd, cache_tail *t, uint64_t *size)
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < sizeof *t)
         return ESTALE;
     *size = (uint64_t)st.st_size;
+    *identity = identity_of(&st);
     failed =
         fl_disk_read_at(fd, t, sizeof *t, st.st_size - (off_t)sizeof *t, false);
     if (failed)
@@ -256,8 +266,8 @@ static fleet_status open_fitting(fl_cache_file *c, const char *source,
     if (!c->path)
         return FLEET_ENOMEM;
     c->fd = fl_fd_lift(open(c->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (c->fd < 0 || read_tail(c->fd, &t, &size) != 0 || t.key != key ||
-        !is_of(&t, source))
+    if (c->fd < 0 || read_tail(c->fd, &t, &size, &c->identity) != 0 ||
+        t.key != key || !is_of(&t, source))
         return FLEET_ENOENT;
     return read_index(c, &t, size);
 }
@@ -285,7 +295,8 @@ fleet_status fl_cache_file_read(const fl_cache_file *c, size_t i, void *to,
     int failed =
         fl_disk_read_at(c->fd, to, (size_t)x->size, (off_t)x->at, false);
 
-    if (failed == 0 && fl_hash(to, (size_t)x->size, 0) == x->hash &&
+    if (failed == 0 &&
+        (c->is_whole || fl_hash(to, (size_t)x->size, 0) == x->hash) &&
         fl_cache_block_holds(b, (size_t)x->size, l) && b->rows == x->rows)
         return FLEET_OK;
     fl_disk_remove(AT_FDCWD, c->path, 0);
@@ -294,6 +305,24 @@ fleet_status fl_cache_file_read(const fl_cache_file *c, size_t i, void *to,
                    "and the next pass reads the text",
                    c->path, i + 1, c->n_block,
                    failed ? strerror(failed) : "its checksum is another one");
+}
+
+fleet_status fl_cache_file_note(const fl_cache_file *c, fl_cache_state *s)
+{
+    if (c->is_whole)
+        return FLEET_OK;
+    FL_TRY(fl_grow(&s->whole, &s->whole_capacity, s->n_whole + 1,
+                   sizeof *s->whole));
+    s->whole[s->n_whole++] = c->identity;
+    return FLEET_OK;
+}
+
+bool fl_cache_file_is_noted(const fl_cache_file *c, const fl_cache_state *s)
+{
+    for (size_t i = 0; i < s->n_whole; i++)
+        if (s->whole[i] == c->identity)
+            return true;
+    return false;
 }
 
 void fl_cache_file_close(fl_cache_file *c)

@@ -22,6 +22,8 @@ typedef struct fl_cache_file {
     char *path;
     int fd;
     uint64_t rows;
+    uint64_t identity; /* the file's, which a write to it changes */
+    bool is_whole;     /* its checksums were right in a pass before this one */
     fl_cache_index *index;
     size_t n_block;
 } fl_cache_file;
@@ -36,6 +38,12 @@ fleet_status fl_cache_file_open(fl_cache_file *c, const char *source,
 fleet_status fl_cache_file_read(const fl_cache_file *c, size_t i, void *to,
                                 const fl_layout *l);
 void fl_cache_file_close(fl_cache_file *c);
+
+/* Its blocks were all read: the next pass of this process need not add them up
+ * again. */
+fleet_status fl_cache_file_note(const fl_cache_file *c, fl_cache_state *state);
+bool fl_cache_file_is_noted(const fl_cache_file *c,
+                            const fl_cache_state *state);
 
 typedef struct fl_cache_writer fl_cache_writer;
 

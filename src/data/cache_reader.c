@@ -77,6 +77,7 @@ static fleet_status cache_start(fl_reader *reader)
             return status;
         if (status != FLEET_OK)
             return read_text(r, i);
+        r->file[i].is_whole = fl_cache_file_is_noted(&r->file[i], spec->cache);
         r->all += (double)r->file[i].rows;
     }
     *r->env.parser->cached = true;
@@ -97,6 +98,7 @@ static fleet_status next_block(cache_reader *r)
     if (atomic_load_explicit(r->env.stop, memory_order_relaxed))
         return fl_fail(FLEET_ESTATE, "the stream was closed");
     while (r->at < spec_of(r)->n_file && r->next == r->file[r->at].n_block) {
+        FL_TRY(fl_cache_file_note(&r->file[r->at], spec_of(r)->cache));
         r->at++;
         r->next = 0;
     }
@@ -133,17 +135,33 @@ static fleet_status copy_row(cache_reader *r, fl_line *line)
     return FLEET_OK;
 }
 
-static fleet_status add_row(cache_reader *r, fl_lines *lines)
+static fl_line line_of(const cache_reader *r, uint64_t row)
 {
-    const bool alone = spec_of(r)->shuffle > 0;
-    fl_line line = {.text = r->block->data,
-                    .size = (uint32_t)r->row,
-                    .file = r->at,
-                    .number = fl_cache_block_number(block_of(r), r->row)};
+    return (fl_line){.text = r->block->data,
+                     .size = (uint32_t)row,
+                     .file = r->at,
+                     .number = fl_cache_block_number(block_of(r), row)};
+}
 
-    if (alone)
-        FL_TRY(copy_row(r, &line));
-    return fl_lines_add(lines, r->env.blocks, alone ? r->out : r->block, &line);
+/* The next n rows of the block. */
+static fleet_status add_rows(cache_reader *r, fl_lines *lines, uint64_t n)
+{
+    fl_line *line, one;
+
+    if (spec_of(r)->shuffle == 0) {
+        FL_TRY(fl_lines_add_room(lines, r->env.blocks, r->block, (size_t)n,
+                                 &line));
+        for (uint64_t i = 0; i < n; i++)
+            line[i] = line_of(r, r->row + i);
+        r->row += n;
+        return FLEET_OK;
+    }
+    for (; n > 0; n--, r->row++) {
+        one = line_of(r, r->row);
+        FL_TRY(copy_row(r, &one));
+        FL_TRY(fl_lines_add(lines, r->env.blocks, r->out, &one));
+    }
+    return FLEET_OK;
 }
 
 static fleet_status cache_read(fl_reader *reader, fl_lines *lines, int64_t n,
@@ -157,13 +175,18 @@ static fleet_status cache_read(fl_reader *reader, fl_lines *lines, int64_t n,
         reader->share = r->text->share;
         return status;
     }
-    for (*got = 0; *got < n; ++*got) {
+    for (*got = 0; *got < n;) {
+        uint64_t some = (uint64_t)(n - *got);
+
         while (r->row == r->rows)
             FL_TRY(next_block(r));
+        some = r->rows - r->row < some ? r->rows - r->row : some;
         if (lines)
-            FL_TRY(add_row(r, lines));
-        r->row++;
-        r->done++;
+            FL_TRY(add_rows(r, lines, some));
+        else
+            r->row += some;
+        *got += (int64_t)some;
+        r->done += (double)some;
     }
     reader->share = r->all > 0 ? r->done / r->all : 1;
     return FLEET_OK;

@@ -45,6 +45,12 @@ static fl_log log_to = {.level = FLEET_LOG_INFO,
                         .lock = PTHREAD_MUTEX_INITIALIZER};
 static fl_cache_state state;
 
+static void forget_caches(void)
+{
+    fl_free(state.whole);
+    state = (fl_cache_state){.is_off = false};
+}
+
 /* Ids of each width; now and then a line that is no sample. */
 static char *put_line(char *to, uint64_t *r, int lines)
 {
@@ -329,6 +335,7 @@ TEST(a_damaged_cache_is_never_believed)
     for (size_t bit = 0; bit < 8 * size; bit += 5) {
         test_file_bytes("a.fleetcache", data, size);
         test_flip_bit(cache_of(path), bit);
+        forget_caches();
         d = read_cached(spec);
         if (d.status == FLEET_ECORRUPT) {
             CHECK_CONTAINS(d.error, "a.fleetcache: block 1 of 1 is damaged");
@@ -524,7 +531,7 @@ TEST(without_memory_a_pass_ends_with_an_error)
 
         if (m++ % 2 == 0)
             unlink(cache_of(path));
-        state.is_off = false;
+        forget_caches();
         fl_memory_fail_at(++n, false);
         status = fl_stream_open(&s, &spec);
         while (status == FLEET_OK &&

@@ -17,7 +17,9 @@ typedef struct fl_slot_bounds {
 
 /* What a dataset knows of its files' caches. */
 typedef struct fl_cache_state {
-    bool is_off; /* one could not be made: it is not tried again */
+    bool is_off;     /* one could not be made: it is not tried again */
+    uint64_t *whole; /* identities of caches whose checksums were all right */
+    size_t n_whole, whole_capacity;
 } fl_cache_state;
 
 typedef struct fl_stream_spec {

@@ -86,8 +86,8 @@ void fl_block_drop(fl_blocks *b, fl_block *block)
     pthread_mutex_unlock(&b->lock);
 }
 
-fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
-                          const fl_line *line)
+fleet_status fl_lines_add_room(fl_lines *l, fl_blocks *b, fl_block *block,
+                               size_t n, fl_line **line)
 {
     if (l->n_block == 0 || l->block[l->n_block - 1] != block) {
         FL_TRY(fl_grow(&l->block, &l->block_capacity, l->n_block + 1,
@@ -97,9 +97,20 @@ fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
         block->users++;
         pthread_mutex_unlock(&b->lock);
     }
-    if (l->n == l->capacity)
-        FL_TRY(fl_grow(&l->line, &l->capacity, l->n + 1, sizeof *l->line));
-    l->line[l->n++] = *line;
+    if (l->capacity - l->n < n)
+        FL_TRY(fl_grow(&l->line, &l->capacity, l->n + n, sizeof *l->line));
+    *line = l->line + l->n;
+    l->n += n;
+    return FLEET_OK;
+}
+
+fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
+                          const fl_line *line)
+{
+    fl_line *to;
+
+    FL_TRY(fl_lines_add_room(l, b, block, 1, &to));
+    *to = *line;
     return FLEET_OK;
 }
 

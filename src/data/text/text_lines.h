@@ -63,5 +63,9 @@ typedef struct fl_lines {
 /* Add a line of block. Lines of one block come one after the other. */
 fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
                           const fl_line *line);
+
+/* n lines of block at once, which the caller then writes to *line. */
+fleet_status fl_lines_add_room(fl_lines *l, fl_blocks *b, fl_block *block,
+                               size_t n, fl_line **line);
 void fl_lines_clear(fl_lines *l, fl_blocks *b); /* keeps its memory */
 void fl_lines_done(fl_lines *l, fl_blocks *b);

@@ -247,6 +247,7 @@ void fleet_dataset_destroy(fleet_dataset *d)
     if (*at)
         *at = d->next;
     fl_format_free_own_slots(d->own_slots);
+    fl_free(d->cache.whole);
     fl_statistics_done(&d->statistics);
     fl_paths_done(&d->files);
     fl_arena_done(&d->arena);

@@ -1,5 +1,6 @@
 /* applications.h - models ready to train, in the shapes of PaddleRec: click
- * models, models of several labels, and a multi-layer perceptron.
+ * models, models of several labels and of sequences, and a multi-layer
+ * perceptron.
  * docs/models.md has them side by side: papers, shapes, names of parameters.
  *
  * A builder adds its data variables, layers and loss to the program. With
@@ -27,6 +28,15 @@ typedef struct fleet_dense_slot {
     fleet_combiner combiner; /* of dim -1: how they become one */
 } fleet_dense_slot;
 
+/* What a slot of ids is to a model of sequences; other models have features
+ * alone. */
+typedef enum fleet_slot_role {
+    FLEET_SLOT_FEATURE = 0, /* of the sample, or of its user */
+    FLEET_SLOT_HISTORY = 1, /* what came before, the newest last; dim -1 */
+    FLEET_SLOT_ITEM = 2,    /* what is scored; dim 1 */
+    FLEET_SLOT_NEGATIVE = 3 /* what was not chosen */
+} fleet_slot_role;
+
 /* A slot of ids. */
 typedef struct fleet_id_slot {
     const char *name;
@@ -34,6 +44,7 @@ typedef struct fleet_id_slot {
     fleet_combiner combiner; /* of dim -1 */
     const char *table;       /* NULL: "embedding", shared by all such slots */
     int weighted;            /* nonzero, of dim -1: each id has a weight */
+    fleet_slot_role role;
 } fleet_id_slot;
 
 enum { FLEET_MOST_TASKS = 8 };
@@ -48,6 +59,7 @@ typedef struct fleet_task_options {
 typedef struct fleet_ctr_options {
     const char *label;       /* NULL: "label"; [B, 1] */
     fleet_dtype label_dtype; /* 0: int64 */
+    int no_label; /* nonzero: each sample is a pair; of models of retrieval */
     const fleet_dense_slot *dense;
     int n_dense;
     const fleet_id_slot *ids; /* none: PaddleRec's 26; with no dense slots
@@ -93,6 +105,15 @@ typedef struct fleet_ctr_options {
     int64_t levels;                  /* 1 to 16 */
     const fleet_task_options *tasks; /* of models of several labels */
     int n_tasks;                     /* 2 to FLEET_MOST_TASKS */
+    int64_t blocks;                  /* of a Transformer; 1 to 64 */
+    int64_t ffn_units;               /* of their inner layers; 1 to 1048576 */
+    int normalize;     /* nonzero: vectors are divided by their lengths */
+    float temperature; /* that dots are divided by; 1e-6 to 1e6; 0: 1 */
+    const char *log_q; /* a slot [B, 1] float32: the logarithm of the item's
+                          share of the samples, see fleet_in_batch_options.
+                          NULL: nothing is corrected */
+    int64_t max_len;   /* of a history, whose last so many ids count; 1 to
+                        65,536 */
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {
@@ -123,8 +144,11 @@ typedef struct fleet_model {
                               times their weights: for fleet_minimize() */
     int n_task;            /* 0: there are no others */
     fleet_task task[FLEET_MOST_TASKS]; /* the first n_task */
-    fleet_var *conversion; /* esmm: [B, 1] probability of a conversion behind a
+    fleet_var *conversion;  /* esmm: [B, 1] probability of a conversion behind a
                               click; else NULL */
+    fleet_var *user, *item; /* of models of retrieval: vectors [B, N], of which
+                               the prediction is a function of the dot; else
+                               NULL */
 } fleet_model;
 
 /* --- click models --------------------------------------------------------- */
@@ -249,6 +273,117 @@ FLEET_API fleet_var *fleet_ple(fleet_program *program,
 FLEET_API fleet_var *fleet_esmm(fleet_program *program,
                                 const fleet_ctr_options *options,
                                 fleet_model *model);
+
+/* --- models of sequences -------------------------------------------------- */
+
+/* What a user did before, in slots of role FLEET_SLOT_HISTORY, beside what is
+ * scored now, in slots of role FLEET_SLOT_ITEM: as many, in the same order, one
+ * for each thing that is known of an item (the item, its category). A history
+ * and its item name the same table. Each place of a history is a vector of
+ * embedding_dim numbers for each such slot, and so is the item; of a sample the
+ * histories are equally long, and the first one says how long. Slots of
+ * features, and numbers, come beside them. max_len is 50, and without slots
+ * there are PaddleRec's: "hist_item_seq", "hist_cat_seq", "target_item",
+ * "target_cat", of tables "item_emb" and "cat_emb".
+ *
+ * With slots of role FLEET_SLOT_NEGATIVE, as many as histories, dim -1, whose
+ * ids are as many as the history's, some models learn each place, too: what it
+ * says of the history's next id, and of the one that is there in the negatives.
+ * The mean over a sample's places of the log losses of both dots is added to
+ * its loss. */
+
+/* Layers "attention_0", ..., "attention_out" of `attention` units, 80-40, relu,
+ * score each place beside the item; the mean of the places, weighted by the
+ * softmax of their scores over sqrt(N), goes through a layer "history" of N
+ * units; a tower of 80-40 on it, the item, features and numbers, plus a weight
+ * for each item (table "<table>_bias", of the first slot); embedding_dim is 64
+ * (Zhou et al. 2018, Deep Interest Network). */
+FLEET_API fleet_var *fleet_din(fleet_program *program,
+                               const fleet_ctr_options *options,
+                               fleet_model *model);
+
+/* A Transformer over the history and the item behind it, of `blocks`, 1: a
+ * vector of the place, of parameter "position", is added, then in each block
+ * fleet_multi_head_attention() "block_<i>" of `heads`, 6, and layers
+ * "block_<i>_ffn_0", leaky relu, of `ffn_units`, 512, and "block_<i>_ffn_1",
+ * each with what it got added, and normalized: "block_<i>_norm_0", "..._1". A
+ * tower of 1024-512-256, leaky relu, on what comes out at the item's place,
+ * features and numbers; embedding_dim is 96, and a user's slot, "userid", comes
+ * beside PaddleRec's (Chen et al. 2019, Behavior Sequence Transformer). */
+FLEET_API fleet_var *fleet_bst(fleet_program *program,
+                               const fleet_ctr_options *options,
+                               fleet_model *model);
+
+/* Causal self-attention over the history, in `blocks`, 2, of `heads`, 1: rows
+ * times sqrt(N) plus "position"; in a block n = "block_<i>_norm_0" of it, a
+ * query each, fleet_multi_head_attention() "block_<i>" of n and the rows, plus
+ * n, and of that, normalized by "block_<i>_norm_1", f + layers
+ * "block_<i>_ffn_0", relu, of `ffn_units`, N, and "block_<i>_ffn_1" of f. The
+ * dot of the last place, normalized by "norm", and the item is the logit;
+ * embedding_dim is 50 (Kang and McAuley 2018, SASRec). It has no features; with
+ * negatives it is the paper's. */
+FLEET_API fleet_var *fleet_sasrec(fleet_program *program,
+                                  const fleet_ctr_options *options,
+                                  fleet_model *model);
+
+/* DIN with interests in place of items: fleet_gru() "gru" over the history,
+ * layers "attention_0", ... of its states beside the item, and fleet_gru()
+ * "augru" over the states, whose updates are weighted by the softmax of their
+ * scores; its last state goes to a tower as din's. Of N units both; with
+ * negatives the first one learns each place; embedding_dim is 64 (Zhou et al.
+ * 2019, Deep Interest Evolution Network). */
+FLEET_API fleet_var *fleet_dien(fleet_program *program,
+                                const fleet_ctr_options *options,
+                                fleet_model *model);
+
+/* --- models of retrieval -------------------------------------------------- */
+
+/* A vector of a user, or of what a user asks for, and one of the item, so that
+ * the items of a large catalogue can be looked for by their dots: model->user
+ * and model->item. Samples are pairs; the loss is
+ * fleet_in_batch_softmax() of the items of a batch, by the item's id (that of
+ * the first slot of role FLEET_SLOT_ITEM, if it has one), with log_q and
+ * temperature. There are as many negatives as a batch has samples. A sample
+ * counts what its label says: one of label 0 is no pair, but its item is among
+ * the negatives. With no_label all are pairs, there is no label, and
+ * fleet_evaluate() refuses. The prediction is the sigmoid of the dot over the
+ * temperature. */
+
+/* Layers "user_0", ..., "user_out" on features and numbers, and "item_0", ...,
+ * "item_out" on slots of role FLEET_SLOT_ITEM, of `hidden` units, 300-300-128,
+ * relu but for the last; with `normalize` the dot is a cosine; embedding_dim is
+ * 64 (Huang et al. 2013, DSSM; Yi et al. 2019). */
+FLEET_API fleet_var *fleet_two_tower(fleet_program *program,
+                                     const fleet_ctr_options *options,
+                                     fleet_model *model);
+
+/* Layers "tower_0", ..., relu, of `hidden` units, 128-64-32, on features, what
+ * was watched among them, pooled by its combiner, and numbers; the item is a
+ * row of as many numbers, of table "<table>_out"; embedding_dim is 64
+ * (Covington et al. 2016, YouTube). One slot of items. */
+FLEET_API fleet_var *fleet_youtube_dnn(fleet_program *program,
+                                       const fleet_ctr_options *options,
+                                       fleet_model *model);
+
+/* fleet_gru() "gru" over the history, of N units; its last state is the vector,
+ * and the item's its rows. Histories, items and negatives are those of models
+ * of sequences, without features; embedding_dim is 100 (Hidasi et al. 2016,
+ * GRU4Rec). */
+FLEET_API fleet_var *fleet_gru4rec(fleet_program *program,
+                                   const fleet_ctr_options *options,
+                                   fleet_model *model);
+
+/* Skip-gram with negative samples: the slot of features is a word, the item one
+ * beside it, the negatives, of dim n, words that were drawn. The word's vector
+ * is a row, that of the others a row of "<table>_out", with a bias in
+ * "<table>_bias", which begin with 0; the loss is the log loss of the item
+ * being likely, and each negative unlikely. A label 0 says that the item was
+ * drawn, too; beside negatives it may be left out (no_label). With a feature of
+ * dim -1 the word is the mean, or sum, of several: CBOW. embedding_dim is 300
+ * (Mikolov et al. 2013). */
+FLEET_API fleet_var *fleet_word2vec(fleet_program *program,
+                                    const fleet_ctr_options *options,
+                                    fleet_model *model);
 
 /* --- others --------------------------------------------------------------- */
 

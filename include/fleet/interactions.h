@@ -105,6 +105,7 @@ typedef struct fleet_attention_options {
                         M]: [B, 1, 1, M] of keys, [B, 1, L, M]; NULL: all
                         count */
     float dropout;   /* of the weights of values, in training: [0, 1) */
+    int causal;      /* nonzero: query l counts keys 0 to l alone; L = M */
 } fleet_attention_options;
 
 /* fleet_multi_head_attention - each query takes a mean of the values, weighted

@@ -93,6 +93,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
 {
     fl_json *program = NULL, *statistics = NULL, *positions = NULL;
     fl_json *reader = NULL;
+    const fleet_var *label = scored ? scored->model->label : NULL;
     fl_save s = {.states = true,
                  .what = mode == FLEET_SAVE_DELTA ? "delta" : "checkpoint",
                  .mode = mode,
@@ -109,7 +110,7 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
         status = fl_prediction_json(scored->model, &program);
     if (status == FLEET_OK && scored && scored->data)
         status =
-            fl_reading_save(scored->data, scored->model->label->name, &reader);
+            fl_reading_save(scored->data, label ? label->name : NULL, &reader);
     s.program = program;
     s.reader = reader;
     s.statistics = statistics;

@@ -174,7 +174,7 @@ static fleet_status save_marked(const model *m, bool *marked)
     return status;
 }
 
-/* Into out, of FLEET_MOST_TASKS + 1; returns their number. */
+/* Into out, of FLEET_MOST_TASKS + 3; returns their number. */
 static int predictions_of(const fleet_model *m, fleet_var **out)
 {
     int n = 0;
@@ -185,6 +185,10 @@ static int predictions_of(const fleet_model *m, fleet_var **out)
         out[n++] = m->prediction;
     if (m->conversion)
         out[n++] = m->conversion;
+    if (m->user)
+        out[n++] = m->user;
+    if (m->item)
+        out[n++] = m->item;
     return n;
 }
 
@@ -192,7 +196,7 @@ fleet_status fl_prediction_json(const fleet_model *of, fl_json **json)
 {
     const fleet_program *p = of->prediction->program;
     fleet_var **feed = fl_alloc_array(p->n_var, sizeof *feed);
-    fleet_var *fetch[FLEET_MOST_TASKS + 1];
+    fleet_var *fetch[FLEET_MOST_TASKS + 3];
     bool *marked = fl_alloc(p->n_node);
     fleet_status status = FLEET_ENOMEM;
     model m = {.feed = feed, .fetch = fetch};

@@ -1,7 +1,7 @@
-/* models_test.c - the models of fleet/applications.h, each on a small set:
- * they learn, with the same bits by any number of threads; their programs
- * are written and read; their checkpoints predict; and what options they
- * refuse. */
+/* models_test.c - the models of fleet/applications.h whose slots have no roles,
+ * each on a small set: they learn, with the same bits by any number of threads;
+ * their programs are written and read; their checkpoints predict; and what
+ * options they refuse. */
 #define SUITE models
 #include "gpu_kit.h"
 #include "model_kit.h"
@@ -38,7 +38,7 @@ typedef struct model_case {
     fleet_ctr_options o;
 } model_case;
 
-/* Every one of model_list.def; some twice. */
+/* Every FL_CTR_MODEL of model_list.def; some twice. */
 static const model_case cases[] = {
     {&fl_model_wide_deep, {DEEP, .wide_ids = 1}},
     {&fl_model_ctr_dnn, {DEEP}},
@@ -193,6 +193,7 @@ TEST(each_of_the_list_is_tried_here)
 {
     static const fl_ctr_model *const all[] = {
 #define FL_CTR_MODEL(title) &fl_model_##title,
+#define FL_SEQUENCE_MODEL(title)
 #define FL_MODEL(title)
 #include "fleet/applications/model_list.def"
 #undef FL_CTR_MODEL

@@ -241,6 +241,10 @@ static int predictions_of(const fleet_model *m, fleet_var **out)
         out[n++] = m->prediction;
     if (m->conversion)
         out[n++] = m->conversion;
+    if (m->user) {
+        out[n++] = m->user;
+        out[n++] = m->item;
+    }
     return n;
 }
 
@@ -248,20 +252,21 @@ static int predictions_of(const fleet_model *m, fleet_var **out)
 static void compare_trained(const char *name, fleet *f, fleet_program *p,
                             const fleet_model *m, kit_batch *(*batch)(int))
 {
-    fleet_var *fetch[FLEET_MOST_TASKS + 1];
-    kit_batch *b = batch(1), fed = *b;
+    fleet_var *fetch[FLEET_MOST_TASKS + 3];
+    kit_batch *b = batch(1);
     fleet_executor *e;
 
-    fed.n -= !fleet_program_var(p, b->feed[b->n - 1].name);
+    kit_keep(b, p);
     CHECK_OK(fleet_program_status(p));
     CHECK_OK(fleet_minimize(fleet_sgd(f, 0.1f), m->loss));
     e = fleet_executor_create(p, NULL);
     CHECK(e != NULL);
     for (int i = 0; i < 3; i++)
-        CHECK_OK(kit_run(e, &fed));
+        CHECK_OK(kit_run(e, b));
     fleet_executor_destroy(e);
     kit_batch_free(b);
     b = batch(20);
+    kit_keep(b, p);
     compare_model(name, f, p, b, fetch, predictions_of(m, fetch));
     kit_batch_free(b);
     fleet_destroy(f);
@@ -295,6 +300,50 @@ static void compare_ctr(const char *name, const fl_ctr_model *model)
     compare_trained(name, f, p, &m, ctr_batch);
 }
 
+/* Slots with roles: as many of them as the model has. */
+static int slots_of(const fl_ctr_model *model, fleet_id_slot *to)
+{
+    static const fleet_id_slot all[] = {
+        {.name = "one"},
+        {.name = "history",
+         .dim = -1,
+         .table = "items",
+         .role = FLEET_SLOT_HISTORY},
+        {.name = "item", .table = "items", .role = FLEET_SLOT_ITEM}};
+    int n = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (all[i].role == FLEET_SLOT_FEATURE ? !model->no_features
+                                              : model->role[all[i].role].most)
+            to[n++] = all[i];
+    return n;
+}
+
+static kit_batch *sequence_batch(int seed)
+{
+    kit_batch *b = kit_batch_new(20);
+
+    kit_ids(b, "one", 1, 20, seed);
+    kit_ragged(b, "history", 6, 30, seed + 1);
+    kit_ids(b, "item", 1, 30, seed + 2);
+    kit_ids(b, "label", 1, 2, seed + 3);
+    return b;
+}
+
+static void compare_sequences(const char *name, const fl_ctr_model *model)
+{
+    fleet *f = kit_handle(&(kit_options){.threads = 1});
+    fleet_program *p = fleet_program_create(f);
+    fleet_id_slot ids[3];
+    fleet_ctr_options o = {.ids = ids, .n_ids = slots_of(model, ids)};
+    fleet_model m;
+
+    if (has_option(model, "max_len"))
+        o.max_len = 4;
+    fl_ctr_build(p, &o, &m, model);
+    compare_trained(name, f, p, &m, sequence_batch);
+}
+
 static kit_batch *mlp_batch(int seed)
 {
     kit_batch *b = kit_batch_new(20);
@@ -316,8 +365,9 @@ static void compare_mlp(const char *name)
 
 TEST_LIMIT(every_application_gives_what_the_predictor_says, 120)
 {
-#define FL_CTR_MODEL(title) compare_ctr(#title, &fl_model_##title);
-#define FL_MODEL(title)     compare_##title(#title);
+#define FL_CTR_MODEL(title)      compare_ctr(#title, &fl_model_##title);
+#define FL_SEQUENCE_MODEL(title) compare_sequences(#title, &fl_model_##title);
+#define FL_MODEL(title)          compare_##title(#title);
 #include "fleet/applications/model_list.def"
 #undef FL_CTR_MODEL
 #undef FL_MODEL

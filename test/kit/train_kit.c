@@ -125,6 +125,21 @@ int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
     return id;
 }
 
+void kit_keep(kit_batch *b, const fleet_program *p)
+{
+    int n = 0;
+
+    for (int i = 0; i < b->n; i++)
+        if (fleet_program_var(p, b->feed[i].name)) {
+            b->feed[n] = b->feed[i];
+            memcpy(b->dims[n++], b->dims[i], sizeof b->dims[i]);
+        } else {
+            free((void *)(uintptr_t)b->feed[i].data);
+            free((void *)(uintptr_t)b->feed[i].offsets);
+        }
+    b->n = n;
+}
+
 int kit_feeds(const kit_batch *b, fleet_feed feed[KIT_MOST_FEEDS])
 {
     for (int i = 0; i < b->n; i++) {
@@ -289,7 +304,7 @@ static void build_ctr(kit_model *m)
         {.name = "one", .dim = 1},
         {.name = "three", .dim = 3},
         {.name = "some", .dim = -1},
-        {"mean", -1, FLEET_MEAN, "second", 0},
+        {"mean", -1, FLEET_MEAN, "second", 0, FLEET_SLOT_FEATURE},
     };
 
     build_wide_deep(m,
@@ -304,11 +319,11 @@ static void build_pooled(kit_model *m)
                                              {"highest", -1, FLEET_MAX}};
     static const fleet_id_slot ids[] = {
         {.name = "one", .dim = 1},
-        {"rated", -1, FLEET_SUM, NULL, 1},
-        {"most", -1, FLEET_MAX, NULL, 0},
-        {"heaviest", -1, FLEET_MAX, "second", 1},
-        {"root", -1, FLEET_SQRT, NULL, 1},
-        {"mean", -1, FLEET_MEAN, "second", 1},
+        {"rated", -1, FLEET_SUM, NULL, 1, FLEET_SLOT_FEATURE},
+        {"most", -1, FLEET_MAX, NULL, 0, FLEET_SLOT_FEATURE},
+        {"heaviest", -1, FLEET_MAX, "second", 1, FLEET_SLOT_FEATURE},
+        {"root", -1, FLEET_SQRT, NULL, 1, FLEET_SLOT_FEATURE},
+        {"mean", -1, FLEET_MEAN, "second", 1, FLEET_SLOT_FEATURE},
     };
 
     build_wide_deep(m,

@@ -37,6 +37,9 @@ int64_t *kit_ragged(kit_batch *b, const char *name, int most, int64_t below,
 float *kit_ragged_floats(kit_batch *b, const char *name, int most, int stream);
 float *kit_weights(kit_batch *b, const char *name, int of, int stream);
 
+/* Without the feeds that the program has no variable for. */
+void kit_keep(kit_batch *b, const fleet_program *p);
+
 /* The feeds for fleet_executor_run(); returns their number. */
 int kit_feeds(const kit_batch *b, fleet_feed feed[KIT_MOST_FEEDS]);
 

@@ -16,6 +16,11 @@
         .name = #member, .type = FL_OPTION_INT, .at = AT(member),              \
         .low = least, .high = most                                             \
     }
+#define FLOAT(member, least, most)                                             \
+    {                                                                          \
+        .name = #member, .type = FL_OPTION_FLOAT, .at = AT(member),            \
+        .low = least, .high = most                                             \
+    }
 #define LAYERS(member)                                                         \
     {                                                                          \
         .name = #member, .type = FL_OPTION_LAYERS, .at = AT(member),           \
@@ -39,12 +44,18 @@ const fl_ctr_option fl_ctr_options[] = {
     INT(expert_units, 1, 4096),
     INT(shared_experts, 1, 64),
     INT(levels, 1, 16),
+    INT(blocks, 1, 64),
+    INT(ffn_units, 1, 1 << 20),
+    BOOL(normalize),
+    FLOAT(temperature, 1e-6, 1e6),
+    INT(max_len, 1, 1 << 16),
     {.name = NULL},
 };
 
 #undef AT
 #undef BOOL
 #undef INT
+#undef FLOAT
 #undef LAYERS
 
 static bool has_own(const fl_ctr_model *m, const char *name)
@@ -82,12 +93,21 @@ static fleet_status check_layers(const fl_ctr_model *m, const char *name,
     return FLEET_OK;
 }
 
+static fleet_status check_number(const fl_ctr_model *m, const fl_ctr_option *o,
+                                 double value)
+{
+    FL_TRY(check_own(m, o->name, value != 0));
+    return value >= 0 && isfinite(value)
+               ? FLEET_OK
+               : fl_fail(FLEET_EINVAL, "%s: %s: expected %g or more, got %g",
+                         m->name, o->name, o->low, value);
+}
+
 static fleet_status check_option(const fl_ctr *c, const fl_ctr_model *m,
                                  const fl_ctr_option *o)
 {
     const void *at = (const char *)&c->o + o->at;
     const void *n = (const char *)&c->o + o->n_at;
-    int64_t value;
 
     switch (o->type) {
     case FL_OPTION_LAYERS:
@@ -96,19 +116,20 @@ static fleet_status check_option(const fl_ctr *c, const fl_ctr_model *m,
     case FL_OPTION_BOOL:
         return check_own(m, o->name, *(const int *)at != 0);
     case FL_OPTION_INT:
+        return check_number(m, o, (double)*(const int64_t *)at);
+    case FL_OPTION_FLOAT:
         break;
     }
-    value = *(const int64_t *)at;
-    FL_TRY(check_own(m, o->name, value != 0));
-    return value >= 0
-               ? FLEET_OK
-               : fl_fail(FLEET_EINVAL,
-                         "%s: %s: expected %lld or more, got %lld", m->name,
-                         o->name, (long long)o->low, (long long)value);
+    return check_number(m, o, (double)*(const float *)at);
 }
 
-static void paddle_slots(fl_ctr *c)
+static void paddle_slots(fl_ctr *c, const fl_ctr_model *m)
 {
+    if (m->ids) {
+        c->o.ids = c->o.n_ids > 0 ? c->o.ids : m->ids;
+        c->o.n_ids = c->o.n_ids > 0 ? c->o.n_ids : m->n_ids;
+        return;
+    }
     if (c->o.n_dense == 0 && c->o.n_ids == 0 && !c->o.no_dense) {
         c->dense =
             (fleet_dense_slot){.name = "dense_input", .dim = FL_PADDLE_DENSE};
@@ -162,17 +183,41 @@ static fleet_status check_tasks(const fl_ctr *c, const fl_ctr_model *m)
     return FLEET_OK;
 }
 
+static fleet_status check_own_flag(const fl_ctr_model *m, const char *name,
+                                   bool good)
+{
+    return good ? FLEET_OK
+                : fl_fail(FLEET_EINVAL,
+                          "%s: %s: expected nothing, the model has none",
+                          m->name, name);
+}
+
+static fleet_status check_retrieval(const fl_ctr *c, const fl_ctr_model *m)
+{
+    FL_TRY(check_own_flag(m, "no_label", m->label_may_lack || !c->o.no_label));
+    FL_TRY(check_own_flag(m, "log_q", m->in_batch || !c->o.log_q));
+    if (c->o.no_label && c->o.label)
+        return fl_fail(FLEET_EINVAL, "%s: label \"%s\" beside no_label",
+                       m->name, c->o.label);
+    return FLEET_OK;
+}
+
 static fleet_status check_ctr(fl_ctr *c, const fl_ctr_model *m)
 {
     for (const fl_ctr_option *o = fl_ctr_options; o->name; o++)
         FL_TRY(check_option(c, m, o));
     FL_TRY(check_tasks(c, m));
+    FL_TRY(check_retrieval(c, m));
     if (c->o.n_dense < 0 || c->o.n_ids < 0)
         return bad_option("a number of slots", -1);
     if ((c->o.n_dense > 0 && !c->o.dense) || (c->o.n_ids > 0 && !c->o.ids))
         return fl_fail(FLEET_EINVAL,
                        "model: a number of slots, but their array is NULL");
-    paddle_slots(c);
+    paddle_slots(c, m);
+    if (c->o.n_dense > 0 && m->no_features)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: %s: expected no numbers, the model has no features",
+                       m->name, c->o.dense[0].name);
     for (int i = 0; i < c->o.n_dense; i++) {
         if (c->o.dense[i].dim < -1)
             return bad_option(c->o.dense[i].name, c->o.dense[i].dim);
@@ -185,9 +230,10 @@ static fleet_status check_ctr(fl_ctr *c, const fl_ctr_model *m)
             return fl_fail(FLEET_EINVAL,
                            "model: %s is weighted, so its dim is -1, not %lld",
                            c->o.ids[i].name, (long long)c->o.ids[i].dim);
+        FL_TRY(fl_ctr_check_role(m, &c->o.ids[i]));
         c->n_field += c->o.ids[i].dim > 1 ? c->o.ids[i].dim : 1;
     }
-    return FLEET_OK;
+    return fl_ctr_check_roles(m, c->o.ids, c->o.n_ids, c->o.n_dense);
 }
 
 static fleet_var *dense_slot(fleet_program *p, const fleet_dense_slot *s)
@@ -217,6 +263,8 @@ static void add_labels(fl_ctr *c, fleet_model *m)
     for (int i = 0; i < m->n_task; i++)
         m->task[i].label =
             label_slot(c, c->o.tasks[i].label, c->o.tasks[i].label_dtype);
+    if (c->o.no_label)
+        return;
     m->label = m->n_task > 0 ? m->task[0].label
                              : label_slot(c, c->o.label, c->o.label_dtype);
 }
@@ -235,6 +283,7 @@ static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
                   (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
     add_labels(c, m);
     c->weight = fl_model_weight(p, c->o.weight);
+    c->log_q = fl_model_weight(p, c->o.log_q);
     for (int i = 0; i < c->o.n_dense; i++)
         c->part[i] = dense_slot(p, &c->o.dense[i]);
     c->numbers = c->o.n_dense > 1 ? fleet_concat(p, c->part, c->o.n_dense, 1)
@@ -244,30 +293,37 @@ static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
     return FLEET_OK;
 }
 
-/* A slot's rows; `suffix` tells tables of one model apart. */
-static fleet_var *embed(fl_ctr *c, int i, fleet_var *ids, int64_t dim,
-                        const char *suffix, fleet_initializer first)
+fleet_sparse_embedding_options fl_ctr_table(fl_ctr *c, const fleet_id_slot *s,
+                                            const char *suffix,
+                                            fleet_initializer first)
 {
-    const fleet_id_slot *s = &c->o.ids[i];
     const char *table = fl_arena_format(
         &c->p->arena, "%s%s", s->table ? s->table : "embedding", suffix);
 
     if (!table)
-        return fl_program_failed(c->p, FLEET_ENOMEM);
-    return fleet_sparse_embedding(c->p, ids, dim,
-                                  &(fleet_sparse_embedding_options){
-                                      .table = table,
-                                      .initializer = first,
-                                      .rows = c->o.rows,
-                                      .combiner = s->combiner,
-                                      .check_ids = c->o.check_ids,
-                                      .fresh = c->o.fresh,
-                                      .default_id = c->o.default_id,
-                                      .life = c->o.life,
-                                      .memory_cap_bytes = c->o.memory_cap_bytes,
-                                      .cold_folder = c->o.cold_folder,
-                                      .storage = c->o.storage,
-                                  });
+        fl_program_failed(c->p, FLEET_ENOMEM);
+    return (fleet_sparse_embedding_options){
+        .table = table,
+        .initializer = first,
+        .rows = c->o.rows,
+        .combiner = s->combiner,
+        .check_ids = c->o.check_ids,
+        .fresh = c->o.fresh,
+        .default_id = c->o.default_id,
+        .life = c->o.life,
+        .memory_cap_bytes = c->o.memory_cap_bytes,
+        .cold_folder = c->o.cold_folder,
+        .storage = c->o.storage,
+    };
+}
+
+fleet_var *fl_ctr_slot_rows(fl_ctr *c, int i, int64_t dim, const char *suffix,
+                            fleet_initializer first)
+{
+    const fleet_sparse_embedding_options o =
+        fl_ctr_table(c, &c->o.ids[i], suffix, first);
+
+    return fleet_sparse_embedding(c->p, c->part[i], dim, &o);
 }
 
 /* --- inputs and towers --------------------------------------------------- */
@@ -307,47 +363,63 @@ static fleet_var *number_fields(fl_ctr *c, int64_t dim, const char *name,
                          2);
 }
 
-/* The rows of each slot, with room for one more; NULL: the program failed. */
-static fleet_var **embed_all(fl_ctr *c, int64_t dim, const char *suffix,
-                             fleet_initializer first)
+/* The rows of each slot of a role, n of them, with room for one more; NULL: the
+ * program failed. */
+static fleet_var **embed_all(fl_ctr *c, fleet_slot_role role, int64_t dim,
+                             const char *suffix, fleet_initializer first,
+                             int *n)
 {
     fleet_var **part = fl_alloc_array((size_t)c->o.n_ids + 1, sizeof *part);
 
+    *n = 0;
     if (!part)
         return fl_program_failed(c->p, FLEET_ENOMEM);
     for (int i = 0; i < c->o.n_ids; i++)
-        part[i] = embed(c, i, c->part[i], dim, suffix, first);
+        if (c->o.ids[i].role == role)
+            part[(*n)++] = fl_ctr_slot_rows(c, i, dim, suffix, first);
     return part;
 }
 
-/* `last`, if it is not NULL, comes behind the rows. */
-static fleet_var *side_by_side(fl_ctr *c, fleet_var **part, fleet_var *last)
+/* `last`, if it is not NULL, comes behind the n rows. */
+static fleet_var *side_by_side(fl_ctr *c, fleet_var **part, int n,
+                               fleet_var *last)
 {
-    int n = c->o.n_ids;
-    fleet_var *all;
+    fleet_var *all = NULL;
 
     if (!part)
         return NULL;
     if (last)
         part[n++] = last;
-    all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
+    if (n > 0)
+        all = n > 1 ? fleet_concat(c->p, part, n, 1) : part[0];
     fl_free(part);
     return all;
+}
+
+fleet_var *fl_ctr_rows_of(fl_ctr *c, fleet_slot_role role, int64_t dim,
+                          const char *suffix, fleet_initializer first,
+                          fleet_var *last)
+{
+    int n;
+    fleet_var **part = embed_all(c, role, dim, suffix, first, &n);
+
+    return side_by_side(c, part, n, last);
 }
 
 fleet_var *fl_ctr_rows(fl_ctr *c, int64_t dim, const char *suffix,
                        fleet_initializer first, fleet_var *last)
 {
-    return side_by_side(c, embed_all(c, dim, suffix, first), last);
+    return fl_ctr_rows_of(c, FLEET_SLOT_FEATURE, dim, suffix, first, last);
 }
 
 fleet_var *fl_ctr_fields(fl_ctr *c, int64_t dim, const char *suffix,
                          const char *numbers, fleet_initializer first)
 {
-    fleet_var **part = embed_all(c, dim, suffix, first);
+    int n;
+    fleet_var **part = embed_all(c, FLEET_SLOT_FEATURE, dim, suffix, first, &n);
 
     return side_by_side(
-        c, part, c->numbers ? number_fields(c, dim, numbers, first) : NULL);
+        c, part, n, c->numbers ? number_fields(c, dim, numbers, first) : NULL);
 }
 
 fleet_var *fl_ctr_input(fl_ctr *c)

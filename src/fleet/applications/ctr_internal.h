@@ -20,10 +20,25 @@ struct fl_ctr {
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
     fleet_var **part;   /* per id slot */
     fleet_var *weight;  /* of samples; NULL: all have 1 */
+    fleet_var *log_q;   /* NULL: none */
 };
 
-/* Rows of all id slots side by side, of tables "<table><suffix>"; `last`, if it
- * is not NULL, behind them. */
+/* How the model's options say that a slot's table "<table><suffix>" is. */
+fleet_sparse_embedding_options fl_ctr_table(fl_ctr *c, const fleet_id_slot *s,
+                                            const char *suffix,
+                                            fleet_initializer first);
+
+/* The rows of an id slot, of table "<table><suffix>". */
+fleet_var *fl_ctr_slot_rows(fl_ctr *c, int i, int64_t dim, const char *suffix,
+                            fleet_initializer first);
+
+/* Rows of all slots of a role side by side, [B, N]; `last`, if it is not NULL,
+ * behind them. NULL: there is neither, or the program has failed. */
+fleet_var *fl_ctr_rows_of(fl_ctr *c, fleet_slot_role role, int64_t dim,
+                          const char *suffix, fleet_initializer first,
+                          fleet_var *last);
+
+/* The same of features. */
 fleet_var *fl_ctr_rows(fl_ctr *c, int64_t dim, const char *suffix,
                        fleet_initializer first, fleet_var *last);
 

@@ -15,22 +15,38 @@ fleet_var *fl_model_weight(fleet_program *p, const char *name)
     return name ? fl_model_data(p, name, FLEET_FLOAT32, 1) : NULL;
 }
 
-fleet_var *fl_model_layer(fleet_program *p, fleet_var *x, const char *name,
-                          int64_t units, fleet_activation activation)
+/* Of the dimensions from `first` on. */
+static fleet_var *layer_of(fleet_program *p, fleet_var *x, int first,
+                           const char *name, int64_t units,
+                           fleet_activation activation)
 {
     double fan_in = 1;
-    fleet_fc_options o = {.name = name, .activation = activation};
+    fleet_fc_options o = {
+        .name = name, .activation = activation, .num_flatten_dims = first};
 
     if (x) {
         int64_t dims[FLEET_MAX_DIM];
         int n = fleet_var_shape(x, dims);
 
-        for (int i = 1; i < n; i++)
+        for (int i = first; i < n; i++)
             fan_in *= (double)dims[i];
     }
     o.weight.initializer =
         (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)(1 / sqrt(fan_in))};
     return fleet_fc(p, x, units, &o);
+}
+
+fleet_var *fl_model_layer(fleet_program *p, fleet_var *x, const char *name,
+                          int64_t units, fleet_activation activation)
+{
+    return layer_of(p, x, 1, name, units, activation);
+}
+
+fleet_var *fl_model_place_layer(fleet_program *p, fleet_var *x,
+                                const char *name, int64_t units,
+                                fleet_activation activation)
+{
+    return layer_of(p, x, 2, name, units, activation);
 }
 
 fleet_var *fl_model_hidden(fleet_program *p, fleet_var *x, const char *name,

@@ -14,6 +14,11 @@ fleet_var *fl_model_weight(fleet_program *p, const char *name);
 fleet_var *fl_model_layer(fleet_program *p, fleet_var *x, const char *name,
                           int64_t units, fleet_activation activation);
 
+/* The same on x [B, T, D]: each of the T places by itself. */
+fleet_var *fl_model_place_layer(fleet_program *p, fleet_var *x,
+                                const char *name, int64_t units,
+                                fleet_activation activation);
+
 /* Hidden layers "<name>_0", "<name>_1", ...; of none x itself. */
 fleet_var *fl_model_hidden(fleet_program *p, fleet_var *x, const char *name,
                            const int64_t *hidden, int n_hidden,

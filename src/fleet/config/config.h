@@ -13,8 +13,10 @@ typedef struct fl_model_kind fl_model_kind; /* models.h */
 /* A slot: how it is read, and what the model does with it. */
 typedef struct fl_config_slot {
     fleet_slot slot;
-    bool label, weight; /* of samples */
-    double loss_weight; /* of a label's task; 0: 1 */
+    bool label, weight;   /* of samples */
+    bool log_q;           /* of their items */
+    fleet_slot_role role; /* of ids */
+    double loss_weight;   /* of a label's task; 0: 1 */
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
     fleet_ps ps;       /* of its table */

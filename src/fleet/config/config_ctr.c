@@ -1,8 +1,20 @@
 /* config_ctr.c - click models by a configuration. */
+#include <stdio.h>
+
 #include "base/memory.h"
 #include "fleet/config/models.h"
 
 /* Slots by what they are: labels, weights, numbers, ids. */
+static fleet_id_slot ids_of(const fl_config_slot *s)
+{
+    return (fleet_id_slot){.name = s->slot.name,
+                           .dim = s->slot.dim,
+                           .combiner = s->combiner,
+                           .table = s->table,
+                           .weighted = s->slot.weighted,
+                           .role = s->role};
+}
+
 static void sort_slots(const fl_config *c, fleet_ctr_options *o,
                        fleet_dense_slot *dense, fleet_id_slot *ids,
                        fleet_task_options *tasks)
@@ -18,19 +30,20 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
             o->label_dtype = s->slot.dtype;
         } else if (s->weight) {
             o->weight = s->slot.name;
+        } else if (s->log_q) {
+            o->log_q = s->slot.name;
         } else if (s->slot.dtype == FLEET_FLOAT32) {
             dense[o->n_dense++] =
                 (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};
         } else {
-            ids[o->n_ids++] =
-                (fleet_id_slot){s->slot.name, s->slot.dim, s->combiner,
-                                s->table, s->slot.weighted};
+            ids[o->n_ids++] = ids_of(s);
         }
     }
     o->dense = dense;
     o->ids = ids;
     o->tasks = o->n_tasks > 0 ? tasks : NULL;
     o->no_dense = o->n_dense == 0;
+    o->no_label = !o->label && !o->tasks;
 }
 
 static fleet_status make_ctr(fl_config_run *t)
@@ -74,7 +87,13 @@ static fleet_status check_labels(const fl_config *c, const fl_config_counts *n,
                              "\"role\": \"label\", got %d",
                              path, m->name, m->least_tasks, m->most_tasks,
                              n->labels);
-    FL_TRY(fl_config_one_label(n, path));
+    if (!m->label_may_lack || n->labels != 0)
+        FL_TRY(fl_config_one_label(n, path));
+    else if (c->n_test > 0 || c->n_validation > 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected one slot with \"role\": \"label\", by "
+                       "which dataset.%s is evaluated, got 0",
+                       path, c->n_test > 0 ? "test" : "validation");
     for (int i = 0; i < c->n_slot; i++)
         if (c->slot[i].loss_weight != 0)
             return fl_fail(FLEET_ECONFIG,
@@ -82,6 +101,28 @@ static fleet_status check_labels(const fl_config *c, const fl_config_counts *n,
                            "one label",
                            path, i, m->name);
     return FLEET_OK;
+}
+
+/* Each by itself, then how many there are of a role; numbers are features. */
+static fleet_status check_roles(const fl_config *c, const char *path)
+{
+    const fl_ctr_model *m = c->model->ctr;
+    fleet_id_slot *ids = fl_alloc_array((size_t)c->n_slot + 1, sizeof *ids);
+    fleet_status status = ids ? FLEET_OK : FLEET_ENOMEM;
+    char at[64];
+    int n = 0;
+
+    for (int i = 0; i < c->n_slot && status == FLEET_OK; i++) {
+        if (c->slot[i].label || c->slot[i].weight || c->slot[i].log_q)
+            continue;
+        ids[n] = ids_of(&c->slot[i]);
+        snprintf(at, sizeof at, "%.40s[%d].role", path, i);
+        status = fl_config_in(fl_ctr_check_role(m, &ids[n++]), at);
+    }
+    if (status == FLEET_OK)
+        status = fl_config_in(fl_ctr_check_roles(m, ids, n, 0), path);
+    fl_free(ids);
+    return status;
 }
 
 static fleet_status check_ctr(const fl_config *c, const fl_config_counts *n,
@@ -93,6 +134,7 @@ static fleet_status check_ctr(const fl_config *c, const fl_config_counts *n,
                        "%s: model %s needs at least one slot of type uint64 "
                        "that is not the label",
                        path, c->model->name);
+    FL_TRY(check_roles(c, path));
     return c->model->ctr->classes ? fl_config_class_label(c, n, path)
                                   : FLEET_OK;
 }
@@ -101,11 +143,17 @@ static fleet_status read_option(fl_config *c, const fl_at *at,
                                 const fl_ctr_option *o)
 {
     void *to = (char *)&c->ctr + o->at, *n = (char *)&c->ctr + o->n_at;
+    double number = 0;
     bool yes = false;
 
     switch (o->type) {
     case FL_OPTION_INT:
-        return fl_at_int(at, o->low, o->high, to);
+        return fl_at_int(at, (int64_t)o->low, (int64_t)o->high, to);
+    case FL_OPTION_FLOAT:
+        FL_TRY(fl_at_double(at, o->low, o->high, &number));
+        if (at->json)
+            *(float *)to = (float)number;
+        return FLEET_OK;
     case FL_OPTION_LAYERS:
         return fl_config_layers(c, at, to, n);
     case FL_OPTION_BOOL:

@@ -17,7 +17,7 @@ fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);
 
 /* How many slots are what. */
 typedef struct fl_config_counts {
-    int labels, weights;
+    int labels, weights, log_q;
     int numbers, ids; /* that are neither */
     int real;         /* the last label of floats; -1: none */
 } fl_config_counts;

@@ -79,7 +79,9 @@ static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 /* What the model does with the slot. */
 static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
-    static const char *const roles[] = {"label", "weight", NULL};
+    enum { LABEL, WEIGHT, LOG_Q, HISTORY };
+    static const char *const roles[] = {"label", "weight",   "log_q", "history",
+                                        "item",  "negative", NULL};
     static const char *const combiners[] = {"sum",   "mean", "sqrt", "max",
                                             "first", "last", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
@@ -89,11 +91,22 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     int what = -1, which = 0;
 
     FL_TRY(fl_at_choice(&role, roles, &what));
-    s->label = what == 0;
-    s->weight = what == 1;
-    if (s->weight && (s->slot.dtype != FLEET_FLOAT32 || s->slot.dim != 1))
-        return fl_at_expected(&role, "\"label\": a weight is a slot of type "
-                                     "\"float\" and dim 1");
+    s->label = what == LABEL;
+    s->weight = what == WEIGHT;
+    s->log_q = what == LOG_Q;
+    if (what >= HISTORY) /* in the order of fleet_slot_role */
+        s->role = (fleet_slot_role)(FLEET_SLOT_HISTORY + what - HISTORY);
+    if (s->role != FLEET_SLOT_FEATURE && s->slot.dtype != FLEET_INT64)
+        return fl_at_expected(
+            &role, "\"label\", \"weight\" or \"log_q\": others are of "
+                   "slots of type \"uint64\"");
+    if ((s->weight || s->log_q) &&
+        (s->slot.dtype != FLEET_FLOAT32 || s->slot.dim != 1))
+        return fl_at_expected(&role, s->log_q
+                                         ? "another one: log_q is a slot of "
+                                           "type \"float\" and dim 1"
+                                         : "\"label\": a weight is a slot of "
+                                           "type \"float\" and dim 1");
     if (combiner.json && s->slot.dim != -1)
         return fl_at_expected(&combiner, "nothing: it is for dim -1");
     FL_TRY(fl_at_bool(&weighted, &is_weighted));
@@ -119,10 +132,11 @@ static void read_label(const fl_config *c, fl_config_slot *s)
 {
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
 
-    if (!fl_slots_by_name(c->dataset.format) || !(s->label || s->weight))
+    if (!fl_slots_by_name(c->dataset.format) ||
+        !(s->label || s->weight || s->log_q))
         return;
     s->slot.required = 1;
-    if (c->dataset.format != FLEET_CSV || s->slot.transforms || s->weight)
+    if (c->dataset.format != FLEET_CSV || s->slot.transforms || !s->label)
         return;
     s->slot.transforms = &none;
     s->slot.n_transform = 1;
@@ -241,6 +255,11 @@ fleet_status fl_config_class_label(const fl_config *c,
                          path, n->real, c->model->name);
 }
 
+static bool takes_log_q(const fl_model_kind *m)
+{
+    return m->ctr && m->ctr->in_batch;
+}
+
 static fleet_status check_model(const fl_config *c, const char *path)
 {
     fl_config_counts n = {.real = -1};
@@ -252,7 +271,9 @@ static fleet_status check_model(const fl_config *c, const char *path)
         if (c->slot[i].label && !id)
             n.real = i;
         n.weights += c->slot[i].weight;
-        n.numbers += !c->slot[i].label && !c->slot[i].weight && !id;
+        n.log_q += c->slot[i].log_q;
+        n.numbers +=
+            !c->slot[i].label && !c->slot[i].weight && !c->slot[i].log_q && !id;
         n.ids += !c->slot[i].label && id;
     }
     if (n.weights > 1)
@@ -260,6 +281,12 @@ static fleet_status check_model(const fl_config *c, const char *path)
                        "%s: expected at most one slot with \"role\": "
                        "\"weight\", got %d",
                        path, n.weights);
+    if (n.log_q > 1 || (n.log_q > 0 && !takes_log_q(c->model)))
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected %s with \"role\": \"log_q\" of model %s, "
+                       "got %d",
+                       path, n.log_q > 1 ? "at most one slot" : "no slot",
+                       c->model->name, n.log_q);
     return c->model->family->check(c, &n, path);
 }
 

@@ -80,6 +80,21 @@ static void add_layers(fl_text *t, const fl_ctr_model *m)
                 fl_text_add(t, ",\"%s\":[8]", o->name);
 }
 
+/* Slots of roles, of which there have to be some, and of a feature. */
+static void add_roles(fl_text *t, const fl_ctr_model *m)
+{
+    if (!m->no_features)
+        fl_text_add(t, ",{\"name\":\"u\",\"type\":\"uint64\"}");
+    for (int r = FLEET_SLOT_FEATURE + 1; r < FL_N_SLOT_ROLE; r++)
+        for (int i = 0; i < m->role[r].least; i++)
+            fl_text_add(t,
+                        ",{\"name\":\"%s%d\",\"type\":\"uint64\",\"dim\":%d,"
+                        "\"role\":\"%s\"}",
+                        fl_slot_role_names[r], i,
+                        r == FLEET_SLOT_HISTORY ? -1 : 1,
+                        fl_slot_role_names[r]);
+}
+
 /* On lines that have as many labels as it wants. */
 static void add_ctr(fl_text *t, const fl_model_kind *kind)
 {
@@ -87,13 +102,13 @@ static void add_ctr(fl_text *t, const fl_model_kind *kind)
 
     fl_text_add(t, "\"model\":{\"type\":\"%s\"", kind->name);
     add_layers(t, kind->ctr);
-    fl_text_add(t, "},%s,\"slots\":[{\"name\":\"u\",\"type\":\"uint64\"}",
-                multislot);
+    fl_text_add(t, "},%s,\"slots\":[", multislot);
     for (int i = 0; i < n; i++)
         fl_text_add(t,
-                    ",{\"name\":\"y%d\",\"type\":\"uint64\","
+                    "%s{\"name\":\"y%d\",\"type\":\"uint64\","
                     "\"role\":\"label\"}",
-                    i);
+                    i > 0 ? "," : "", i);
+    add_roles(t, kind->ctr);
     fl_text_add(t, "]");
 }
 

@@ -135,8 +135,10 @@ fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
     fleet_status status;
     double loss;
 
-    if (!e || !d || !out || !model || !model->prediction || !model->label)
+    if (!e || !d || !out || !model || !model->prediction)
         return fl_fail(FLEET_EINVAL, "fleet_evaluate: NULL argument");
+    if (!model->label)
+        return fl_fail(FLEET_EINVAL, "fleet_evaluate: the model has no label");
     status = open_tasks(&v, model);
     if (status == FLEET_OK)
         status = run_evaluation(&v, e, d, &loss);

@@ -1,5 +1,6 @@
 /* attention.c - multi-head attention, of products and a softmax. */
 #include <fleet/interactions.h>
+#include <fleet/sequence.h>
 #include <math.h>
 
 #include "ops/ops.h"
@@ -67,8 +68,9 @@ static fleet_var *weights_of(fleet_program *p, fleet_var *q, fleet_var *k,
 
     if (!o->no_scale)
         score = fleet_scale(p, score, (float)(1 / sqrt(size)), 0);
-    score = o->mask ? fleet_masked_softmax(p, score, o->mask)
-                    : fleet_softmax(p, score);
+    score = o->causal ? fleet_causal_softmax(p, score, o->mask)
+            : o->mask ? fleet_masked_softmax(p, score, o->mask)
+                      : fleet_softmax(p, score);
     return o->dropout != 0 ? fleet_dropout(p, score, o->dropout) : score;
 }
 

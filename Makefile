@@ -402,6 +402,10 @@ test-long: setup
 	    suite TEST_ARGS='--filter ps_feed/a_subscriber_that_is_killed*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
+	@FLEET_EMU_SEEDS=200 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter gpu_streams/*'
+	@FLEET_EMU_SEEDS=20 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter cuda_kernels/agree_when_threads_and*'
 	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter memory_limit/*'
 	@tools/setup libzmq $(OTHER_ZMQ)

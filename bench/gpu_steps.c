@@ -108,14 +108,21 @@ static double product_rate(fl_gpu *g, int64_t n)
 {
     size_t bytes = (size_t)(n * n) * sizeof(float);
     float *p = device_memory(g, 3 * bytes);
-    const fl_gemm_spec spec = {
-        .m = n, .n = n, .k = n, .lda = n, .ldb = n, .ldc = n, .align = 16};
-    const fl_gemm_data data = {p, p + n * n, p + 2 * n * n, NULL, NULL};
+    const fl_gemm_spec spec = {.m = n,
+                               .n = n,
+                               .k = n,
+                               .lda = n,
+                               .ldb = n,
+                               .ldc = n,
+                               .align_a = 16,
+                               .align_b = 16,
+                               .align_c = 16};
+    const fl_gemm_data data = {p, p + n * n, p + 2 * n * n, NULL};
     double best = 1e9;
     fl_gemm *gemm;
     watch w;
 
-    must(g->m->gemm_create(g->d, &spec, &gemm), "product");
+    must(g->m->gemm_create(g->d, g->queue, &spec, &gemm), "product");
     watch_open(&w, g);
     for (int i = 0; i < 10; i++) {
         double t;

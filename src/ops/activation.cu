@@ -112,7 +112,8 @@ __global__ static void forward_in_place(T *y, int64_t n, int64_t cols,
 {
     FL_EACH(i, n)
     {
-        T *at = y + i / cols * ld + i % cols;
+        int64_t row = fl_quotient(i, cols);
+        T *at = y + row * ld + i - row * cols;
 
         fl_store(at, a.forward(fl_load(*at)));
     }

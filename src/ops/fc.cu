@@ -1,16 +1,8 @@
-/* fc.cu - the CUDA half of fc_kernels.c: products by cuBLASLt with the bias,
- * the relu and the bias's gradient fused into them.
- *
- * A relu that is fused may make 0 of NaN; where it does (fl_cuda_try_relus) it
- * is a kernel of its own. Other activations are always that.
+/* fc.cu - the CUDA half of fc_kernels.c: products with the bias and the relu in
+ * them. Other activations are kernels of their own.
  *
  * Of half operands sums are of float, and so is all that is not a product. A
  * bias has to be of the product's type: it is cast for each.
- *
- * Besides the steps that a layer has on CPUs there is a step that a pass for
- * devices can make of them:
- *
- *   fc.dw.db    dW, db <- x, g
  */
 #include <fleet/nn.h>
 
@@ -37,24 +29,34 @@ static void finish(fl_device *d, fl_device_step *s)
     gemm_of(s)->gemm = nullptr;
 }
 
-/* Of operands of the types of `in` and `out`. All are aligned to the largest
- * power of two, up to 256, that divides their addresses. */
-static fleet_status make(fl_device *d, fl_device_step *s, fl_gemm_spec spec,
-                         int in, int out)
+/* c[m, n] of the operands c, a and b. */
+static fl_gemm_spec spec_of(const fl_device_step *s, int c, int a, int b)
 {
-    uintptr_t all = 256;
+    fl_gemm_spec spec = {};
 
-    for (int i = 0; i < s->n_arg; i++)
-        all |= reinterpret_cast<uintptr_t>(s->arg[i].data);
-    spec.align = (uint32_t)(all & (~all + 1));
-    spec.in = s->arg[in].dtype;
-    spec.out = s->arg[out].dtype;
-    return d->methods->gemm_create(d, &spec, &gemm_of(s)->gemm);
+    spec.lda = s->arg[a].ld;
+    spec.ldb = s->arg[b].ld;
+    spec.ldc = s->arg[c].ld;
+    spec.align_a = fl_step_alignment(s, a);
+    spec.align_b = fl_step_alignment(s, b);
+    spec.align_c = fl_step_alignment(s, c);
+    spec.in = s->arg[a].dtype;
+    spec.out = s->arg[c].dtype;
+    return spec;
+}
+
+static fleet_status make(fl_device *d, fl_queue *q, const fl_device_step *s,
+                         const fl_gemm_spec &spec)
+{
+    return d->methods->gemm_create(d, q, &spec, &gemm_of(s)->gemm);
 }
 
 static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
-                             const fl_gemm_data &data)
+                             int c, int a, int b, const void *bias)
 {
+    const fl_gemm_data data = {s->arg[a].data, s->arg[b].data, s->arg[c].data,
+                               bias};
+
     return d->methods->gemm_run(d, q, gemm_of(s)->gemm, &data);
 }
 
@@ -69,32 +71,31 @@ static fleet_status mask(fl_device *, fl_queue *q, const fl_device_step *s)
 
 enum { F_OUT, F_X, F_W, F_B };
 
-/* What the product does by itself. */
-static bool fuses(const fl_device *d, const fl_device_step *s)
+/* Is the activation a part of the product? */
+static bool fuses(const fl_fc_config *c)
 {
-    const fl_fc_config *c = config_of(s);
-
     return c->activation.kind == FLEET_LINEAR ||
-           (c->activation.kind == FLEET_RELU && c->bias &&
-            fl_cuda_of(d)
-                ->keeps_nan.of[s->arg[F_X].dtype][s->arg[F_OUT].dtype]);
+           (c->activation.kind == FLEET_RELU && c->bias);
 }
 
-static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
+static fleet_status forward_prepare(fl_device *d, fl_queue *q,
+                                    fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
-    fl_epilogue e = !c->bias ? FL_GEMM_PLAIN
-                    : fuses(d, s) && c->activation.kind == FLEET_RELU
-                        ? FL_GEMM_BIAS_RELU
-                        : FL_GEMM_BIAS;
+    fl_gemm_spec spec = spec_of(s, F_OUT, F_X, F_W);
 
-    if (c->bias && fl_step_is_half(s, F_OUT))
-        s->scratch_size = (size_t)c->n * sizeof(uint16_t);
-    return make(d, s,
-                {fl_step_rows(s, F_X), c->n, c->k, false, false, s->arg[F_X].ld,
-                 s->arg[F_W].ld, s->arg[F_OUT].ld, e, 0, 0, FLEET_FLOAT32,
-                 FLEET_FLOAT32, 0},
-                F_X, F_OUT);
+    spec.m = fl_step_rows(s, F_X);
+    spec.n = c->n;
+    spec.k = c->k;
+    if (c->bias) {
+        bool is_cast = fl_step_is_half(s, F_OUT);
+
+        spec.epilogue =
+            c->activation.kind == FLEET_RELU ? FL_GEMM_BIAS_RELU : FL_GEMM_BIAS;
+        spec.align_bias = is_cast ? 256 : fl_step_alignment(s, F_B);
+        s->scratch_size = is_cast ? (size_t)c->n * sizeof(uint16_t) : 0;
+    }
+    return make(d, q, s, spec);
 }
 
 template <class T>
@@ -125,10 +126,8 @@ static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
     void *bias;
 
     FL_TRY(bias_of(q, s, &bias));
-    FL_TRY(multiply(d, q, s,
-                    {s->arg[F_X].data, s->arg[F_W].data, s->arg[F_OUT].data,
-                     bias, nullptr}));
-    return fuses(d, s)
+    FL_TRY(multiply(d, q, s, F_OUT, F_X, F_W, bias));
+    return fuses(config_of(s))
                ? FLEET_OK
                : fl_cuda_activate(q, s, F_OUT, &config_of(s)->activation);
 }
@@ -167,96 +166,177 @@ static fleet_status pack(fl_device *, fl_queue *q, const fl_device_step *s)
 
 enum { X_DX, X_G, X_W };
 
-static fleet_status dx_prepare(fl_device *d, fl_queue *, fl_device_step *s)
+static fleet_status dx_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
+    fl_gemm_spec spec = spec_of(s, X_DX, X_G, X_W);
 
-    return make(d, s,
-                {fl_step_rows(s, X_G), c->k, c->n, false, !c->packed,
-                 s->arg[X_G].ld, s->arg[X_W].ld, s->arg[X_DX].ld, FL_GEMM_PLAIN,
-                 0, 0, FLEET_FLOAT32, FLEET_FLOAT32, 0},
-                X_G, X_DX);
+    spec.m = fl_step_rows(s, X_G);
+    spec.n = c->k;
+    spec.k = c->n;
+    spec.tb = !c->packed;
+    return make(d, q, s, spec);
 }
 
 static fleet_status dx(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
-    return multiply(d, q, s,
-                    {s->arg[X_G].data, s->arg[X_W].data, s->arg[X_DX].data,
-                     nullptr, nullptr});
+    return multiply(d, q, s, X_DX, X_G, X_W, nullptr);
 }
 
-/* --- fc.dw, fc.dw.db: dW [, db] <- x, g ----------------------------------- */
+/* --- fc.dw: dW <- x, g ---------------------------------------------------- */
 
-static fleet_status dw_make(fl_device *d, fl_device_step *s, int x,
-                            fl_epilogue e)
+enum { W_DW, W_X, W_G };
+
+static fleet_status dw_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_fc_config *c = config_of(s);
+    fl_gemm_spec spec = spec_of(s, W_DW, W_X, W_G);
 
-    return make(d, s,
-                {c->k, c->n, fl_step_rows(s, x), true, false, s->arg[x].ld,
-                 s->arg[x + 1].ld, s->arg[0].ld, e, 0, 0, FLEET_FLOAT32,
-                 FLEET_FLOAT32, 0},
-                x, 0);
-}
-
-static fleet_status dw_prepare(fl_device *d, fl_queue *, fl_device_step *s)
-{
-    return dw_make(d, s, 1, FL_GEMM_PLAIN);
-}
-
-static fleet_status dw_db_prepare(fl_device *d, fl_queue *, fl_device_step *s)
-{
-    return dw_make(d, s, 2, FL_GEMM_BGRAD);
+    spec.m = c->k;
+    spec.n = c->n;
+    spec.k = fl_step_rows(s, W_X);
+    spec.ta = true;
+    return make(d, q, s, spec);
 }
 
 static fleet_status dw(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
-    return multiply(
-        d, q, s,
-        {s->arg[1].data, s->arg[2].data, s->arg[0].data, nullptr, nullptr});
+    return multiply(d, q, s, W_DW, W_X, W_G, nullptr);
 }
 
-static fleet_status dw_db(fl_device *d, fl_queue *q, const fl_device_step *s)
+/* --- fc.db: db <- g ------------------------------------------------------- */
+
+/* A block has TILE columns of up to BLOCK_ROWS rows; blocks of the same columns
+ * each leave their sums, and the last of them to come adds these up, in the
+ * order of the rows. */
+enum { BLOCK_ROWS = 256, MOST_PARTS = 64 };
+
+static int64_t rows_of_part(int64_t rows)
 {
-    return multiply(d, q, s,
-                    {s->arg[2].data, s->arg[3].data, s->arg[0].data,
-                     s->arg[1].data, nullptr});
+    int64_t n = (rows + MOST_PARTS - 1) / MOST_PARTS;
+
+    return n > BLOCK_ROWS ? n : (int64_t)BLOCK_ROWS;
 }
 
-/* --- fc.db: db <- g; a block has TILE columns ----------------------------- */
+static unsigned parts_of(int64_t rows)
+{
+    int64_t each = rows_of_part(rows);
 
+    return (unsigned)((rows + each - 1) / each);
+}
+
+static unsigned tiles_of(int64_t cols)
+{
+    return (unsigned)((cols + TILE - 1) / TILE);
+}
+
+/* How many blocks of each tile have come; device memory, 0 between launches. */
+struct arrivals {
+    unsigned *n;
+};
+
+static arrivals *arrivals_of(const fl_device_step *s)
+{
+    return static_cast<arrivals *>(s->state);
+}
+
+static fleet_status db_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
+{
+    int64_t n = config_of(s)->n;
+    unsigned parts = parts_of(fl_step_rows(s, 1));
+    void *made;
+
+    if (parts == 1)
+        return FLEET_OK;
+    s->scratch_size = (size_t)n * parts * sizeof(float);
+    FL_TRY(d->methods->alloc(d, q, tiles_of(n) * sizeof(unsigned), &made));
+    arrivals_of(s)->n = static_cast<unsigned *>(made);
+    return d->methods->fill(d, q, made, 0, tiles_of(n) * sizeof(unsigned));
+}
+
+static void db_finish(fl_device *d, fl_device_step *s)
+{
+    d->methods->free(d, nullptr, arrivals_of(s)->n);
+    arrivals_of(s)->n = nullptr;
+}
+
+/* The sum of rows [first, last) of x in the column of each threadIdx.x; threads
+ * with threadIdx.y 0 get it. */
 template <class T>
-__global__ static void sum_columns(float *db, const T *g, int64_t rows,
-                                   int64_t cols, int64_t ld)
+__device__ static float sum_rows(const T *x, int64_t first, int64_t last,
+                                 int64_t col, int64_t cols, int64_t ld)
 {
     __shared__ float part[TILE_ROWS][TILE];
-    int64_t col = (int64_t)blockIdx.x * TILE + threadIdx.x;
     float sum = 0.0f;
 
-    for (int64_t r = threadIdx.y; r < rows && col < cols; r += TILE_ROWS)
-        sum += fl_load(g[r * ld + col]);
+    for (int64_t r = first + threadIdx.y; r < last && col < cols;
+         r += TILE_ROWS)
+        sum += fl_load(x[r * ld + col]);
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y != 0 || col >= cols)
-        return;
-    for (int i = 1; i < TILE_ROWS; i++)
+    for (int i = 1; threadIdx.y == 0 && i < TILE_ROWS; i++)
         sum += part[i][threadIdx.x];
-    db[col] = sum;
+    __syncthreads();
+    return sum;
+}
+
+/* Is it the last block of its tile? Then what all blocks left can be read. */
+__device__ static bool comes_last(unsigned *arrived)
+{
+    __shared__ bool last;
+
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        last = atomicAdd(arrived, 1u) == gridDim.y - 1;
+        if (last)
+            *arrived = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
+template <class T>
+__global__ static void sum_columns(float *db, float *left, unsigned *arrived,
+                                   const T *g, int64_t rows, int64_t each,
+                                   int64_t cols, int64_t ld)
+{
+    int64_t col = (int64_t)blockIdx.x * TILE + threadIdx.x;
+    int64_t first = (int64_t)blockIdx.y * each;
+    int64_t last = first + each < rows ? first + each : rows;
+    bool writes = threadIdx.y == 0 && col < cols;
+    float sum = sum_rows(g, first, last, col, cols, ld);
+
+    if (gridDim.y > 1) {
+        if (writes)
+            left[(int64_t)blockIdx.y * cols + col] = sum;
+        if (!comes_last(&arrived[blockIdx.x]))
+            return;
+        sum = sum_rows(static_cast<const float *>(left), 0, gridDim.y, col,
+                       cols, cols);
+    }
+    if (writes)
+        db[col] = sum;
 }
 
 static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    int64_t n = config_of(s)->n;
+    int64_t n = config_of(s)->n, rows = fl_step_rows(s, 1);
+    dim3 grid(tiles_of(n), parts_of(rows));
 
     return fl_by_type(s, 1, [=](auto x) {
         using T = decltype(x);
-        return FL_LAUNCH(sum_columns<T>, (unsigned)((n + TILE - 1) / TILE),
-                         dim3(TILE, TILE_ROWS), 0, q, fl_step_f32(s, 0),
-                         fl_step_ptr<T>(s, 1), fl_step_rows(s, 1), n,
-                         s->arg[1].ld);
+        return FL_LAUNCH(sum_columns<T>, grid, dim3(TILE, TILE_ROWS), 0, q,
+                         fl_step_f32(s, 0), static_cast<float *>(s->scratch),
+                         arrivals_of(s)->n, fl_step_ptr<T>(s, 1), rows,
+                         rows_of_part(rows), n, s->arg[1].ld);
     });
 }
 
+#define DB(dtype)                                                              \
+    FL_KERNEL_OF_WITH(dtype, "fc.db", sizeof(arrivals), db_prepare, db_finish, \
+                      db)
 #define PRODUCT_OF(dtype, name, prepare, run)                                  \
     FL_KERNEL_OF_WITH(dtype, name, sizeof(gemm_of_step), prepare, finish, run)
 #define PRODUCT(name, prepare, run)                                            \
@@ -267,8 +347,7 @@ static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
     PRODUCT_OF(dtype, "fc.forward", forward_prepare, forward),                 \
         FL_KERNEL_OF(dtype, "fc.mask", mask),                                  \
         PRODUCT_OF(dtype, "fc.dx", dx_prepare, dx),                            \
-        PRODUCT_OF(dtype, "fc.dw", dw_prepare, dw),                            \
-        FL_KERNEL_OF(dtype, "fc.db", db)
+        PRODUCT_OF(dtype, "fc.dw", dw_prepare, dw), DB(dtype)
 
 extern const fl_device_kernel fl_cuda_fc[];
 const fl_device_kernel fl_cuda_fc[] = {
@@ -280,8 +359,7 @@ const fl_device_kernel fl_cuda_fc[] = {
     PRODUCT("fc.small.dx", dx_prepare, dx),
     PRODUCT("fc.dw", dw_prepare, dw),
     PRODUCT("fc.small.dw", dw_prepare, dw),
-    PRODUCT("fc.dw.db", dw_db_prepare, dw_db),
-    FL_KERNEL("fc.db", db),
+    DB(FLEET_FLOAT32),
     HALF(FLEET_BFLOAT16),
     HALF(FLEET_FLOAT16),
     FL_KERNEL_END,

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "inside.h"
+
 __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 __thread fl_emu_block *fl_emu_now;
 
@@ -56,6 +58,20 @@ static void to_scheduler()
     fl_fiber_switch(self, &b->main);
 }
 
+/* The thread that begins next: from the first, from the last, or, by a seed,
+ * warp by warp from one of them on. */
+static int lane_in_turn(const fl_emu_block *b)
+{
+    int i = b->begun, warps = b->n / warpSize;
+
+    if (b->backward)
+        i = b->n - 1 - i;
+    return b->n % warpSize == 0
+               ? (i / warpSize + b->first_warp) % warps * warpSize +
+                     i % warpSize
+               : i;
+}
+
 /* What every fiber does: take the next thread that has not begun, run it. */
 static void fiber_body()
 {
@@ -65,7 +81,7 @@ static void fiber_body()
 
         fl_fiber_acquire(&b->begins);
         while (b->begun < b->n && !b->failed) {
-            int lane = fl_emu_reversed() ? b->n - 1 - b->begun : b->begun;
+            int lane = lane_in_turn(b);
 
             b->begun++;
             b->lane[lane].state = FL_EMU_READY;
@@ -89,7 +105,7 @@ static void make_ready(int lane)
     fl_emu_block *b = fl_emu_now;
     int at = b->first_ready + b->n_ready;
 
-    if (fl_emu_reversed())
+    if (fl_emu_is.seed ? fl_emu_roll(2) : b->backward)
         at = b->first_ready =
             (b->first_ready + FL_EMU_MOST_THREADS - 1) % FL_EMU_MOST_THREADS;
     b->lane[lane].state = FL_EMU_READY;
@@ -296,6 +312,8 @@ static void abandon()
 static bool run_block(fl_emu_block *b)
 {
     b->begun = b->done = b->at_barrier = b->n_ready = b->first_ready = 0;
+    b->backward = fl_emu_is.seed ? fl_emu_roll(2) != 0 : fl_emu_is.reverse;
+    b->first_warp = fl_emu_is.seed ? (int)fl_emu_roll(64) : 0;
     for (int i = 0; i < b->n; i++)
         b->lane[i].state = FL_EMU_NEW;
     pool.n_used = 0;
@@ -331,15 +349,31 @@ static bool check_launch(const fl_emu_launch *l)
     return false;
 }
 
+/* By a seed blocks come in steps of a prime that is not in their number. */
+static uint64_t step_for(uint64_t n)
+{
+    static const unsigned prime[] = {7919, 104729, 611953, 1299709};
+    uint64_t step = prime[fl_emu_roll(4)];
+
+    return n % step == 0 ? 1 : step;
+}
+
 static void run_grid(fl_emu_block *b, const dim3 &g)
 {
-    for (unsigned z = 0; z < g.z; z++)
-        for (unsigned y = 0; y < g.y; y++)
-            for (unsigned x = 0; x < g.x; x++) {
-                b->index = blockIdx = {x, y, z};
-                if (!run_block(b))
-                    return;
-            }
+    uint64_t n = (uint64_t)g.x * g.y * g.z, first = 0, step = 1;
+
+    if (fl_emu_is.seed) {
+        first = fl_emu_roll((unsigned)(n < UINT32_MAX ? n : UINT32_MAX));
+        step = step_for(n);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = (first + i * step) % n;
+
+        b->index = blockIdx = {(unsigned)(at % g.x), (unsigned)(at / g.x % g.y),
+                               (unsigned)(at / g.x / g.y)};
+        if (!run_block(b))
+            return;
+    }
 }
 
 /* This thread's block: too large for a stack, kept from launch to launch. */

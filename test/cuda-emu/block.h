@@ -34,8 +34,9 @@ struct fl_emu_block {
     int first_ready, n_ready;
     fl_fiber main;
     fl_fiber *running;
-    int current; /* the thread that runs; -1: none */
-    bool failed;
+    int current;                /* the thread that runs; -1: none */
+    bool failed, backward;      /* backward: threads begin from the last */
+    int first_warp;             /* or from there */
     long switches;              /* of the launch */
     char begins, ends, barrier; /* what ThreadSanitizer orders by */
     alignas(64) unsigned char shared[FL_EMU_MOST_SHARED];
@@ -44,5 +45,4 @@ struct fl_emu_block {
 /* This thread's, NULL outside of a launch. */
 extern __thread fl_emu_block *fl_emu_now;
 
-bool fl_emu_reversed();
 void fl_emu_counted(long launches, long switches);

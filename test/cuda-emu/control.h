@@ -29,11 +29,44 @@ void fl_emu_set_busy(bool busy);
  * read it at once, as real ones do. */
 void fl_emu_set_late(bool late);
 
-/* The n-th allocation from now on fails; 0: none. */
-void fl_emu_fail_at(int n);
+/* By this seed, which is not 0: each stream goes on when it likes, what is
+ * asked for is not ready as often as not, and blocks and threads come in any
+ * order. Streams take it when they are created. */
+void fl_emu_set_seed(unsigned long long seed);
 
-/* Does cuBLASLt's relu give NaN for NaN? Real ones have done either. */
+/* The n-th allocation from now on fails, and so does one more try of it; 0:
+ * none. fl_emu_failed(): has it? */
+void fl_emu_fail_at(int n);
+bool fl_emu_failed(void);
+
+/* Does cuBLASLt's relu give NaN for NaN? Real ones have done either: all of its
+ * algorithms, or all but the first. */
 void fl_emu_set_relu_keeps_nan(bool keeps);
+void fl_emu_set_relu_by_algorithm(bool by);
+
+/* What cuBLASLt does not have, or refuses. */
+enum {
+    FL_EMU_NO_HANDLE = 1,   /* itself */
+    FL_EMU_NO_PRODUCT = 2,  /* an algorithm for any product */
+    FL_EMU_NO_EPILOGUE = 4, /* one with a bias */
+    FL_EMU_NO_FIRST = 8,    /* the one that it guessed first */
+    FL_EMU_NO_RUN = 16      /* to run what it has guessed */
+};
+void fl_emu_refuse_products(unsigned which);
+
+/* Calls that would have waited for a busy device, and had no deadline. */
+long fl_emu_hangs(void);
+
+/* Bytes that the devices have, which memory that was freed counts in until it
+ * is given back: cudaMallocAsync() takes it again, cudaMalloc() and graphs
+ * cannot. 0: any. */
+void fl_emu_set_memory(size_t bytes);
+
+/* Does the device have memory pools? */
+void fl_emu_set_pools(bool has);
+
+/* After that many kernels the context is lost: each call fails. -1: never. */
+void fl_emu_lose_after(int kernels);
 
 size_t fl_emu_live_bytes(void); /* device and pinned memory that is not freed */
 bool fl_emu_has(const void *p, size_t bytes); /* in one of its allocations */
@@ -48,6 +81,7 @@ void fl_emu_stream_end(void *stream);
 
 long fl_emu_waiting(void);  /* what is queued on all streams, and not done */
 long fl_emu_launches(void); /* kernels started so far */
+long fl_emu_nodes(void);    /* of graphs that were launched so far */
 long fl_emu_switches(void); /* of fibers */
 long fl_emu_queued(void);   /* kernels, products, copies, fills and graphs that
                                were queued so far; a graph counts once */

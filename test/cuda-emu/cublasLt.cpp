@@ -7,15 +7,15 @@
 
 #include "runtime/simd/half_float.h"
 #include "control.h"
+#include "inside.h"
 
 struct fl_emu_lt {
     int nothing;
 };
 struct fl_emu_lt_desc {
+    cublasComputeType_t compute;
     int ta, tb, epilogue;
     void *bias; /* of D's type */
-    unsigned char *aux;
-    int64_t ld_aux;
 };
 struct fl_emu_lt_layout {
     cudaDataType_t type;
@@ -29,25 +29,22 @@ struct fl_emu_lt_preference {
     uint32_t align[4]; /* of A, B, C, D */
 };
 
-static bool relu_keeps_nan;
+static bool relu_keeps_nan, relu_by_algorithm;
+static unsigned refused;
 
 void fl_emu_set_relu_keeps_nan(bool keeps)
 {
     relu_keeps_nan = keeps;
 }
 
-const char *cublasLtGetStatusString(cublasStatus_t s)
+void fl_emu_set_relu_by_algorithm(bool by)
 {
-    switch (s) {
-    case CUBLAS_STATUS_SUCCESS:
-        return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_ALLOC_FAILED:
-        return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE:
-        return "CUBLAS_STATUS_INVALID_VALUE";
-    default:
-        return "CUBLAS_STATUS_NOT_SUPPORTED";
-    }
+    relu_by_algorithm = by;
+}
+
+void fl_emu_refuse_products(unsigned which)
+{
+    refused = which;
 }
 
 /* --- descriptions --------------------------------------------------------- */
@@ -66,20 +63,28 @@ template <class T> static cublasStatus_t drop(T *p)
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h)
 {
-    return make(h, fl_emu_lt());
+    if (refused & FL_EMU_NO_HANDLE)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    cublasStatus_t status = make(h, fl_emu_lt());
+    fl_emu_keep(*h);
+    return status;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h)
 {
+    fl_emu_wait_for_device("cublasLtDestroy");
+    fl_emu_forget(h);
     return drop(h);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d,
-                                        cublasComputeType_t, cudaDataType_t)
+                                        cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
-    return make(d,
-                fl_emu_lt_desc{CUBLAS_OP_N, CUBLAS_OP_N,
-                               CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0});
+    if (scale != CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return make(d, fl_emu_lt_desc{compute, CUBLAS_OP_N, CUBLAS_OP_N,
+                                  CUBLASLT_EPILOGUE_DEFAULT, nullptr});
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
@@ -109,10 +114,6 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(
         return put(&d->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return put(&d->bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
-        return put(&d->aux, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
-        return put(&d->ld_aux, value, bytes);
     }
     return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -163,19 +164,78 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 
 /* --- the product ---------------------------------------------------------- */
 
+static bool has_bias(const fl_emu_lt_desc *d)
+{
+    return d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 /* Do the matrices fit, as the real library would demand? */
 static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
                  const fl_emu_lt_layout *b, const fl_emu_lt_layout *out)
 {
     int64_t m = d->ta ? a->cols : a->rows, ka = d->ta ? a->rows : a->cols;
     int64_t n = d->tb ? b->rows : b->cols, kb = d->tb ? b->cols : b->rows;
-    bool has_aux = d->epilogue >= CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
-                   d->epilogue <= CUBLASLT_EPILOGUE_DRELU_BGRAD;
 
     return a->batch == b->batch && a->batch == out->batch && m == out->rows &&
            n == out->cols && ka == kb && a->type == b->type &&
            (out->type == a->type || out->type == CUDA_R_32F) &&
-           (!has_aux || (d->ld_aux % 128 == 0 && d->ld_aux >= m));
+           (d->compute == CUBLAS_COMPUTE_32F || a->type == CUDA_R_32F) &&
+           !(has_bias(d) && out->batch > 1);
+}
+
+/* What an algorithm is for; it is kept in the numbers of one. */
+enum { ALIGN_A, ALIGN_B, ALIGN_C, ALIGN_D, ALIGN_BIAS, NUMBER, EPILOGUE };
+enum { N_ALGORITHM = 3 };
+
+/* The first is the largest and the fastest, as it were; the last needs no
+ * workspace. */
+static const std::size_t workspace_of[N_ALGORITHM] = {3 << 19, 256, 0};
+
+static unsigned long long divides(unsigned long long x)
+{
+    return x ? x & (~x + 1) : 256;
+}
+
+static unsigned long long least(unsigned long long a, unsigned long long b)
+{
+    return a < b ? a : b;
+}
+
+static unsigned long long size_of(cudaDataType_t type)
+{
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+/* Of addresses and of columns; all but the last algorithm make use of it. */
+static unsigned long long align_of(uint32_t said, const fl_emu_lt_layout *l,
+                                   int number)
+{
+    unsigned long long size = size_of(l->type);
+
+    return number == N_ALGORITHM - 1
+               ? size
+               : least(said, divides((unsigned long long)l->ld * size));
+}
+
+static cublasLtMatmulHeuristicResult_t guess_of(int number,
+                                                const fl_emu_lt_desc *d,
+                                                const fl_emu_lt_layout *a,
+                                                const fl_emu_lt_layout *b,
+                                                const fl_emu_lt_layout *out,
+                                                const fl_emu_lt_preference *p)
+{
+    cublasLtMatmulHeuristicResult_t r = cublasLtMatmulHeuristicResult_t();
+    unsigned long long *of = r.algo.data;
+
+    r.workspaceSize = workspace_of[number];
+    of[ALIGN_A] = align_of(p->align[0], a, number);
+    of[ALIGN_B] = align_of(p->align[1], b, number);
+    of[ALIGN_C] = align_of(p->align[2], out, number);
+    of[ALIGN_D] = align_of(p->align[3], out, number);
+    of[ALIGN_BIAS] = divides(reinterpret_cast<uintptr_t>(d->bias));
+    of[NUMBER] = (unsigned long long)number;
+    of[EPILOGUE] = (unsigned long long)d->epilogue;
+    return r;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
@@ -185,14 +245,29 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulHeuristicResult_t *result, int *found)
 {
     *found = 0;
-    if (wanted < 1 || !fits(d, a, b, out))
+    if (wanted < 1 || !fits(d, a, b, out) || refused & FL_EMU_NO_PRODUCT ||
+        (refused & FL_EMU_NO_EPILOGUE && has_bias(d)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    *result = cublasLtMatmulHeuristicResult_t();
-    result->workspaceSize = 256; /* so that somebody has to provide it */
-    for (int i = 0; i < 4; i++)
-        result->algo.data[i] = p->align[i];
+    for (int i = 0; i < N_ALGORITHM && *found < wanted; i++)
+        if (workspace_of[i] <= p->workspace)
+            result[(*found)++] = guess_of(i, d, a, b, out, p);
+    return CUBLAS_STATUS_SUCCESS;
+}
 
-    *found = 1;
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t d,
+                                       cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t out,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result)
+{
+    *result = cublasLtMatmulHeuristicResult_t();
+    if (!fits(d, a, b, out) || (int)algo->data[EPILOGUE] != d->epilogue)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (refused & FL_EMU_NO_FIRST && algo->data[NUMBER] == 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    result->workspaceSize = workspace_of[algo->data[NUMBER]];
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -233,48 +308,20 @@ static float element(const void *x, const fl_emu_lt_layout *l, int t,
     return load(x, l->type, t ? row * l->ld + col : col * l->ld + row);
 }
 
-static float relu(float x)
+static float relu(float x, bool keeps_nan)
 {
-    return x > 0 || (relu_keeps_nan && x != x) ? x : 0.0f;
+    return x > 0 || (keeps_nan && x != x) ? x : 0.0f;
 }
 
 /* What becomes of the sum at (row, col). */
 static float finish(const fl_emu_lt_desc *d, cudaDataType_t type, float x,
-                    int64_t row, int64_t col)
+                    int64_t row, bool keeps_nan)
 {
-    int64_t bit = col * d->ld_aux + row;
-    unsigned char mask = (unsigned char)(1u << bit % 8);
-
-    switch (d->epilogue) {
-    case CUBLASLT_EPILOGUE_BIAS:
-        return x + load(d->bias, type, row);
-    case CUBLASLT_EPILOGUE_RELU_BIAS:
-        return relu(x + load(d->bias, type, row));
-    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
-        x = relu(x + load(d->bias, type, row));
-        d->aux[bit / 8] =
-            (unsigned char)((d->aux[bit / 8] & ~mask) | (x > 0 ? mask : 0));
+    if (!has_bias(d))
         return x;
-    case CUBLASLT_EPILOGUE_DRELU:
-    case CUBLASLT_EPILOGUE_DRELU_BGRAD:
-        return d->aux[bit / 8] & mask ? x : 0.0f;
-    default:
-        return x;
-    }
-}
 
-/* bias = the sum of A's, or of the result's, columns. */
-static void sum_into_bias(const fl_emu_lt_desc *d, cudaDataType_t type,
-                          const void *x, const fl_emu_lt_layout *l, int t,
-                          int64_t rows, int64_t cols)
-{
-    for (int64_t i = 0; i < rows; i++) {
-        float sum = 0;
-
-        for (int64_t j = 0; j < cols; j++)
-            sum += element(x, l, t, i, j);
-        store(d->bias, type, i, sum);
-    }
+    x += load(d->bias, type, row);
+    return d->epilogue == CUBLASLT_EPILOGUE_BIAS ? x : relu(x, keeps_nan);
 }
 
 /* The matrix, column by column. */
@@ -299,7 +346,7 @@ static void add_times(float *sum, const float *x, float factor, int64_t n)
 static void multiply(const fl_emu_lt_desc *d, const void *x,
                      const fl_emu_lt_layout *la, const void *y,
                      const fl_emu_lt_layout *lb, void *z,
-                     const fl_emu_lt_layout *lout)
+                     const fl_emu_lt_layout *lout, bool adds, bool keeps_nan)
 {
     int64_t k = d->ta ? la->rows : la->cols, m = lout->rows;
     const std::vector<float> a = as_floats(x, la, d->ta, m, k);
@@ -310,25 +357,37 @@ static void multiply(const fl_emu_lt_desc *d, const void *x,
         for (int64_t l = 0; l < k; l++)
             add_times(sum.data(), a.data() + l * m, element(y, lb, d->tb, l, j),
                       m);
-        for (int64_t i = 0; i < m; i++)
-            store(
-                z, lout->type, j * lout->ld + i,
-                finish(d, lout->type, sum[static_cast<std::size_t>(i)], i, j));
+        for (int64_t i = 0; i < m; i++) {
+            int64_t at = j * lout->ld + i;
+            float own = sum[static_cast<std::size_t>(i)];
+
+            if (adds) /* to what is there */
+                own += load(z, lout->type, at);
+            store(z, lout->type, at, finish(d, lout->type, own, i, keeps_nan));
+        }
     }
-    if (d->epilogue == CUBLASLT_EPILOGUE_BGRADA)
-        sum_into_bias(d, lout->type, x, la, d->ta, lout->rows, k);
-    if (d->epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD)
-        sum_into_bias(d, lout->type, z, lout, 0, lout->rows, lout->cols);
 }
 
 /* Where matrix i of a batch lies. */
 template <class T>
 static T *of_batch(T *x, const fl_emu_lt_layout &l, int64_t i)
 {
-    int64_t size = l.type == CUDA_R_32F ? 4 : 2;
-
     return reinterpret_cast<T *>(reinterpret_cast<uintptr_t>(x) +
-                                 (uintptr_t)(i * l.offset * size));
+                                 (uintptr_t)(i * l.offset) *
+                                     (uintptr_t)size_of(l.type));
+}
+
+/* Is all as the algorithm was made for? */
+static bool may_run(const fl_emu_lt_desc *d, const cublasLtMatmulAlgo_t *algo,
+                    const void *const *of)
+{
+    const unsigned long long *is = algo->data;
+
+    for (int i = ALIGN_A; i <= ALIGN_D; i++)
+        if (!is_aligned(of[i], is[i]))
+            return false;
+    return (int)is[EPILOGUE] == d->epilogue &&
+           (!has_bias(d) || (d->bias && is_aligned(d->bias, is[ALIGN_BIAS])));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
@@ -340,17 +399,24 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               std::size_t workspace_bytes, cudaStream_t stream)
 {
+    const void *const of[] = {a, b, c, out};
+    unsigned long long number = algo->data[NUMBER];
+    bool keeps = relu_keeps_nan || (relu_by_algorithm && number > 0);
+    float old = *static_cast<const float *>(beta);
+
     if (!fits(d, la, lb, lout) || *static_cast<const float *>(alpha) != 1.0f ||
-        *static_cast<const float *>(beta) != 0.0f || !workspace ||
-        workspace_bytes < 256 || !is_aligned(a, algo->data[0]) ||
-        !is_aligned(b, algo->data[1]) || !is_aligned(c, algo->data[2]) ||
-        !is_aligned(out, algo->data[3]))
+        (old != 0.0f && (old != 1.0f || c != out)) ||
+        workspace_bytes < workspace_of[number] ||
+        !fl_emu_has(workspace, workspace_of[number]) || !may_run(d, algo, of))
         return CUBLAS_STATUS_INVALID_VALUE;
-    fl_emu_queue(stream, [=, desc = *d, a_is = *la, b_is = *lb,
-                          out_is = *lout] {
-        for (int64_t i = 0; i < out_is.batch; i++)
-            multiply(&desc, of_batch(a, a_is, i), &a_is, of_batch(b, b_is, i),
-                     &b_is, of_batch(out, out_is, i), &out_is);
-    });
+    if (refused & FL_EMU_NO_RUN)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    fl_emu_queue(
+        stream, [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout] {
+            for (int64_t i = 0; i < out_is.batch; i++)
+                multiply(&desc, of_batch(a, a_is, i), &a_is,
+                         of_batch(b, b_is, i), &b_is, of_batch(out, out_is, i),
+                         &out_is, old != 0.0f, keeps);
+        });
     return CUBLAS_STATUS_SUCCESS;
 }

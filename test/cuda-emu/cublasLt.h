@@ -1,6 +1,10 @@
 /* cublasLt.h - the part of cuBLASLt that the library uses, served by a plain
  * product: column-major float32, bfloat16 or float16, added up in float, one
- * loop, one order. */
+ * loop, one order.
+ *
+ * It holds to what the real one documents: an algorithm is for the alignment of
+ * addresses, leading dimensions and the bias that the heuristic was told; it
+ * needs its workspace; types that do not go together are refused. */
 #pragma once
 
 #include "cuda_runtime.h"
@@ -21,9 +25,7 @@ enum cublasLtMatmulDescAttributes_t {
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
     CUBLASLT_MATMUL_DESC_TRANSB = 4,
     CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
-    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
-    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
 };
 enum cublasLtMatrixLayoutAttribute_t {
     CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
@@ -32,11 +34,7 @@ enum cublasLtMatrixLayoutAttribute_t {
 enum cublasLtEpilogue_t {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
     CUBLASLT_EPILOGUE_BIAS = 4,
-    CUBLASLT_EPILOGUE_RELU_BIAS = 6,
-    CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134,
-    CUBLASLT_EPILOGUE_DRELU = 136,
-    CUBLASLT_EPILOGUE_DRELU_BGRAD = 152,
-    CUBLASLT_EPILOGUE_BGRADA = 256
+    CUBLASLT_EPILOGUE_RELU_BIAS = 6
 };
 enum cublasLtMatmulPreferenceAttributes_t {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
@@ -60,7 +58,6 @@ struct cublasLtMatmulHeuristicResult_t {
     float wavesCount;
 };
 
-const char *cublasLtGetStatusString(cublasStatus_t s);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t h);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *d,
@@ -90,6 +87,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
     cublasLtMatrixLayout_t out, cublasLtMatmulPreference_t preference,
     int wanted, cublasLtMatmulHeuristicResult_t *result, int *found);
+cublasStatus_t cublasLtMatmulAlgoCheck(
+    cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+    cublasLtMatrixLayout_t out, const cublasLtMatmulAlgo_t *algo,
+    cublasLtMatmulHeuristicResult_t *result);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
                               const void *alpha, const void *a,
                               cublasLtMatrixLayout_t la, const void *b,

@@ -5,7 +5,9 @@
 #include <new>
 #include <vector>
 
-typedef std::vector<std::function<void()>> work_list;
+#include "inside.h"
+
+typedef std::vector<fl_emu_work> work_list;
 
 struct fl_emu_graph {
     std::shared_ptr<work_list> work;
@@ -39,7 +41,7 @@ cudaError_t fl_emu_spoil(const char *call)
                         "%s is not permitted while a stream is captured", call);
 }
 
-bool fl_emu_captured(cudaStream_t s, const std::function<void()> &work)
+bool fl_emu_captured(cudaStream_t s, const fl_emu_work &work)
 {
     if (!fl_emu_captures(s))
         return false;
@@ -86,6 +88,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
     if (e != cudaSuccess)
         return e;
     *exec = new (std::nothrow) fl_emu_graph_exec{graph->work, memory};
+    fl_emu_keep(*exec);
     if (*exec)
         return cudaSuccess;
     cudaFree(memory);
@@ -97,10 +100,16 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)
     return cudaSuccess;
 }
 
+/* Pinned memory is what it is at the launch. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
-    fl_emu_queue(s, [work = exec->work] {
-        for (const std::function<void()> &one : *work)
+    std::vector<std::function<void()>> all;
+
+    for (const fl_emu_work &one : *exec->work)
+        all.push_back(fl_emu_pinned_work(one));
+    __atomic_fetch_add(&fl_emu_is.nodes, (long)all.size(), __ATOMIC_RELAXED);
+    fl_emu_queue(s, [all = std::move(all)] {
+        for (const std::function<void()> &one : all)
             one();
     });
     return cudaSuccess;
@@ -114,8 +123,10 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
+    fl_emu_wait_for_device("cudaGraphExecDestroy");
     cudaError_t e = cudaFree(exec->memory);
 
+    fl_emu_forget(exec);
     delete exec;
     return e;
 }

@@ -1,10 +1,10 @@
 /* runtime.h - the part of CUDA's runtime API that the library uses, on the
- * host's memory. Streams run at once: what is queued is done when the call
- * returns, so an event has happened when it was recorded. But for what others
- * do on a stream (control.h): what is queued behind that waits for it.
+ * host's memory. Streams run at once unless a test asks for another order
+ * (streams.cpp): what is queued is done when the call returns, so an event has
+ * happened when it was recorded. But for what others do on a stream
+ * (control.h): what is queued behind that waits for it.
  *
- * New memory is full of NaN. Copies check which side is whose.
- */
+ * New memory is full of NaN. Copies check which side is whose. */
 #pragma once
 
 #include <functional>
@@ -31,6 +31,12 @@ enum cudaError_t {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorAssert = 710,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
@@ -57,6 +63,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaDriverGetVersion(int *version);
+enum cudaDeviceAttr { cudaDevAttrMemoryPoolsSupported = 115 };
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attr, int device);
 cudaError_t cudaMemGetInfo(std::size_t *free, std::size_t *total);
 
 /* --- memory --------------------------------------------------------------- */
@@ -96,6 +104,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, std::size_t bytes,
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attr,
                                     void *value);
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t least);
 
 /* --- streams and events --------------------------------------------------- */
 
@@ -104,6 +113,17 @@ enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 
 /* Do it in the stream's turn: what a program queues, which is counted. */
 void fl_emu_queue(cudaStream_t s, std::function<void()> work);
+
+/* The same, which reads pinned memory of the host when its turn comes. */
+struct fl_emu_work {
+    std::function<void()> work;
+    const void *pinned; /* NULL: it reads none */
+    std::size_t bytes;
+};
+void fl_emu_queue_pinned(cudaStream_t s, const fl_emu_work &work);
+
+/* What it is once it is queued: it fails if that memory has changed. */
+std::function<void()> fl_emu_pinned_work(const fl_emu_work &work);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
@@ -144,11 +164,14 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 /* Work for a stream that this thread captures is kept: then there is nothing
  * more to do. */
-bool fl_emu_captured(cudaStream_t s, const std::function<void()> &work);
+bool fl_emu_captured(cudaStream_t s, const fl_emu_work &work);
 
 /* Does this thread capture a stream, or this one? */
 bool fl_emu_captures();
 bool fl_emu_captures(cudaStream_t s);
+
+/* The call waits for all that the device has to do, without a deadline. */
+void fl_emu_wait_for_device(const char *call);
 
 /* The call cannot be captured: the capture is invalid. */
 cudaError_t fl_emu_spoil(const char *call);

@@ -19,11 +19,12 @@ TEST(a_block_shares_memory_and_meets_at_barriers)
     float x[SAMPLE_THREADS], out[SAMPLE_THREADS];
 
     fill(x, SAMPLE_THREADS);
-    for (int reverse = 0; reverse < 2; reverse++) {
-        fl_emu_set_reverse(reverse);
+    for (int i = 0; i < 12; i++) {
+        fl_emu_set_reverse(i == 1);
+        fl_emu_set_seed(i > 1 ? (unsigned long long)i : 0);
         CHECK_TEXT(sample_tree_sum(out, x, 1), "no error");
-        for (int i = 0; i < SAMPLE_THREADS; i++)
-            CHECK(out[i] == 64 * 65 / 2);
+        for (int j = 0; j < SAMPLE_THREADS; j++)
+            CHECK(out[j] == 64 * 65 / 2);
     }
 }
 
@@ -60,11 +61,14 @@ TEST(lanes_exchange_values_and_vote)
 
 TEST(threads_and_blocks_have_their_indices)
 {
-    int out[6 * 16] = {0};
+    for (int seed = 0; seed < 8; seed++) {
+        int out[6 * 16] = {0};
 
-    CHECK_TEXT(sample_indices(out), "no error");
-    for (int i = 0; i < 6 * 16; i++)
-        CHECK_INT(out[i], i / 16 * 100 + i % 16);
+        fl_emu_set_seed((unsigned long long)seed);
+        CHECK_TEXT(sample_indices(out), "no error");
+        for (int i = 0; i < 6 * 16; i++)
+            CHECK_INT(out[i], i / 16 * 100 + i % 16);
+    }
 }
 
 TEST(atomics_give_what_was_there)

@@ -6,6 +6,8 @@
 #include "device_kit.h"
 #include "op_kit.h"
 #include "test.h"
+
+#include <stdlib.h>
 #include "train_kit.h"
 
 #include <string.h>
@@ -52,6 +54,16 @@ TEST(agree_when_threads_start_from_the_last)
 {
     fl_emu_set_reverse(true);
     compare_all(37, false);
+}
+
+TEST(agree_when_threads_and_blocks_come_in_any_order)
+{
+    const char *n = getenv("FLEET_EMU_SEEDS");
+
+    for (int i = 0; i < (n ? atoi(n) : 1); i++) {
+        fl_emu_set_seed(1 + (unsigned long long)i);
+        compare_all(37, false);
+    }
 }
 
 TEST(agree_when_a_fused_relu_keeps_nan)

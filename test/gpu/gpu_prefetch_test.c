@@ -426,6 +426,7 @@ static bool train_without_memory(int n, uint64_t *hash)
             i = -1 - c.m[0].e->micro; /* from the beginning: it is the first */
             CHECK_INT(c.server.updates, 0);
         }
+    failed |= gpu_kit_control()->failed(); /* there was another way */
     gpu_kit_control()->fail_at(0);
     *hash = fake_server_hash(&c.server);
     work_close(&k);

@@ -18,7 +18,7 @@ enum {
     WIDE = 2,
     MOST_RAGGED = 4,
     FEATURES = 3,
-    DIM = 5,
+    DIM = 37, /* more columns than a block has of a key at a time */
     BELOW = 90
 };
 enum { CAPACITY = BATCH * (WIDE + MOST_RAGGED) + 17, OUT_LD = 2 * DIM + 3 };
@@ -76,11 +76,13 @@ static fl_device_lookup lookup(const fl_feature *feature)
 
 /* --- what is fed, and the keys that should come --------------------------- */
 
-/* Some ids use all of their 64 bits. */
+/* Some ids use all of their 64 bits, and one is in every second sample. */
 static int64_t some_id(int i, int stream)
 {
     int64_t id = (int64_t)((kit_noise(i, stream) + 1) / 2 * BELOW);
 
+    if (stream == 1 && i % 2)
+        return 3;
     return id % 7 == 0 ? -id - 1 : id;
 }
 
@@ -223,6 +225,48 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
         check_unique(&s);
         close_scene(&s);
     }
+}
+
+/* As many as several blocks add up. */
+TEST(many_keys_are_numbered)
+{
+    enum { MANY = 66000, ROOM = 70000, DISTINCT = 5000 };
+    fl_device_lookup c = {.capacity = ROOM, .bits = 16};
+    uint64_t *key = calloc(ROOM, sizeof *key);
+    int64_t n = MANY, *n_unique;
+    uint32_t *start, *position;
+    device_kit k;
+
+    for (int i = 0; i < MANY; i++)
+        key[i] = (uint64_t)i * 7919 % DISTINCT;
+    device_kit_open(&k, true);
+    fl_device_arg arg[] = {
+        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint64_t))},
+        {.data = device_kit_make(&k, NULL, (ROOM + 1) * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, sizeof(int64_t))},
+        {.data = device_kit_make(&k, key, ROOM * sizeof *key)},
+        {.data = device_kit_make(&k, &n, sizeof n)}};
+
+    device_kit_run(&k, "lookup.unique",
+                   &(fl_device_step){.arg = arg, .n_arg = 7, .config = &c});
+    n_unique = device_kit_fetch(&k, arg[4].data, sizeof *n_unique);
+    start = device_kit_fetch(&k, arg[1].data, (ROOM + 1) * sizeof *start);
+    position = device_kit_fetch(&k, arg[2].data, ROOM * sizeof *position);
+    CHECK_INT(*n_unique, DISTINCT);
+    CHECK_INT(start[DISTINCT], MANY);
+    for (uint32_t u = 0; u < DISTINCT; u++)
+        for (uint32_t r = start[u]; r < start[u + 1]; r++)
+            CHECK(key[position[r]] == u &&
+                  (r == start[u] || position[r - 1] < position[r]));
+    for (int i = 0; i < 7; i++)
+        device_kit_drop(&k, arg[i].data);
+    device_kit_close(&k);
+    free(key);
+    free(n_unique);
+    free(start);
+    free(position);
 }
 
 /* --- gather and sum ------------------------------------------------------- */

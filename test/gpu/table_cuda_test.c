@@ -214,6 +214,69 @@ static int64_t count_now(table *t)
     return n;
 }
 
+/* --- an index that was written over --------------------------------------- */
+
+static uint64_t fault_of(table *t, const char *name, fl_device_arg *arg,
+                         const fl_device_lookup *c)
+{
+    uint64_t none = FL_NO_FAULT, *got;
+    void *fault = device_kit_make(&t->k, &none, sizeof none);
+
+    device_kit_run(
+        &t->k, name,
+        &(fl_device_step){.arg = arg, .n_arg = 5, .config = c, .fault = fault});
+    got = device_kit_fetch(&t->k, fault, sizeof *got);
+    none = *got;
+    free(got);
+    device_kit_drop(&t->k, fault);
+    return none;
+}
+
+/* No probe of it ends at a free place, and each ends. */
+TEST(an_index_without_a_free_place_is_a_fault_and_no_hang)
+{
+    fl_device_lookup c = {.dim = DIM, .capacity = 1};
+    fl_device_entry full[PLACES];
+    uint64_t key = 77;
+    int64_t one = 1;
+    fl_device_update update = {.u.lr = 1};
+    int32_t stop = 0;
+    row rows[TABLE];
+    table t;
+
+    fill_table(rows);
+    open_table(&t, rows, &fillers[0]);
+    for (int i = 0; i < PLACES; i++)
+        full[i] = (fl_device_entry){.key = 1, .number = 1};
+    CHECK_OK(t.k.d->methods->copy(t.k.d, t.k.q, t.index, full, sizeof full,
+                                  FL_TO_DEVICE));
+    void *keys = device_kit_make(&t.k, &key, sizeof key),
+         *n = device_kit_make(&t.k, &one, sizeof one),
+         *slot = device_kit_make(&t.k, NULL, sizeof(int64_t)),
+         *fresh = device_kit_make(&t.k, NULL, DIM * sizeof(float)),
+         *stopped = device_kit_make(&t.k, &stop, sizeof stop);
+    update.stop = stopped;
+    void *now = device_kit_make(&t.k, &update, sizeof update);
+    fl_device_arg ask[] = {{.data = slot},
+                           {.data = fresh},
+                           {.data = t.there},
+                           {.data = keys},
+                           {.data = n}},
+                  make[] = {{.data = t.there},
+                            {.data = slot},
+                            {.data = now},
+                            {.data = keys},
+                            {.data = n}};
+
+    CHECK(fault_of(&t, "lookup.find", ask, &c) == FL_NO_FAULT);
+    CHECK(fault_of(&t, "lookup.insert", make, &c) == FL_NO_FAULT);
+    CHECK(fault_of(&t, "lookup.find", ask, &c) == 0);
+    void *all[] = {keys, n, slot, fresh, stopped, now};
+    for (int i = 0; i < 6; i++)
+        device_kit_drop(&t.k, all[i]);
+    close_table(&t);
+}
+
 /* --- find and insert ------------------------------------------------------ */
 
 /* Every second of these is new, and one place is beyond the count. */

@@ -57,7 +57,14 @@ static void find_control(void)
     find(object, "fl_emu_set_major", &asks.set_major);
     find(object, "fl_emu_set_busy", &asks.set_busy);
     find(object, "fl_emu_set_late", &asks.set_late);
+    find(object, "fl_emu_set_seed", &asks.set_seed);
+    find(object, "fl_emu_nodes", &asks.nodes);
     find(object, "fl_emu_fail_at", &asks.fail_at);
+    find(object, "fl_emu_failed", &asks.failed);
+    find(object, "fl_emu_refuse_products", &asks.refuse_products);
+    find(object, "fl_emu_set_relu_by_algorithm", &asks.set_relu_by_algorithm);
+    find(object, "fl_emu_lose_after", &asks.lose_after);
+    find(object, "fl_emu_hangs", &asks.hangs);
     find(object, "fl_emu_live_bytes", &asks.live_bytes);
     find(object, "fl_emu_launches", &asks.launches);
     find(object, "fl_emu_queued", &asks.queued);

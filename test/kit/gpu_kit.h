@@ -12,10 +12,17 @@ typedef struct gpu_kit_asks {
     void (*set_major)(int major);
     void (*set_busy)(bool busy);
     void (*set_late)(bool late);
+    void (*set_seed)(unsigned long long seed);
     void (*fail_at)(int n);
+    bool (*failed)(void);
+    void (*refuse_products)(unsigned which);
+    void (*set_relu_by_algorithm)(bool by);
+    void (*lose_after)(int kernels);
+    long (*hangs)(void);
     size_t (*live_bytes)(void);
     long (*launches)(void);
     long (*queued)(void);
+    long (*nodes)(void);
 } gpu_kit_asks;
 
 /* The folder that has the plug-in. */

@@ -12,7 +12,7 @@ float kit_noise(int64_t i, int stream);
 
 /* --- batches ------------------------------------------------------------- */
 
-enum { KIT_MOST_FEEDS = 16 };
+enum { KIT_MOST_FEEDS = 32 };
 
 typedef struct kit_batch {
     int64_t rows;

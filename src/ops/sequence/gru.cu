@@ -28,7 +28,7 @@ static fleet_status run_product(fl_device *d, fl_queue *q,
                                 const fl_device_step *s, const float *a,
                                 const float *b, const float *bias, float *c)
 {
-    fl_gemm_data data = {a, b, c, const_cast<float *>(bias), nullptr};
+    const fl_gemm_data data = {a, b, c, bias};
 
     return d->methods->gemm_run(d, q, product_of(s)->gemm, &data);
 }
@@ -37,7 +37,8 @@ static fleet_status run_product(fl_device *d, fl_queue *q,
 
 enum { F_OUT, F_GATES, F_X, F_W, F_B, F_WEIGHTS };
 
-static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
+static fleet_status forward_prepare(fl_device *d, fl_queue *q,
+                                    fl_device_step *s)
 {
     const fl_gru *c = config_of(s);
     fl_gemm_spec spec = {};
@@ -49,7 +50,7 @@ static fleet_status forward_prepare(fl_device *d, fl_queue *, fl_device_step *s)
     spec.ldb = spec.ldc = 3 * c->units;
     spec.epilogue = FL_GEMM_BIAS;
     s->scratch_size = (size_t)(spec.m * spec.n) * sizeof(float);
-    return d->methods->gemm_create(d, &spec, &product_of(s)->gemm);
+    return d->methods->gemm_create(d, q, &spec, &product_of(s)->gemm);
 }
 
 struct forward_args {
@@ -129,7 +130,7 @@ enum {
 };
 
 /* The scratch: gradients of the state, and the product that is added. */
-static fleet_status grad_prepare(fl_device *d, fl_queue *, fl_device_step *s)
+static fleet_status grad_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
     const fl_gru *c = config_of(s);
     fl_gemm_spec spec = {};
@@ -142,7 +143,7 @@ static fleet_status grad_prepare(fl_device *d, fl_queue *, fl_device_step *s)
     spec.ldb = 3 * c->units;
     spec.ldc = c->units;
     s->scratch_size = (size_t)(2 * spec.m * spec.n) * sizeof(float);
-    return d->methods->gemm_create(d, &spec, &product_of(s)->gemm);
+    return d->methods->gemm_create(d, q, &spec, &product_of(s)->gemm);
 }
 
 struct grad_args {

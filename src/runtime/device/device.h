@@ -14,7 +14,9 @@
  * every kernel can be captured into a CUDA graph: what changes from iteration
  * to iteration (learning rate, step, counts) is read from device memory.
  *
- * Waits have a deadline: FLEET_ETIMEDOUT, and the device is given up.
+ * Waits have a deadline: FLEET_ETIMEDOUT, and the device is given up. Until a
+ * wait succeeds again, waits return at once, and what is freed or destroyed
+ * stays: on such a device that might not return.
  *
  * Threads: one at a time for a device, whichever it is.
  *
@@ -44,12 +46,8 @@ typedef enum fl_copy { FL_TO_DEVICE, FL_TO_HOST, FL_ON_DEVICE } fl_copy;
 /* What is done to a product before it is stored, in one pass over it. */
 typedef enum fl_epilogue {
     FL_GEMM_PLAIN,
-    FL_GEMM_BIAS,          /* + bias[n] */
-    FL_GEMM_BIAS_RELU,     /* the same, then relu */
-    FL_GEMM_BIAS_RELU_AUX, /* the same; one bit per element of c says > 0 */
-    FL_GEMM_DRELU,         /* 0 where the bit is not set */
-    FL_GEMM_DRELU_BGRAD,   /* the same; bias[n] = the sum of c's rows */
-    FL_GEMM_BGRAD          /* bias[n] = the sum of b's rows */
+    FL_GEMM_BIAS,     /* + bias[n] */
+    FL_GEMM_BIAS_RELU /* the same, then relu, which keeps NaN */
 } fl_epilogue;
 
 /* c[m, n] = epilogue(a[m, k] . b[k, n]), row-major; ta: a is stored [k, m].
@@ -59,9 +57,8 @@ typedef struct fl_gemm_spec {
     bool ta, tb;
     int64_t lda, ldb, ldc;
     fl_epilogue epilogue;
-    int64_t ld_aux; /* bits from row to row, a multiple of 128 */
-    uint32_t
-        align; /* bytes that a, b and c are multiples of; 0: an element's */
+    /* bytes that the addresses are multiples of; 0: an element's */
+    uint32_t align_a, align_b, align_c, align_bias;
     fleet_dtype in, out; /* of a and b, of c; 0: float32 */
     int64_t batch; /* not 0: that many matrices of each, side by side; PLAIN */
 } fl_gemm_spec;
@@ -69,8 +66,7 @@ typedef struct fl_gemm_spec {
 typedef struct fl_gemm_data {
     const void *a, *b;
     void *c;
-    void *bias; /* read, or written by BGRAD */
-    void *aux;
+    const void *bias;
 } fl_gemm_data;
 
 /* --- kernels -------------------------------------------------------------- */
@@ -151,10 +147,11 @@ typedef struct fl_device_class {
     fleet_status (*fill)(fl_device *d, fl_queue *q, void *p, int byte,
                          size_t bytes);
 
-    /* gemm_create() chooses, once, how the product is computed. */
-    fleet_status (*gemm_create)(fl_device *d, const fl_gemm_spec *spec,
-                                fl_gemm **g);
-    fleet_status (*gemm_run)(fl_device *d, fl_queue *q, const fl_gemm *g,
+    /* gemm_create() chooses how the product is computed, for which it may
+     * wait for what is queued. Products of a device run on one queue. */
+    fleet_status (*gemm_create)(fl_device *d, fl_queue *q,
+                                const fl_gemm_spec *spec, fl_gemm **g);
+    fleet_status (*gemm_run)(fl_device *d, fl_queue *q, fl_gemm *g,
                              const fl_gemm_data *data);
     void (*gemm_destroy)(fl_device *d, fl_gemm *g);
 
@@ -189,7 +186,7 @@ typedef struct fl_device_options {
 
 /* --- the table ------------------------------------------------------------ */
 
-enum { FL_DEVICE_VERSION = 5 };
+enum { FL_DEVICE_VERSION = 6 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

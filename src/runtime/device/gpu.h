@@ -25,6 +25,7 @@ typedef struct fl_gpu {
     int64_t deadline_ms; /* of a wait for what is queued */
     pthread_mutex_t lock;
     bool warned_no_graphs; /* by command_graph.c */
+    bool warned_given_up;  /* by gpu_plan.c */
     int users;
     uint64_t fork_generation; /* a child has none of its parent's */
     struct fl_gpu *next;

@@ -75,7 +75,10 @@ struct group {
     int64_t first; /* of the states */
 };
 
-/* A block has a piece, up to 16 K weights of one kind. */
+/* A piece is up to 16 K weights of one kind; blocks have EACH of them at a
+ * time. */
+enum { EACH = 4 * FL_THREADS };
+
 __global__ static void update_pieces(group all, const fl_device_update *now)
 {
     fl_update_range p = all.piece[blockIdx.x];
@@ -90,12 +93,23 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
         FL_NUMBER_OF(&u, MOMENTUM, momentum) = 0.0f;
         FL_NUMBER_OF(&u, MOMENTUM, nesterov) = 0.0f;
     }
-    for (int64_t i = threadIdx.x; i < p.n; i += blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.y * FL_THREADS + threadIdx.x; i < p.n;
+         i += (int64_t)gridDim.y * FL_THREADS) {
         int64_t at = p.offset + i, s = at - all.first;
 
         fl_rule_apply(all.rule, u,
                       {all.w + at, all.s0 + s, all.s1 + s, all.g[at]});
     }
+}
+
+/* For the largest one. */
+static unsigned blocks_of_piece(const fl_update_ranges *c)
+{
+    int64_t most = 1;
+
+    for (int i = 0; i < c->n; i++)
+        most = c->block[i].n > most ? c->block[i].n : most;
+    return (unsigned)((most + EACH - 1) / EACH);
 }
 
 static fleet_status launch_update(fl_device *, fl_queue *q,
@@ -114,7 +128,8 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                  c->rule,
                  c->first};
 
-    return FL_LAUNCH(update_pieces, (unsigned)c->n, FL_THREADS, 0, q, all,
+    return FL_LAUNCH(update_pieces, dim3((unsigned)c->n, blocks_of_piece(c)),
+                     FL_THREADS, 0, q, all,
                      fl_step_ptr<fl_device_update>(s, NOW));
 }
 

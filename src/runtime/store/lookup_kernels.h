@@ -67,6 +67,7 @@ typedef struct fl_device_rows {
     uint64_t seed;
     int64_t n_float; /* of the states of a row: fl_rows_floats() */
     float state;
+    int32_t spoilt; /* the index had no place for a key: a fault of each find */
 } fl_device_rows;
 
 /* --- lookups ------------------------------------------------------------- */

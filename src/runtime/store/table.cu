@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/rng_draw.h"
 #include "runtime/optim/rule_cuda.h"
+#include "runtime/device/cuda/scan_cuda.h"
 #include "runtime/device/cuda/sort.h"
 #include "runtime/device/cuda/warp_rows.h"
 #include "runtime/graph/initializer.h"
@@ -24,35 +25,44 @@ __device__ static uint64_t place_of(const fl_device_rows &t, uint64_t key)
 /* -1: the table has none. */
 __device__ static int64_t find(const fl_device_rows &t, uint64_t key)
 {
-    if (t.n == 0)
-        return -1;
-    for (uint64_t i = place_of(t, key);; i = (i + 1) & t.mask) {
+    uint64_t i = place_of(t, key);
+
+    for (uint64_t left = t.n > 0 ? t.mask + 1 : 0; left > 0; left--) {
         fl_device_entry e = t.index[i];
 
         if (e.number == 0 || e.key == key)
             return (int64_t)e.number - 1;
+        i = (i + 1) & t.mask;
     }
+    return -1;
 }
 
 /* A key that the index does not have: which free place it gets depends on the
- * other threads, what is found does not. */
-__device__ static void put(const fl_device_rows &t, uint64_t key,
-                           int64_t number)
+ * other threads, what is found does not. An index without a free place has been
+ * written over. */
+__device__ static void put(fl_device_rows *table, const fl_device_rows &t,
+                           uint64_t key, int64_t number)
 {
     uint64_t i = place_of(t, key);
 
-    while (atomicCAS(reinterpret_cast<unsigned long long *>(&t.index[i].number),
-                     0ULL, (unsigned long long)number + 1) != 0)
+    for (uint64_t left = t.mask + 1; left > 0; left--) {
+        if (atomicCAS(
+                reinterpret_cast<unsigned long long *>(&t.index[i].number),
+                0ULL, (unsigned long long)number + 1) == 0) {
+            t.index[i].key = key;
+            return;
+        }
         i = (i + 1) & t.mask;
-    t.index[i].key = key;
+    }
+    table->spoilt = 1;
 }
 
-__global__ static void index_rows(const fl_device_rows *table)
+__global__ static void index_rows(fl_device_rows *table)
 {
     fl_device_rows t = *table;
 
     FL_EACH(i, t.n)
-    put(t, *fl_key_at(t, i), i);
+    put(table, t, *fl_key_at(t, i), i);
 }
 
 enum { THE_TABLE };
@@ -100,10 +110,12 @@ __device__ static void fill_row(const fl_device_rows &t, uint64_t key,
 __global__ static void find_rows(int64_t *slot, float *fresh,
                                  const fl_device_rows *table,
                                  const uint64_t *key, const int64_t *n,
-                                 int64_t dim, int share)
+                                 int64_t dim, int share, uint64_t *fault)
 {
     fl_device_rows t = *table;
 
+    if (t.spoilt && fault && blockIdx.x == 0 && threadIdx.x == 0)
+        fl_fault(fault, 0);
     FL_EACH_TEAM(r, *n, share)
     {
         int64_t at = find(t, key[r]);
@@ -120,72 +132,79 @@ static fleet_status find_all(fl_device *, fl_queue *q, const fl_device_step *s)
     const fl_device_lookup *c = config_of(s);
     int share = fl_warp_rows_share(c->dim, 4);
 
-    return FL_LAUNCH(find_rows, fl_warp_rows_blocks(c->capacity, share),
-                     FL_THREADS, 0, q, fl_step_ptr<int64_t>(s, FL_FIND_SLOT),
-                     fl_step_f32(s, FL_FIND_FRESH),
-                     fl_step_ptr<fl_device_rows>(s, FL_FIND_TABLE),
-                     fl_step_ptr<uint64_t>(s, FL_FIND_KEY),
-                     fl_step_ptr<int64_t>(s, FL_FIND_COUNT), c->dim, share);
+    return FL_LAUNCH(
+        find_rows, fl_warp_rows_blocks(c->capacity, share), FL_THREADS, 0, q,
+        fl_step_ptr<int64_t>(s, FL_FIND_SLOT), fl_step_f32(s, FL_FIND_FRESH),
+        fl_step_ptr<fl_device_rows>(s, FL_FIND_TABLE),
+        fl_step_ptr<uint64_t>(s, FL_FIND_KEY),
+        fl_step_ptr<int64_t>(s, FL_FIND_COUNT), c->dim, share, s->fault);
 }
 
 /* --- lookup.insert ------------------------------------------------------- */
 
-__global__ static void mark_missing(uint32_t *missing, const int64_t *slot,
-                                    const int64_t *n,
-                                    const fl_device_update *now, int64_t most)
-{
-    FL_EACH(i, most)
-    missing[i] = i < *n && slot[i] < 0 && !fl_update_is_off(now);
-}
+/* Is a row to be made for the i-th key? */
+struct missing_row {
+    const int64_t *slot, *n;
+    const fl_device_update *now;
+    fl_device_rows *table;
+    __device__ uint32_t operator()(int64_t i) const
+    {
+        return i < *n && slot[i] < 0 && !fl_update_is_off(now);
+    }
+    __device__ void finish(int64_t all) const
+    {
+        table->n += all;
+    }
+};
 
-__device__ static void make_row(const fl_device_rows &t, uint64_t key,
-                                int64_t number, int64_t dim, int share)
+__device__ static void make_row(fl_device_rows *table, const fl_device_rows &t,
+                                uint64_t key, int64_t number, int64_t dim,
+                                int share)
 {
     float *w = fl_weights_at(t, number);
 
     if (fl_warp_rows_first(share)) {
         *fl_head_at(t, number) = {0, 0, 0};
         *fl_key_at(t, number) = key;
-        put(t, key, number);
+        put(table, t, key, number);
     }
     fill_row(t, key, w, dim, share);
     FL_EACH_PACK(i, t.n_float, 1, share)
     w[dim + i] = t.state;
 }
 
-/* before[i]: how many keys before the i-th are missing; `all` of n are. */
-__global__ static void make_rows(const fl_device_rows *table,
-                                 const int64_t *slot, const uint32_t *before,
-                                 const int64_t *all, const uint64_t *key,
-                                 const int64_t *n, int64_t dim, int share)
+/* before[i]: how many keys before the i-th are missing; *all of n are, and the
+ * table's count has them. A team has a key. */
+__global__ static void make_rows(fl_device_rows *table, int64_t *slot,
+                                 const uint32_t *before, const int64_t *all,
+                                 const uint64_t *key, const int64_t *n,
+                                 int64_t dim, int share)
 {
     fl_device_rows t = *table;
 
     if (*all == 0)
         return;
     FL_EACH_TEAM(r, *n, share)
-    if (slot[r] < 0)
-        make_row(t, key[r], t.n + before[r], dim, share);
-}
+    {
+        bool is_missing = slot[r] < 0;
+        int64_t number = t.n - *all + before[r];
 
-__global__ static void point_to_rows(int64_t *slot, const fl_device_rows *table,
-                                     const uint32_t *before, const int64_t *all,
-                                     const int64_t *n, int64_t most)
-{
-    FL_EACH(i, most)
-    if (*all > 0 && i < *n && slot[i] < 0)
-        slot[i] = table->n + before[i];
-}
-
-__global__ static void count_rows(fl_device_rows *table, const int64_t *all)
-{
-    table->n += *all;
+        fl_warp_rows_sync(share);
+        if (!is_missing)
+            continue;
+        make_row(table, t, key[r], number, dim, share);
+        if (fl_warp_rows_first(share))
+            slot[r] = number;
+    }
 }
 
 static fleet_status insert_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
+    int64_t most = config_of(s)->capacity;
+
     s->scratch_size = fl_padded(sizeof(int64_t)) +
-                      (size_t)config_of(s)->capacity * sizeof(uint32_t);
+                      fl_padded((size_t)most * sizeof(uint32_t)) +
+                      fl_scan_scratch(most);
     return FLEET_OK;
 }
 
@@ -196,22 +215,19 @@ static fleet_status insert(fl_device *, fl_queue *q, const fl_device_step *s)
     int64_t *slot = fl_step_ptr<int64_t>(s, FL_INSERT_SLOT);
     const int64_t *n = fl_step_ptr<int64_t>(s, FL_INSERT_COUNT);
     int64_t *all = static_cast<int64_t *>(s->scratch);
-    uint32_t *missing = reinterpret_cast<uint32_t *>(
-        static_cast<char *>(s->scratch) + fl_padded(sizeof *all));
+    char *behind = static_cast<char *>(s->scratch) + fl_padded(sizeof *all);
+    uint32_t *before = reinterpret_cast<uint32_t *>(behind);
+    missing_row is_missing = {
+        slot, n, fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), table};
     int share = fl_warp_rows_share(c->dim, 4);
 
-    FL_TRY(FL_LAUNCH_EACH(mark_missing, c->capacity, q, missing,
-                          static_cast<const int64_t *>(slot), n,
-                          fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE),
-                          c->capacity));
-    FL_TRY(fl_scan(q, missing, c->capacity, all));
-    FL_TRY(FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
-                     FL_THREADS, 0, q, table, slot, missing, all,
-                     fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim,
-                     share));
-    FL_TRY(FL_LAUNCH_EACH(point_to_rows, c->capacity, q, slot, table, missing,
-                          all, n, c->capacity));
-    return FL_LAUNCH(count_rows, 1, 1, 0, q, table, all);
+    FL_TRY(fl_scan(q, before, is_missing, c->capacity, all,
+                   behind + fl_padded((size_t)c->capacity * sizeof *before)));
+    return FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
+                     FL_THREADS, 0, q, table, slot,
+                     static_cast<const uint32_t *>(before),
+                     static_cast<const int64_t *>(all),
+                     fl_step_ptr<uint64_t>(s, FL_INSERT_KEY), n, c->dim, share);
 }
 
 /* --- lookup.update ------------------------------------------------------- */

@@ -12,21 +12,35 @@
 #include "base/memory.h"
 #include "runtime/device/device.h"
 
-/* Fused relus of cuBLASLt that keep NaN: by the types of a and b, and of c. */
+enum { FL_MOST_TRIED = 64, FL_MOST_WORKSPACES = 8 };
+
+/* A kernel of cuBLASLt's with a fused relu, that was tried: does NaN stay? */
 typedef struct fl_relu_checked {
-    bool of[FLEET_FLOAT16 + 1][FLEET_FLOAT16 + 1];
+    cublasLtMatmulAlgo_t algo;
+    fleet_dtype in, out;
+    bool keeps_nan;
 } fl_relu_checked;
 
 typedef struct fl_cuda {
     fl_device base;
-    cublasLtHandle_t lt;
+    cublasLtHandle_t lt; /* NULL: products are computed without cuBLASLt */
     bool strict_fp32;
-    fl_relu_checked keeps_nan; /* tried when the device was opened */
+    cudaMemPool_t pool; /* NULL: this GPU has none, or no driver for it */
+
+    /* A wait has passed its deadline. Until one succeeds, waits only ask, and
+     * nothing is freed: that would wait for the GPU without a deadline. */
+    bool given_up;
+
+    /* of gemm.cu; the last workspace is the largest */
+    void *workspace[FL_MOST_WORKSPACES];
+    size_t workspace_bytes;
+    int n_workspace, n_tried;
+    fl_relu_checked tried[FL_MOST_TRIED];
 } fl_cuda;
 
-static inline const fl_cuda *fl_cuda_of(const fl_device *d)
+static inline fl_cuda *fl_cuda_of(fl_device *d)
 {
-    return reinterpret_cast<const fl_cuda *>(d);
+    return reinterpret_cast<fl_cuda *>(d);
 }
 
 static inline cudaStream_t fl_cuda_stream(fl_queue *q)
@@ -82,6 +96,12 @@ static inline unsigned fl_blocks(int64_t n)
          ? FL_LAUNCH(kernel, fl_blocks(n), FL_THREADS, 0, queue, __VA_ARGS__)  \
          : FLEET_OK)
 
+/* a / b, for neither below 0: in 32 bits where that is enough. */
+__device__ static inline int64_t fl_quotient(int64_t a, int64_t b)
+{
+    return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
 #define FL_EACH(i, n)                                                          \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);  \
          i += (int64_t)gridDim.x * blockDim.x)
@@ -102,6 +122,17 @@ static inline int64_t fl_step_count(const fl_device_step *s, int i)
 template <class T> static inline T *fl_step_ptr(const fl_device_step *s, int i)
 {
     return static_cast<T *>(s->arg[i].data);
+}
+
+/* The largest power of two, up to 256, that divides an address. */
+static inline uint32_t fl_alignment_of(uintptr_t p)
+{
+    return (uint32_t)((p | 256) & (~(p | 256) + 1));
+}
+
+static inline uint32_t fl_step_alignment(const fl_device_step *s, int i)
+{
+    return fl_alignment_of(reinterpret_cast<uintptr_t>(s->arg[i].data));
 }
 
 static inline float *fl_step_f32(const fl_device_step *s, int i)

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/gemm.h"
 #include "runtime/device/cuda/cuda_graph.h"
 #include "runtime/device/cuda/cuda_kernels.h"
@@ -19,26 +20,77 @@ static fleet_status enter(const fl_device *d)
     return fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice");
 }
 
+bool fl_cuda_may_free(fl_device *d)
+{
+    return !fl_cuda_of(d)->given_up && enter(d) == FLEET_OK;
+}
+
 /* --- memory --------------------------------------------------------------- */
 
+static fleet_status stream_wait(fl_device *d, fl_queue *q, int64_t ms);
+
+enum { ROOM_MS = 60000 };
+
+void fl_cuda_trim(fl_cuda *c)
+{
+    cudaGetLastError(); /* the want of memory */
+    if (c->pool)
+        cudaMemPoolTrimTo(c->pool, 0);
+    cudaGetLastError();
+}
+
+cudaError_t fl_cuda_alloc_now(fl_cuda *c, size_t bytes, void **p)
+{
+    cudaError_t e = cudaMalloc(p, bytes);
+
+    if (e == cudaErrorMemoryAllocation) {
+        fl_cuda_trim(c);
+        e = cudaMalloc(p, bytes);
+    }
+    if (e != cudaSuccess)
+        cudaGetLastError();
+    return e;
+}
+
+static cudaError_t alloc_once(const fl_cuda *c, fl_queue *q, size_t bytes,
+                              void **p)
+{
+    return c->pool ? cudaMallocAsync(p, bytes ? bytes : 1, fl_cuda_stream(q))
+                   : cudaMalloc(p, bytes ? bytes : 1);
+}
+
+/* What is short of memory waits for what is queued, whose memory may be free
+ * then, and asks again. */
 static fleet_status alloc(fl_device *d, fl_queue *q, size_t bytes, void **p)
 {
+    fl_cuda *c = fl_cuda_of(d);
     cudaError_t e;
 
     *p = nullptr;
     FL_TRY(enter(d));
-    e = cudaMallocAsync(p, bytes ? bytes : 1, fl_cuda_stream(q));
+    e = alloc_once(c, q, bytes, p);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        FL_TRY(stream_wait(d, q, ROOM_MS));
+        fl_cuda_trim(c);
+        e = alloc_once(c, q, bytes, p);
+    }
     if (e != cudaErrorMemoryAllocation)
         return fl_cuda_check(e, "cudaMallocAsync");
     cudaGetLastError();
+    *p = nullptr;
     return fl_fail(FLEET_ENOMEM, "cuda: no %zu bytes on device %d (%s)", bytes,
                    d->ordinal, d->name);
 }
 
 static void release(fl_device *d, fl_queue *q, void *p)
 {
-    if (p && enter(d) == FLEET_OK)
+    if (!p || !fl_cuda_may_free(d))
+        return;
+    if (fl_cuda_of(d)->pool)
         cudaFreeAsync(p, fl_cuda_stream(q));
+    else
+        cudaFree(p);
 }
 
 static fleet_status alloc_pinned(fl_device *d, size_t bytes, void **p)
@@ -51,7 +103,7 @@ static fleet_status alloc_pinned(fl_device *d, size_t bytes, void **p)
 
 static void free_pinned(fl_device *d, void *p)
 {
-    if (p && enter(d) == FLEET_OK)
+    if (p && fl_cuda_may_free(d))
         cudaFreeHost(p);
 }
 
@@ -95,13 +147,16 @@ static int64_t now_us()
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Ask until it is done: without a pause at first, then every 20 us. */
+/* Ask until it is done: without a pause for as long as a step may take, then
+ * every 20 us. A GPU that was given up is asked once. */
 template <class Query>
-static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
+static fleet_status wait_for(fl_device *d, int64_t ms, const char *what,
                              Query done)
 {
-    const int64_t begun = now_us(), spin = 50;
+    const int64_t begun = now_us(), spin = 200;
     const struct timespec pause = {0, 20000};
+    fl_cuda *c = fl_cuda_of(d);
+    int64_t most = c->given_up ? -1 : ms * 1000;
 
     for (;;) {
         /* before the question: if the process did not run meanwhile, what the
@@ -109,10 +164,11 @@ static fleet_status wait_for(const fl_device *d, int64_t ms, const char *what,
         int64_t passed = now_us() - begun;
         cudaError_t e = done();
 
+        c->given_up = e == cudaErrorNotReady && passed > most;
         if (e != cudaErrorNotReady)
             return fl_cuda_check(e, what);
         cudaGetLastError(); /* or a kernel's start may find it */
-        if (passed > ms * 1000)
+        if (c->given_up)
             return fl_fail(FLEET_ETIMEDOUT,
                            "cuda: device %d (%s) was not done after %lld "
                            "ms (deadline)",
@@ -166,7 +222,7 @@ static fleet_status stream_create(fl_device *d, fl_queue **q)
 
 static void stream_destroy(fl_device *d, fl_queue *q)
 {
-    if (q && enter(d) == FLEET_OK)
+    if (q && fl_cuda_may_free(d))
         cudaStreamDestroy(fl_cuda_stream(q));
 }
 
@@ -193,7 +249,7 @@ static fleet_status event_create(fl_device *d, bool timed, fl_event **e)
 
 static void event_destroy(fl_device *d, fl_event *e)
 {
-    if (e && enter(d) == FLEET_OK)
+    if (e && fl_cuda_may_free(d))
         cudaEventDestroy(event_of(e));
 }
 
@@ -229,12 +285,16 @@ static const fl_device_kernel *kernel(const fl_device *, const char *name,
 
 static void destroy_device(fl_device *d)
 {
-    const fl_cuda *c = fl_cuda_of(d);
+    fl_cuda *c = fl_cuda_of(d);
 
     if (!d)
         return;
-    if (c->lt && enter(d) == FLEET_OK)
-        cublasLtDestroy(c->lt);
+    if (fl_cuda_may_free(d)) {
+        for (int i = 0; i < c->n_workspace; i++)
+            cudaFree(c->workspace[i]);
+        if (c->lt)
+            cublasLtDestroy(c->lt);
+    }
     fl_free(d);
 }
 
@@ -300,17 +360,22 @@ static fleet_status count(int *n)
     return say_what_is_missing(e == cudaSuccess ? cudaErrorNoDevice : e);
 }
 
-/* Memory that was freed stays with the pool. */
-static fleet_status keep_memory(int ordinal)
+/* Memory that was freed stays with the pool, if there is one: some virtual
+ * GPUs have none. */
+static void find_pool(fl_cuda *c)
 {
-    cudaMemPool_t pool;
     uint64_t most = UINT64_MAX;
+    int has = 0;
 
-    FL_TRY(fl_cuda_check(cudaDeviceGetDefaultMemPool(&pool, ordinal),
-                         "cudaDeviceGetDefaultMemPool"));
-    return fl_cuda_check(
-        cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
-        "cudaMemPoolSetAttribute");
+    if (cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported,
+                               c->base.ordinal) != cudaSuccess ||
+        !has ||
+        cudaDeviceGetDefaultMemPool(&c->pool, c->base.ordinal) != cudaSuccess)
+        c->pool = nullptr;
+    if (c->pool)
+        cudaMemPoolSetAttribute(c->pool, cudaMemPoolAttrReleaseThreshold,
+                                &most);
+    cudaGetLastError();
 }
 
 static fleet_status set_up(fl_cuda *c)
@@ -329,9 +394,12 @@ static fleet_status set_up(fl_cuda *c)
                        "%d.%d; 8.0 or more is needed",
                        d->ordinal, d->name, p.major, p.minor);
     FL_TRY(enter(d));
-    FL_TRY(keep_memory(d->ordinal));
-    FL_TRY(fl_cuda_check_lt(cublasLtCreate(&c->lt), "cublasLtCreate"));
-    return fl_cuda_try_relus(c);
+    find_pool(c);
+    if (cublasLtCreate(&c->lt) != CUBLAS_STATUS_SUCCESS) {
+        c->lt = nullptr; /* products are slower then */
+        cudaGetLastError();
+    }
+    return FLEET_OK;
 }
 
 static fleet_status open(int ordinal, const fl_device_options *o, fl_device **d)

@@ -1,4 +1,4 @@
-/* cuda_error.cu - failures of CUDA and cuBLASLt as libfleet's. */
+/* cuda_error.cu - failures of CUDA as libfleet's. */
 #include "runtime/device/cuda/cuda.h"
 
 static fleet_status status_of(cudaError_t e)
@@ -11,21 +11,24 @@ static fleet_status status_of(cudaError_t e)
     return FLEET_EIO;
 }
 
+/* After these every call of the process fails. */
+static bool is_final(cudaError_t e)
+{
+    return e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout ||
+           e == cudaErrorAssert || e == cudaErrorHardwareStackError ||
+           e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress;
+}
+
 /* A failure that is reported is over: CUDA keeps it for cudaGetLastError(),
  * which the next kernel's start asks. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what)
 {
     if (e == cudaSuccess)
         return FLEET_OK;
-    fl_fail(status_of(e), "cuda: %s: %s", what, cudaGetErrorString(e));
+    fl_fail(status_of(e), "cuda: %s: %s%s", what, cudaGetErrorString(e),
+            is_final(e) ? ": no GPU can be used by this process any more; it "
+                          "has to be started again"
+                        : "");
     cudaGetLastError();
     return status_of(e);
-}
-
-fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what)
-{
-    if (s == CUBLAS_STATUS_SUCCESS)
-        return FLEET_OK;
-    return fl_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? FLEET_ENOMEM : FLEET_EIO,
-                   "cuBLASLt: %s: %s", what, cublasLtGetStatusString(s));
 }

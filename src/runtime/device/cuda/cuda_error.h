@@ -1,5 +1,5 @@
-/* cuda_error.h - failed calls of CUDA and cuBLASLt as a status, with their
- * text. The only <cuda_runtime.h> and <cublasLt.h>. */
+/* cuda_error.h - failed calls of CUDA as a status, with their text. The only
+ * <cuda_runtime.h> and <cublasLt.h>. */
 #pragma once
 
 #include <cublasLt.h>
@@ -9,4 +9,3 @@
 
 /* A failed call as a status, "what: " before CUDA's text. */
 fleet_status fl_cuda_check(cudaError_t e, const char *what);
-fleet_status fl_cuda_check_lt(cublasStatus_t s, const char *what);

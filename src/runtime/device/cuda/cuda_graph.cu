@@ -7,6 +7,7 @@
  * a mistake of our own would pass unseen.
  */
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/cuda_graph.h"
 
 static cudaGraphExec_t exec_of(fl_graph *g)
@@ -23,7 +24,19 @@ fleet_status fl_cuda_capture_begin(fl_device *d, fl_queue *q)
         "cudaStreamBeginCapture");
 }
 
-fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
+/* A graph's memory is not the pool's. */
+static cudaError_t instantiate(fl_cuda *c, cudaGraphExec_t *exec,
+                               cudaGraph_t graph)
+{
+    cudaError_t e = cudaGraphInstantiate(exec, graph, 0);
+
+    if (e != cudaErrorMemoryAllocation)
+        return e;
+    fl_cuda_trim(c);
+    return cudaGraphInstantiate(exec, graph, 0);
+}
+
+fleet_status fl_cuda_capture_end(fl_device *d, fl_queue *q, fl_graph **g)
 {
     cudaGraphExec_t exec = nullptr;
     cudaGraph_t graph = nullptr;
@@ -33,7 +46,7 @@ fleet_status fl_cuda_capture_end(fl_device *, fl_queue *q, fl_graph **g)
 
     *g = nullptr;
     if (status == FLEET_OK)
-        status = fl_cuda_check(cudaGraphInstantiate(&exec, graph, 0),
+        status = fl_cuda_check(instantiate(fl_cuda_of(d), &exec, graph),
                                "cudaGraphInstantiate");
     if (status == FLEET_OK) /* so that the first launch brings nothing */
         status = fl_cuda_check(cudaGraphUpload(exec, fl_cuda_stream(q)),
@@ -57,6 +70,6 @@ fleet_status fl_cuda_graph_launch(fl_device *d, fl_queue *q, fl_graph *g)
 
 void fl_cuda_graph_destroy(fl_device *d, fl_graph *g)
 {
-    if (g && cudaSetDevice(d->ordinal) == cudaSuccess)
+    if (g && fl_cuda_may_free(d))
         cudaGraphExecDestroy(exec_of(g));
 }

@@ -1,24 +1,38 @@
 /* gemm.cu - matrix products by cuBLASLt, the only user of <cublasLt.h> besides
  * the header that holds its handle.
  *
+ * A product is computed in the first of four ways that this GPU, its cuBLASLt
+ * and the operands allow, and in the next one if cuBLASLt refuses it later:
+ *
+ *   FUSED   one call of cuBLASLt, with the bias and the relu
+ *   BIASED  one with the bias, then a kernel for the relu
+ *   FILLED  a kernel that fills c with the bias, cuBLASLt's product, which is
+ *           added to that, and a kernel for the relu
+ *   OWN     a kernel of our own (gemm_kernels.cu), which needs no cuBLASLt
+ *
  * cuBLASLt's matrices are column-major. A row-major c = a . b is, read that
  * way, c' = b' . a': so b is its A, a its B, and n is the number of rows.
  */
 #include <cstring>
 
 #include "runtime/device/cuda/cuda.h"
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/gemm.h"
+#include "runtime/device/cuda/gemm_kernels.h"
+
+enum way { FUSED, BIASED, FILLED, OWN };
 
 struct fl_gemm {
+    fl_gemm_spec spec;
+    way by;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c; /* cuBLASLt's A and B */
     cublasLtMatmulAlgo_t algo;
-    fl_epilogue epilogue;
     void *workspace;
     size_t workspace_bytes;
 };
 
-enum { MOST_WORKSPACE = 32 << 20 };
+enum { MOST_WORKSPACE = 32 << 20, CANDIDATES = 8, WAIT_MS = 60000 };
 
 static cudaDataType_t type_of(fleet_dtype dtype)
 {
@@ -32,86 +46,111 @@ static bool is_narrow(fleet_dtype dtype)
     return type_of(dtype) != CUDA_R_32F;
 }
 
-static const cublasLtEpilogue_t epilogues[] = {
-    CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
-    CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
-    CUBLASLT_EPILOGUE_DRELU,     CUBLASLT_EPILOGUE_DRELU_BGRAD,
-    CUBLASLT_EPILOGUE_BGRADA};
-
-template <class T>
-static fleet_status set(fl_gemm *g, cublasLtMatmulDescAttributes_t attr,
-                        const T &value)
+static size_t size_of(fleet_dtype dtype)
 {
-    return fl_cuda_check_lt(
-        cublasLtMatmulDescSetAttribute(g->desc, attr, &value, sizeof value),
-        "cublasLtMatmulDescSetAttribute");
+    return is_narrow(dtype) ? 2 : sizeof(float);
 }
 
-static fleet_status make_desc(const fl_cuda *c, const fl_gemm_spec *s,
-                              fl_gemm *g)
+static bool has_relu(const fl_gemm *g)
 {
+    return g->spec.epilogue == FL_GEMM_BIAS_RELU;
+}
+
+/* What of it is a part of cuBLASLt's product. */
+static cublasLtEpilogue_t epilogue_of(const fl_gemm *g)
+{
+    return g->by == FILLED || g->spec.epilogue == FL_GEMM_PLAIN
+               ? CUBLASLT_EPILOGUE_DEFAULT
+           : g->by == FUSED && has_relu(g) ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                           : CUBLASLT_EPILOGUE_BIAS;
+}
+
+static way next_way(const fl_gemm *g)
+{
+    if (g->spec.epilogue == FL_GEMM_PLAIN || g->by == FILLED)
+        return OWN;
+    return g->by == FUSED && has_relu(g) ? BIASED : FILLED;
+}
+
+/* --- what is asked of cuBLASLt -------------------------------------------- */
+
+template <class T>
+static cublasStatus_t set(fl_gemm *g, cublasLtMatmulDescAttributes_t attr,
+                          const T &value)
+{
+    return cublasLtMatmulDescSetAttribute(g->desc, attr, &value, sizeof value);
+}
+
+static uint32_t alignment(uint32_t said, fleet_dtype dtype)
+{
+    return said ? said : (uint32_t)size_of(dtype);
+}
+
+/* The heuristic reads the alignment of a bias from its pointer: until there is
+ * one, that is an address of the same alignment, which is never read. */
+static cublasStatus_t set_epilogue(fl_gemm *g)
+{
+    const fl_gemm_spec *s = &g->spec;
+    const void *bias = reinterpret_cast<const void *>(
+        (uintptr_t)alignment(s->align_bias, s->out));
+    cublasLtEpilogue_t e = epilogue_of(g);
+    cublasStatus_t status = set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, e);
+
+    if (status == CUBLAS_STATUS_SUCCESS && e != CUBLASLT_EPILOGUE_DEFAULT)
+        status = set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    return status;
+}
+
+static cublasStatus_t make_desc(const fl_cuda *c, fl_gemm *g)
+{
+    const fl_gemm_spec *s = &g->spec;
     cublasOperation_t ta = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t tb = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasStatus_t status = cublasLtMatmulDescCreate(
+        &g->desc,
+        c->strict_fp32 || is_narrow(s->in) ? CUBLAS_COMPUTE_32F
+                                           : CUBLAS_COMPUTE_32F_FAST_TF32,
+        CUDA_R_32F);
 
-    FL_TRY(fl_cuda_check_lt(
-        cublasLtMatmulDescCreate(&g->desc,
-                                 c->strict_fp32 || is_narrow(s->in)
-                                     ? CUBLAS_COMPUTE_32F
-                                     : CUBLAS_COMPUTE_32F_FAST_TF32,
-                                 CUDA_R_32F),
-        "cublasLtMatmulDescCreate"));
-    FL_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSA, ta));
-    FL_TRY(set(g, CUBLASLT_MATMUL_DESC_TRANSB, tb));
-    if (s->ld_aux > 0)
-        FL_TRY(set(g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s->ld_aux));
-    return set(g, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[s->epilogue]);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set(g, CUBLASLT_MATMUL_DESC_TRANSA, ta);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set(g, CUBLASLT_MATMUL_DESC_TRANSB, tb);
+    return status;
 }
 
-/* The layout of a row-major matrix. */
-static fleet_status make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
-                                int64_t rows, int64_t cols, int64_t ld)
+/* The layout of a row-major matrix, or of many that are `size` apart. */
+static cublasStatus_t make_layout(cublasLtMatrixLayout_t *l, fleet_dtype dtype,
+                                  int64_t rows, int64_t cols, int64_t ld,
+                                  int64_t batch)
 {
-    return fl_cuda_check_lt(cublasLtMatrixLayoutCreate(l, type_of(dtype),
-                                                       (uint64_t)cols,
-                                                       (uint64_t)rows, ld),
-                            "cublasLtMatrixLayoutCreate");
+    const int32_t times = (int32_t)batch;
+    const int64_t size = rows * ld;
+    cublasStatus_t status = cublasLtMatrixLayoutCreate(
+        l, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld);
+
+    if (status == CUBLAS_STATUS_SUCCESS && batch > 0)
+        status = cublasLtMatrixLayoutSetAttribute(
+            *l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &times, sizeof times);
+    if (status == CUBLAS_STATUS_SUCCESS && batch > 0)
+        status = cublasLtMatrixLayoutSetAttribute(
+            *l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &size,
+            sizeof size);
+    return status;
 }
 
-template <class T>
-static fleet_status set_layout(cublasLtMatrixLayout_t l,
-                               cublasLtMatrixLayoutAttribute_t attr, T value)
+static cublasStatus_t make_layouts(fl_gemm *g)
 {
-    return fl_cuda_check_lt(
-        cublasLtMatrixLayoutSetAttribute(l, attr, &value, sizeof value),
-        "cublasLtMatrixLayoutSetAttribute");
-}
+    const fl_gemm_spec *s = &g->spec;
+    cublasStatus_t status = make_layout(&g->a, s->in, s->tb ? s->n : s->k,
+                                        s->tb ? s->k : s->n, s->ldb, s->batch);
 
-/* One of many matrices that are `size` elements apart. */
-static fleet_status repeat(cublasLtMatrixLayout_t l, int64_t times,
-                           int64_t size)
-{
-    FL_TRY(set_layout(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, (int32_t)times));
-    return set_layout(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, size);
-}
-
-static fleet_status repeat_all(const fl_gemm_spec *s, fl_gemm *g)
-{
-    if (s->batch > INT32_MAX)
-        return fl_fail(FLEET_EUNSUPPORTED, "a product of %lld matrices",
-                       (long long)s->batch);
-    FL_TRY(repeat(g->a, s->batch, (s->tb ? s->n : s->k) * s->ldb));
-    FL_TRY(repeat(g->b, s->batch, (s->ta ? s->k : s->m) * s->lda));
-    return repeat(g->c, s->batch, s->m * s->ldc);
-}
-
-static fleet_status make_layouts(const fl_gemm_spec *s, fl_gemm *g)
-{
-    FL_TRY(make_layout(&g->a, s->in, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                       s->ldb));
-    FL_TRY(make_layout(&g->b, s->in, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                       s->lda));
-    FL_TRY(make_layout(&g->c, s->out, s->m, s->n, s->ldc));
-    return s->batch > 0 ? repeat_all(s, g) : FLEET_OK;
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(&g->b, s->in, s->ta ? s->k : s->m,
+                             s->ta ? s->m : s->k, s->lda, s->batch);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = make_layout(&g->c, s->out, s->m, s->n, s->ldc, s->batch);
+    return status;
 }
 
 /* What a choice may rest on: cuBLASLt takes matrices to be aligned to 256 bytes
@@ -124,70 +163,230 @@ static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    uint32_t align = s->align           ? s->align
-                     : is_narrow(s->in) ? 2u
-                                        : (uint32_t)sizeof(float);
+    const uint32_t align[] = {
+        alignment(s->align_b, s->in), alignment(s->align_a, s->in),
+        alignment(s->align_c, s->out), alignment(s->align_c, s->out)};
     size_t most = MOST_WORKSPACE;
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
         sizeof most);
 
     for (int i = 0; i < 4 && e == CUBLAS_STATUS_SUCCESS; i++)
-        e = cublasLtMatmulPreferenceSetAttribute(preference, sides[i], &align,
-                                                 sizeof align);
+        e = cublasLtMatmulPreferenceSetAttribute(preference, sides[i],
+                                                 &align[i], sizeof align[i]);
     return e;
 }
 
-/* The best guess of cuBLASLt's. */
-static fleet_status choose(const fl_cuda *c, const fl_gemm_spec *s, fl_gemm *g)
+/* cuBLASLt's best guesses, the best first; how many. */
+static int ask_heuristic(const fl_cuda *c, const fl_gemm *g,
+                         cublasLtMatmulHeuristicResult_t *guess)
 {
     cublasLtMatmulPreference_t preference = nullptr;
-    cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
 
     if (e == CUBLAS_STATUS_SUCCESS)
-        e = say_limits(preference, s);
+        e = say_limits(preference, &g->spec);
     if (e == CUBLAS_STATUS_SUCCESS)
         e = cublasLtMatmulAlgoGetHeuristic(c->lt, g->desc, g->a, g->b, g->c,
-                                           g->c, preference, 1, &best, &found);
+                                           g->c, preference, CANDIDATES, guess,
+                                           &found);
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
-    if (e != CUBLAS_STATUS_SUCCESS || found == 0)
-        return fl_fail(
-            FLEET_EUNSUPPORTED,
-            "cuBLASLt: no way to multiply [%lld,%lld] by "
-            "[%lld,%lld] of %s with epilogue %d (%s)",
-            (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n,
-            is_narrow(s->in) ? s->in == FLEET_FLOAT16 ? "float16" : "bfloat16"
-                             : "float32",
-            (int)s->epilogue, cublasLtGetStatusString(e));
-    g->algo = best.algo;
-    g->workspace_bytes = best.workspaceSize;
+    return e == CUBLAS_STATUS_SUCCESS ? found : 0;
+}
+
+/* --- the workspace -------------------------------------------------------- */
+
+/* All products of a GPU are on one queue, so that one workspace serves for all.
+ * A smaller one that was made before stays for products that have its address.
+ */
+static bool has_workspace(fl_cuda *c, size_t bytes)
+{
+    size_t size = 1 << 20;
+    void *made;
+
+    if (bytes <= c->workspace_bytes)
+        return true;
+    while (size < bytes)
+        size *= 2;
+    if (c->n_workspace == FL_MOST_WORKSPACES ||
+        fl_cuda_alloc_now(c, size, &made) != cudaSuccess)
+        return false;
+    c->workspace[c->n_workspace++] = made;
+    c->workspace_bytes = size;
+    return true;
+}
+
+/* --- a call of cuBLASLt --------------------------------------------------- */
+
+/* The pointer of a bias belongs to the description, which is copied when a
+ * product is queued. */
+static cublasStatus_t launch(const fl_cuda *c, fl_queue *q, fl_gemm *g,
+                             const fl_gemm_data *data)
+{
+    const float one = 1.0f, old = g->by == FILLED ? 1.0f : 0.0f;
+
+    if (epilogue_of(g) != CUBLASLT_EPILOGUE_DEFAULT) {
+        cublasStatus_t e =
+            set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, data->bias);
+
+        if (e != CUBLAS_STATUS_SUCCESS)
+            return e;
+    }
+    return cublasLtMatmul(c->lt, g->desc, &one, data->b, g->a, data->a, g->b,
+                          &old, data->c, g->c, data->c, g->c, &g->algo,
+                          g->workspace, g->workspace_bytes, fl_cuda_stream(q));
+}
+
+/* --- relu of NaN ---------------------------------------------------------- */
+
+/* A relu that makes 0 of NaN would hide it from the check of the loss, and
+ * spoil the weights. Whether one does is a matter of each of cuBLASLt's
+ * kernels: the one that was chosen is tried, with operands that are NaN all
+ * over, which all ones are in every type. */
+static fleet_status try_nan(fl_cuda *c, fl_queue *q, fl_gemm *g, char *on,
+                            size_t in, size_t out, bool *keeps)
+{
+    fl_device *d = &c->base;
+    const fl_device_class *m = d->methods;
+    fl_gemm_data data = {on, on, on + in, on};
+    int *hidden = reinterpret_cast<int *>(on + in + out), seen = 1;
+
+    FL_TRY(m->fill(d, q, on, 0xff, in));
+    FL_TRY(m->fill(d, q, on + in, 0, out + sizeof *hidden));
+    if (launch(c, q, g, &data) != CUBLAS_STATUS_SUCCESS) {
+        cudaGetLastError();
+        return FLEET_OK;
+    }
+    FL_TRY(fl_cuda_find_hidden_nan(q, &g->spec, data.c, hidden));
+    FL_TRY(m->stream_wait(d, q, WAIT_MS)); /* the copy has no deadline */
+    FL_TRY(m->copy(d, q, &seen, hidden, sizeof seen, FL_TO_HOST));
+    FL_TRY(m->stream_wait(d, q, WAIT_MS));
+    *keeps = seen == 0;
     return FLEET_OK;
 }
 
-fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
-                                 fl_gemm **gemm)
+static size_t padded_room(size_t bytes)
 {
-    const fl_cuda *c = fl_cuda_of(d);
-    fl_gemm *g = static_cast<fl_gemm *>(fl_alloc(sizeof *g));
+    return (bytes + 255) / 256 * 256;
+}
+
+static fleet_status try_in_memory(fl_cuda *c, fl_queue *q, fl_gemm *g,
+                                  bool *keeps)
+{
+    const fl_gemm_spec *s = &g->spec;
+    fl_device *d = &c->base;
+    int64_t a = (s->ta ? s->k : s->m) * s->lda;
+    int64_t b = (s->tb ? s->n : s->k) * s->ldb;
+    size_t in = padded_room((size_t)(a > b ? a : b) * sizeof(float));
+    size_t out = padded_room((size_t)(s->m * s->ldc) * sizeof(float));
     fleet_status status;
+    void *on;
+
+    if (in < (size_t)s->n * sizeof(float))
+        in = padded_room((size_t)s->n * sizeof(float));
+    if (d->methods->alloc(d, q, in + out + sizeof(int), &on) != FLEET_OK)
+        return FLEET_OK;
+    status = try_nan(c, q, g, static_cast<char *>(on), in, out, keeps);
+    d->methods->free(d, q, on);
+    return status;
+}
+
+/* What was found out about a kernel of cuBLASLt's is kept. */
+static fleet_status keeps_nan(fl_cuda *c, fl_queue *q, fl_gemm *g, bool *keeps)
+{
+    *keeps = false;
+    for (int i = 0; i < c->n_tried; i++) {
+        const fl_relu_checked *t = &c->tried[i];
+
+        if (t->in == g->spec.in && t->out == g->spec.out &&
+            memcmp(&t->algo, &g->algo, sizeof t->algo) == 0) {
+            *keeps = t->keeps_nan;
+            return FLEET_OK;
+        }
+    }
+    FL_TRY(try_in_memory(c, q, g, keeps));
+    if (c->n_tried < FL_MOST_TRIED)
+        c->tried[c->n_tried++] = {g->algo, g->spec.in, g->spec.out, *keeps};
+    return FLEET_OK;
+}
+
+/* --- the choice ----------------------------------------------------------- */
+
+/* May this guess be used? */
+static bool is_usable(fl_cuda *c, fl_gemm *g,
+                      const cublasLtMatmulHeuristicResult_t *guess)
+{
+    cublasLtMatmulHeuristicResult_t checked;
+
+    if (guess->state != CUBLAS_STATUS_SUCCESS ||
+        cublasLtMatmulAlgoCheck(c->lt, g->desc, g->a, g->b, g->c, g->c,
+                                &guess->algo,
+                                &checked) != CUBLAS_STATUS_SUCCESS ||
+        !has_workspace(c, checked.workspaceSize))
+        return false;
+    g->algo = guess->algo;
+    g->workspace_bytes = checked.workspaceSize;
+    g->workspace =
+        g->workspace_bytes > 0 ? c->workspace[c->n_workspace - 1] : nullptr;
+    return true;
+}
+
+/* The first guess that can be used; none: the next way. */
+static fleet_status choose(fl_cuda *c, fl_queue *q, fl_gemm *g)
+{
+    cublasLtMatmulHeuristicResult_t guess[CANDIDATES];
+    int n = set_epilogue(g) == CUBLAS_STATUS_SUCCESS
+                ? ask_heuristic(c, g, guess)
+                : 0;
+
+    for (int i = 0; i < n; i++) {
+        bool good = is_usable(c, g, &guess[i]);
+
+        if (good && g->by == FUSED && has_relu(g))
+            FL_TRY(keeps_nan(c, q, g, &good));
+        if (good)
+            return FLEET_OK;
+    }
+    g->by = next_way(g);
+    return g->by == OWN ? FLEET_OK : choose(c, q, g);
+}
+
+static fleet_status check_spec(const fl_gemm_spec *s)
+{
+    if (s->m > 0 && s->n > 0 && s->k > 0 && s->lda >= (s->ta ? s->m : s->k) &&
+        s->ldb >= (s->tb ? s->k : s->n) && s->ldc >= s->n && s->batch >= 0 &&
+        s->batch <= INT32_MAX &&
+        (s->batch == 0 || s->epilogue == FL_GEMM_PLAIN))
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "cuda: no product of [%lld,%lld] and [%lld,%lld] with rows "
+                   "that lie %lld and %lld apart, to %lld apart, %lld times",
+                   (long long)s->m, (long long)s->k, (long long)s->k,
+                   (long long)s->n, (long long)s->lda, (long long)s->ldb,
+                   (long long)s->ldc, (long long)s->batch);
+}
+
+fleet_status fl_cuda_gemm_create(fl_device *d, fl_queue *q,
+                                 const fl_gemm_spec *spec, fl_gemm **gemm)
+{
+    fl_cuda *c = fl_cuda_of(d);
+    fleet_status status = FLEET_OK;
+    fl_gemm *g;
 
     *gemm = nullptr;
+    FL_TRY(check_spec(spec));
+    FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
+    g = static_cast<fl_gemm *>(fl_alloc(sizeof *g));
     if (!g)
         return FLEET_ENOMEM;
-    g->epilogue = spec->epilogue;
-    status = fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice");
-    if (status == FLEET_OK)
-        status = make_desc(c, spec, g);
-    if (status == FLEET_OK)
-        status = make_layouts(spec, g);
-    if (status == FLEET_OK)
-        status = choose(c, spec, g);
-    if (status == FLEET_OK && g->workspace_bytes > 0)
-        status = fl_cuda_check(cudaMalloc(&g->workspace, g->workspace_bytes),
-                               "workspace of a product");
+    g->spec = *spec;
+    if (!c->lt || make_desc(c, g) != CUBLAS_STATUS_SUCCESS ||
+        make_layouts(g) != CUBLAS_STATUS_SUCCESS)
+        g->by = OWN;
+    else
+        status = choose(c, q, g);
     if (status == FLEET_OK)
         *gemm = g;
     else
@@ -195,9 +394,10 @@ fleet_status fl_cuda_gemm_create(fl_device *d, const fl_gemm_spec *spec,
     return status;
 }
 
-void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g)
+/* Descriptions are the host's memory: this waits for no GPU. */
+void fl_cuda_gemm_destroy(fl_device *, fl_gemm *g)
 {
-    if (!g || cudaSetDevice(d->ordinal) != cudaSuccess)
+    if (!g)
         return;
     if (g->desc)
         cublasLtMatmulDescDestroy(g->desc);
@@ -207,121 +407,30 @@ void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g)
         cublasLtMatrixLayoutDestroy(g->b);
     if (g->c)
         cublasLtMatrixLayoutDestroy(g->c);
-    cudaFree(g->workspace);
     fl_free(g);
 }
 
-/* The pointers of an epilogue belong to a description, which is copied when a
- * product is queued. */
-static fleet_status point(const fl_gemm *g, const fl_gemm_data *data)
-{
-    fl_gemm *at = const_cast<fl_gemm *>(g);
+/* --- running -------------------------------------------------------------- */
 
-    if (g->epilogue != FL_GEMM_PLAIN && g->epilogue != FL_GEMM_DRELU)
-        FL_TRY(set(at, CUBLASLT_MATMUL_DESC_BIAS_POINTER, data->bias));
-    if (g->epilogue == FL_GEMM_BIAS_RELU_AUX || g->epilogue == FL_GEMM_DRELU ||
-        g->epilogue == FL_GEMM_DRELU_BGRAD)
-        FL_TRY(set(at, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, data->aux));
-    return FLEET_OK;
-}
-
-fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, const fl_gemm *g,
+/* The heuristic has allowed what is refused now: it is computed in another way
+ * from now on. What fails because the GPU does fails in that way, too. */
+fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, fl_gemm *g,
                               const fl_gemm_data *data)
 {
-    const float one = 1.0f, zero = 0.0f;
+    fl_cuda *c = fl_cuda_of(d);
 
     FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
-    FL_TRY(point(g, data));
-    return fl_cuda_check_lt(
-        cublasLtMatmul(fl_cuda_of(d)->lt, g->desc, &one, data->b, g->a, data->a,
-                       g->b, &zero, data->c, g->c, data->c, g->c, &g->algo,
-                       g->workspace, g->workspace_bytes, fl_cuda_stream(q)),
-        "cublasLtMatmul");
-}
-
-/* --- relu of NaN ---------------------------------------------------------- */
-
-enum { SIDE = 16, CELLS = SIDE * SIDE };
-
-/* All ones are a NaN of every type. */
-struct relu_try {
-    fl_cuda *c;
-    fl_queue *q;
-    unsigned char *on; /* a, which begins with a NaN, b, the bias, and c */
-    fleet_dtype in, out;
-};
-
-enum { ROOM = CELLS * sizeof(float) };
-
-static fleet_status run_relu(const relu_try &t, unsigned char *first)
-{
-    fl_gemm_spec spec = {
-        SIDE, SIDE, SIDE, false, false, SIDE, SIDE, SIDE, FL_GEMM_BIAS_RELU,
-        0,    16,   t.in, t.out, 0};
-    fl_gemm_data data = {t.on, t.on + ROOM, t.on + 3 * ROOM, t.on + 2 * ROOM,
-                         nullptr};
-    fl_device *d = &t.c->base;
-    const fl_device_class *m = d->methods;
-    fl_gemm *g;
-    fleet_status status;
-
-    FL_TRY(fl_cuda_gemm_create(d, &spec, &g));
-    status = m->fill(d, t.q, t.on, 0, 4 * ROOM);
-    if (status == FLEET_OK)
-        status = m->fill(d, t.q, t.on, 0xff, sizeof(float));
-    if (status == FLEET_OK)
-        status = fl_cuda_gemm_run(d, t.q, g, &data);
-    if (status == FLEET_OK)
-        status = m->copy(d, t.q, first, data.c, sizeof(float), FL_TO_HOST);
-    if (status == FLEET_OK)
-        status = m->stream_wait(d, t.q, 60000);
-    fl_cuda_gemm_destroy(d, g);
-    return status;
-}
-
-static bool is_nan(const unsigned char *x, fleet_dtype dtype)
-{
-    uint16_t half;
-    float f;
-
-    memcpy(&f, x, sizeof f);
-    memcpy(&half, x, sizeof half);
-    return dtype == FLEET_BFLOAT16  ? (half & 0x7fff) > 0x7f80
-           : dtype == FLEET_FLOAT16 ? (half & 0x7fff) > 0x7c00
-                                    : f != f;
-}
-
-static fleet_status try_each(const relu_try &all)
-{
-    static const fleet_dtype types[][2] = {{FLEET_FLOAT32, FLEET_FLOAT32},
-                                           {FLEET_BFLOAT16, FLEET_BFLOAT16},
-                                           {FLEET_BFLOAT16, FLEET_FLOAT32},
-                                           {FLEET_FLOAT16, FLEET_FLOAT16},
-                                           {FLEET_FLOAT16, FLEET_FLOAT32}};
-    unsigned char first[sizeof(float)];
-
-    for (const fleet_dtype *type : types) {
-        relu_try one = {all.c, all.q, all.on, type[0], type[1]};
-
-        FL_TRY(run_relu(one, first));
-        all.c->keeps_nan.of[type[0]][type[1]] = is_nan(first, type[1]);
+    while (g->by != OWN) {
+        if (g->by == FILLED)
+            FL_TRY(fl_cuda_fill_with_bias(q, &g->spec, data));
+        if (launch(c, q, g, data) == CUBLAS_STATUS_SUCCESS)
+            return has_relu(g) && g->by != FUSED
+                       ? fl_cuda_relu(q, &g->spec, data->c)
+                       : FLEET_OK;
+        cudaGetLastError();
+        g->by = next_way(g);
+        if (g->by != OWN)
+            FL_TRY(choose(c, q, g));
     }
-    return FLEET_OK;
-}
-
-fleet_status fl_cuda_try_relus(fl_cuda *c)
-{
-    const fl_device_class *m = c->base.methods;
-    fl_queue *q = nullptr;
-    void *on = nullptr;
-    fleet_status status;
-
-    FL_TRY(m->stream_create(&c->base, &q));
-    status = m->alloc(&c->base, q, 4 * ROOM, &on);
-    if (status == FLEET_OK)
-        status = try_each({c, q, static_cast<unsigned char *>(on),
-                           FLEET_FLOAT32, FLEET_FLOAT32});
-    m->free(&c->base, q, on);
-    m->stream_destroy(&c->base, q);
-    return status;
+    return fl_cuda_multiply(q, &g->spec, data);
 }

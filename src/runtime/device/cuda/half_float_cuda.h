@@ -42,11 +42,10 @@ __device__ static inline void fl_store(fl_f16 *to, float x)
     to->bits = fl_to_f16(x);
 }
 
-/* What f gives for a zero of the operand's type. */
-template <class F>
-static inline fleet_status fl_by_type(const fl_device_step *s, int i, F f)
+/* What f gives for a zero of the type. */
+template <class F> static inline fleet_status fl_by_dtype(fleet_dtype type, F f)
 {
-    switch (s->arg[i].dtype) {
+    switch (type) {
     case FLEET_BFLOAT16:
         return f(fl_bf16());
     case FLEET_FLOAT16:
@@ -54,6 +53,13 @@ static inline fleet_status fl_by_type(const fl_device_step *s, int i, F f)
     default:
         return f(0.0f);
     }
+}
+
+/* What f gives for a zero of the operand's type. */
+template <class F>
+static inline fleet_status fl_by_type(const fl_device_step *s, int i, F f)
+{
+    return fl_by_dtype(s->arg[i].dtype, f);
 }
 
 static inline bool fl_step_is_half(const fl_device_step *s, int i)

@@ -23,7 +23,3 @@ size_t fl_sort_scratch(int64_t most);
  * result lies in the scratch. key stays as it is. */
 fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
                      int64_t most, int bits, void *scratch, fl_sorted *out);
-
-/* sum[i] = x[0] + ... + x[i - 1] for i in [0, n), in place; the total to
- * *total, unless it is NULL. One block. */
-fleet_status fl_scan(fl_queue *q, uint32_t *x, int64_t n, int64_t *total);

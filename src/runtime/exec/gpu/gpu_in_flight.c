@@ -125,6 +125,11 @@ static fleet_status report_failure(const fl_in_flight *f, const slot *s)
                        "batch %" PRId64 ": the loss is not finite (gpu:%d)",
                        s->n_run, f->gpu->d->ordinal);
     step = s->c->plan->step[how->step];
+    if (strcmp(step->kernel->name, "lookup.find") == 0)
+        return fl_fail(FLEET_EIO,
+                       "batch %" PRId64 ": a table's index in the memory of "
+                       "gpu:%d was written over: it has no free place",
+                       s->n_run, f->gpu->d->ordinal);
     return fl_fail(FLEET_EINVAL,
                    "batch %" PRId64 ": %s%s%s%s: the label or id of sample "
                    "%" PRIu64 " is out of range (%s, gpu:%d)",
@@ -271,31 +276,57 @@ static fleet_status make_pinned(fl_in_flight *f, slot *s, const fl_gpu_plan *t)
     return FLEET_OK;
 }
 
-static fleet_status feed_part(const fl_gpu_plan *t, const slot *s, size_t at,
-                              const void *from, size_t bytes)
+/* Bytes of a slot's feeds that are next to be copied: pinned memory and the
+ * GPU's have the same places. */
+typedef struct span {
+    size_t at, end;
+} span;
+
+static fleet_status send_span(const fl_gpu_plan *t, const slot *s, span *of)
 {
-    char *pinned = s->pinned + t->feeds_at + at;
+    const char *pinned = s->pinned + t->feeds_at + of->at;
+    size_t bytes = of->end - of->at;
+
+    of->at = of->end;
+    return bytes == 0 ? FLEET_OK
+                      : t->gpu->m->copy(t->gpu->d, t->gpu->copies,
+                                        t->feed[t->slot] + of->end - bytes,
+                                        pinned, bytes, FL_TO_DEVICE);
+}
+
+/* Parts that are near each other are one copy, which costs the host as much
+ * time as thousands of bytes do. Feeds come in the order of their places. */
+static fleet_status feed_part(const fl_gpu_plan *t, const slot *s, size_t at,
+                              const void *from, size_t bytes, span *of)
+{
+    enum { NEAR = 64 << 10 };
 
     if (bytes == 0)
         return FLEET_OK;
-    memcpy(pinned, from, bytes);
-    return t->gpu->m->copy(t->gpu->d, t->gpu->copies, t->feed[t->slot] + at,
-                           pinned, bytes, FL_TO_DEVICE);
+    if (of->end == of->at || at > of->end + NEAR) {
+        FL_TRY(send_span(t, s, of));
+        of->at = at;
+    }
+    memcpy(s->pinned + t->feeds_at + at, from, bytes);
+    of->end = at + bytes;
+    return FLEET_OK;
 }
 
 static fleet_status feed_one(const fleet_executor *e, const fl_compiled *c,
-                             const slot *s, const fl_value *v, int64_t batch)
+                             const slot *s, const fl_value *v, int64_t batch,
+                             span *of)
 {
     const fl_input *from = &e->input[v->var->id];
     size_t size = fleet_dtype_size(v->dtype);
     int64_t n =
         from->offsets ? from->offsets[batch] : fl_shape_count(&v->shape, batch);
 
-    FL_TRY(feed_part(c->gpu, s, v->staged_at, from->data, (size_t)n * size));
+    FL_TRY(
+        feed_part(c->gpu, s, v->staged_at, from->data, (size_t)n * size, of));
     return from->offsets
                ? feed_part(c->gpu, s, v->staged_at + fl_gpu_plan_offsets_at(v),
                            from->offsets,
-                           (size_t)(batch + 1) * sizeof *from->offsets)
+                           (size_t)(batch + 1) * sizeof *from->offsets, of)
                : FLEET_OK;
 }
 
@@ -324,13 +355,15 @@ static fleet_status feed_all(fleet_executor *e, const fl_compiled *c,
                              const slot *s, int64_t batch)
 {
     const fl_plan *plan = c->plan;
+    span of = {0};
 
     for (size_t i = 0; i < plan->n_value; i++) {
         const fl_value *v = &plan->value[i];
 
         if (v->kind == FL_VALUE_FEED && v->on_gpu && v->root == (int)i)
-            FL_TRY(feed_one(e, c, s, v, batch));
+            FL_TRY(feed_one(e, c, s, v, batch, &of));
     }
+    FL_TRY(send_span(c->gpu, s, &of));
     return fl_in_flight_fed(e, c);
 }
 

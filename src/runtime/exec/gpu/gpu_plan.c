@@ -445,6 +445,19 @@ static void free_memory(const fl_compiled *c)
             g->m->free(g->d, g->queue, t->stored[i]);
 }
 
+/* What is freed on a GPU that does not answer stays (device.h). */
+static void warn_given_up(const fl_compiled *c)
+{
+    fl_gpu *g = c->gpu->gpu;
+
+    if (!g->warned_given_up)
+        FL_WARN(&c->plan->store->context->log,
+                "gpu:%d: its memory is not freed, because it does not answer: "
+                "%s",
+                g->d->ordinal, fleet_last_error());
+    g->warned_given_up = true;
+}
+
 void fl_gpu_plan_destroy(fl_compiled *c)
 {
     fl_gpu_plan *t = c->gpu;
@@ -453,7 +466,8 @@ void fl_gpu_plan_destroy(fl_compiled *c)
         return;
     if (fl_gpu_is_ours(t->gpu)) {
         fl_gpu_lock(t->gpu);
-        fl_gpu_wait(t->gpu);
+        if (fl_gpu_wait(t->gpu) != FLEET_OK)
+            warn_given_up(c);
         drop_all_prepared(c);
         free_memory(c);
         fl_gpu_unlock(t->gpu);

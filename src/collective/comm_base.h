@@ -70,6 +70,10 @@ typedef struct fl_transport {
     fleet_status (*rest)(fl_comm_base *g, uint32_t seen);
     void (*wake)(fl_comm_base *g);
 
+    /* Messages have failed: what of them is in progress ends, before their
+     * memory is the caller's again. NULL: nothing is. */
+    void (*drop)(fl_comm_base *g);
+
     /* Send the communicator's failure to all ranks; from any thread. */
     void (*report)(fl_comm_base *g, const fl_error *e);
     void (*free_memory)(fl_comm_base *g, void *memory);

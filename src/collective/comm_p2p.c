@@ -127,6 +127,8 @@ fleet_status fl_p2p_advance(fl_comm_base *g, bool *moved)
 
 void fl_p2p_drop(fl_comm_base *g, fleet_status status)
 {
+    if (g->transport->drop)
+        g->transport->drop(g);
     for (int r = 0; r < g->comm.size; r++)
         for (int i = 0; i < FL_N_CHANNEL * FL_N_WAY; i++) {
             fl_flow *f = &g->flow[r][i / FL_N_WAY][i % FL_N_WAY];

@@ -175,6 +175,33 @@ static void last_one_dies_inside(fl_comm *p)
     CHECK_INT(fl_emu_waiting(), 0); /* x is the caller's again */
 }
 
+/* A message that both have posted hangs: it is over on the GPU, too, when the
+ * call has failed, although the group has not ended. */
+static void a_message_hangs(fl_comm *p)
+{
+    char x[100] = {0};
+
+    CHECK_OK(p->methods->barrier(p));
+    nccl_kit_fault(FL_NCCL_EMU_HANGS);
+    if (p->rank == 0)
+        CHECK(p->methods->send(p, x, sizeof x, 1, NULL) != FLEET_OK);
+    else
+        CHECK(p->methods->recv(p, x, sizeof x, 0, NULL) != FLEET_OK);
+    CHECK_CONTAINS(fleet_last_error(), "did not come within");
+    CHECK_INT(nccl_kit_live(), 0);
+}
+
+/* An abort that does not return is left alone. */
+static void an_abort_hangs(fl_comm *p)
+{
+    int64_t began = fl_now_ms();
+
+    CHECK_OK(p->methods->barrier(p));
+    nccl_kit_fault(FL_NCCL_EMU_DEAF);
+    CHECK_FAILS(reduce(p), FLEET_ETIMEDOUT, "was not done within");
+    CHECK(fl_now_ms() - began < 3 * p->deadline_ms + 3000);
+}
+
 static const comm_kit_part error = {.name = "error",
                                     .run = last_one_meets_an_error,
                                     .fails = true},
@@ -187,6 +214,15 @@ static const comm_kit_part error = {.name = "error",
                                     .fails = true,
                                     .is_killed = true,
                                     .deadline_ms = 4000};
+
+static const comm_kit_part message_hang = {.name = "message_hang",
+                                           .run = a_message_hangs,
+                                           .fails = true,
+                                           .deadline_ms = SHORT_MS},
+                           abort_hang = {.name = "abort_hang",
+                                         .run = an_abort_hangs,
+                                         .fails = true,
+                                         .deadline_ms = SHORT_MS};
 
 static void needs_emulation(void)
 {
@@ -215,6 +251,18 @@ static void run_ways(const comm_kit_part *part)
 TEST(what_hangs_ends_at_the_deadline)
 {
     run_ways(&hang);
+}
+
+TEST(a_message_that_hangs_is_aborted)
+{
+    needs_emulation();
+    comm_kit_run(&message_hang, apart, 2);
+}
+
+TEST(an_abort_that_hangs_is_not_waited_for)
+{
+    needs_emulation();
+    comm_kit_run(&abort_hang, apart, 2);
 }
 
 TEST(a_rank_that_dies_inside_a_call_is_named_at_once)
@@ -364,6 +412,15 @@ TEST(what_cannot_be_asked_for_is_refused)
     name[sizeof name - 1] = 0;
     o.job = name;
     check_refused(&o, FLEET_EINVAL, "199 characters");
+}
+
+TEST(an_environment_that_takes_deadlines_away_is_refused)
+{
+    needs_emulation();
+    nccl_kit_use("nccl", 1);
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
+    check_refused(&alone, FLEET_EUNSUPPORTED, "NCCL_COMM_BLOCKING=1");
+    unsetenv("NCCL_COMM_BLOCKING");
 }
 
 TEST(a_start_that_does_not_end_ends_at_the_deadline)

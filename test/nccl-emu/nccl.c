@@ -499,6 +499,8 @@ API int ncclCommDestroy(comm *c)
 
 API int ncclCommAbort(comm *c)
 {
+    while (fault == FL_NCCL_EMU_DEAF)
+        usleep(1000);
     tell(c, &c->aborted);
     return ncclCommDestroy(c);
 }

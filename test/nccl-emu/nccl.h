@@ -18,9 +18,11 @@ void fl_nccl_emu_connect(const fl_nccl_emu_device *device);
 
 typedef enum fl_nccl_emu_fault {
     FL_NCCL_EMU_FINE,
-    FL_NCCL_EMU_HANGS,     /* what begins from now on never ends */
-    FL_NCCL_EMU_FAILS,     /* alike, and says that another rank has failed */
-    FL_NCCL_EMU_SLOW_START /* a communicator is never ready */
+    FL_NCCL_EMU_HANGS,      /* what begins from now on never ends */
+    FL_NCCL_EMU_FAILS,      /* alike, and says that another rank has failed */
+    FL_NCCL_EMU_SLOW_START, /* a communicator is never ready */
+    FL_NCCL_EMU_DEAF        /* as HANGS, and an abort does not return until
+                               there is another fault */
 } fl_nccl_emu_fault;
 
 void fl_nccl_emu_set_fault(fl_nccl_emu_fault fault);

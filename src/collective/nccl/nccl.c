@@ -1,8 +1,10 @@
 /* nccl.c - communicators of ranks on GPUs: how they are opened, agree on calls,
  * move messages, and end. */
+#include "collective/nccl/nccl_end.h"
 #include "collective/nccl/nccl_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,8 +16,7 @@ enum {
     SPIN_NS = 200000,
     PAUSE_NS = 20000,
     LOOK_NS = 1000000, /* at NCCL's own errors */
-    REST_MS = 20,
-    LEAVE_MS = 2000
+    REST_MS = 20
 };
 
 /* --- errors -------------------------------------------------------------- */
@@ -62,6 +63,8 @@ static fleet_status begin_message(fl_nccl *n, fl_post p)
     if (p.way < 0 || p.way >= FL_N_WAY || p.rank < 0 ||
         p.rank >= g->comm.size || !n->message[p.rank][p.way].is_posted)
         return fl_fail(FLEET_EPEER, "rank 0 talks nonsense");
+    if (!n->comm) /* it was aborted */
+        return fl_comm_base_check(g);
     m = &n->message[p.rank][p.way];
     w = &m->staging.work;
     in = &n->message[p.rank][FL_IN].staging.work;
@@ -216,7 +219,7 @@ const char *fl_nccl_data_of(const fl_nccl *n, int rank)
 
 static fleet_status wait_for_all(fl_nccl *n, const fl_call *call)
 {
-    fl_wait wait = fl_wait_for(n->base.comm.deadline_ms + LEAVE_MS);
+    fl_wait wait = fl_wait_for(n->base.comm.deadline_ms + FL_NCCL_LEAVE_MS);
     bool moved;
 
     while (n->n_all == 0) {
@@ -312,6 +315,13 @@ static fleet_status nccl_rest(fl_comm_base *g, uint32_t seen)
     return FLEET_OK;
 }
 
+/* On the GPU a message would wait for the other rank for ever, and so would all
+ * that waits for the GPU. */
+static void nccl_drop(fl_comm_base *g)
+{
+    fl_nccl_abort(fl_nccl_of(g));
+}
+
 static void nccl_wake(fl_comm_base *g)
 {
     fl_rendezvous_client_wake(fl_nccl_of(g)->client);
@@ -328,28 +338,6 @@ static void nccl_report(fl_comm_base *g, const fl_error *e)
                               &code, sizeof code, e->text, n);
 }
 
-/* What NCCL has in progress ends at once. */
-static void abort_nccl(fl_nccl *n)
-{
-    if (n->comm)
-        n->lib->CommAbort(n->comm);
-    n->comm = NULL;
-}
-
-/* What waits on the queue behind NCCL's part of a call goes on once that is
- * aborted, and writes to memory that is the caller's again when the call
- * returns: it comes first, if it does soon. */
-static void abort_call(fl_nccl *n)
-{
-    int64_t until = fl_now_ms() + LEAVE_MS;
-
-    abort_nccl(n);
-    if (fl_cu_record(n->done, n->queue) != 0)
-        return;
-    while (fl_cu_look(n->done) == FL_CU_NOT_READY && fl_now_ms() < until)
-        pause_since(0);
-}
-
 static fleet_status nccl_run(fl_comm_base *g, fl_work *w)
 {
     fl_nccl *n = fl_nccl_of(g);
@@ -362,7 +350,7 @@ static fleet_status nccl_run(fl_comm_base *g, fl_work *w)
     if (status == FLEET_OK)
         return status;
     fl_error_take(&e, status);
-    abort_call(n);
+    fl_nccl_abort_call(n);
     return fl_error_raise(&e);
 }
 
@@ -374,29 +362,10 @@ static void free_memory(fl_comm_base *g, void *memory)
         fl_cu_free(n->queue, memory);
 }
 
-/* Other ranks may still read from this GPU's memory what it has sent: NCCL ends
- * in good order, if it does soon. */
-static void leave_nccl(fl_nccl *n)
-{
-    int64_t until = fl_now_ms() + LEAVE_MS;
-    int state = n->lib->CommFinalize(n->comm), code = FL_NCCL_OK;
-
-    while (state == FL_NCCL_IN_PROGRESS && code == FL_NCCL_OK &&
-           fl_now_ms() < until) {
-        pause_since(0);
-        code = n->lib->CommGetAsyncError(n->comm, &state);
-    }
-    if (state != FL_NCCL_OK || code != FL_NCCL_OK) {
-        abort_nccl(n);
-        return;
-    }
-    n->lib->CommDestroy(n->comm);
-    n->comm = NULL;
-}
-
 static void free_events(fl_nccl *n)
 {
     fl_cu_event_destroy(n->done);
+    fl_cu_event_destroy(n->copied);
     for (int i = 0; i < FL_NCCL_AFTER; i++)
         fl_cu_event_destroy(n->after[i]);
     for (int r = 0; n->message && r < n->base.comm.size; r++)
@@ -411,14 +380,15 @@ static void close_comm(fl_nccl *n)
     bool has_device = n->queue && fl_cu_enter(n->device) == 0;
 
     if (n->comm && atomic_load(&n->base.failed))
-        abort_nccl(n);
+        fl_nccl_abort(n);
     else if (n->comm)
-        leave_nccl(n);
+        fl_nccl_leave(n);
     fl_rendezvous_client_close(n->client);
     if (has_device) {
         fl_cu_free(n->queue, n->room);
         free_events(n);
         fl_cu_stream_destroy(n->queue);
+        fl_cu_stream_destroy(n->copies);
     }
     fl_comm_base_done(&n->base);
     explicit_bzero(n->keys.secret, sizeof n->keys.secret);
@@ -438,6 +408,7 @@ static const fl_transport transport = {
     .message = message,
     .rest = nccl_rest,
     .wake = nccl_wake,
+    .drop = nccl_drop,
     .report = nccl_report,
     .free_memory = free_memory,
     .destroy = nccl_destroy,
@@ -463,12 +434,26 @@ static fleet_status make_events(fl_nccl *n)
 {
     FL_NCCL_CUDA(n, fl_cu_stream_create(&n->queue));
     FL_NCCL_CUDA(n, fl_cu_event_create(&n->done));
+    FL_NCCL_CUDA(n, fl_cu_stream_create(&n->copies));
+    FL_NCCL_CUDA(n, fl_cu_event_create(&n->copied));
     for (int i = 0; i < FL_NCCL_AFTER; i++)
         FL_NCCL_CUDA(n, fl_cu_event_create(&n->after[i]));
     for (int r = 0; r < n->base.comm.size; r++)
         for (int way = 0; way < FL_N_WAY; way++)
             FL_NCCL_CUDA(n, fl_cu_event_create(&n->message[r][way].done));
     return FLEET_OK;
+}
+
+/* NCCL takes it for more than what its caller asks for. */
+static fleet_status check_environment(void)
+{
+    const char *blocking = getenv("NCCL_COMM_BLOCKING");
+
+    if (!blocking || strcmp(blocking, "1") != 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "NCCL_COMM_BLOCKING=1 in the environment: NCCL's calls "
+                   "would wait without a deadline; expected it to be unset");
 }
 
 /* Rank 0's id goes to all ranks by the rendezvous server. */
@@ -518,6 +503,7 @@ static fleet_status make_comm(fl_nccl *n, const fl_comm_options *o)
     FL_TRY(copy_keys(n));
     FL_TRY(FL_NEW(&n->message, (size_t)size * sizeof *n->message));
     FL_TRY(FL_NEW(&n->all, all + FL_RENDEZVOUS_TEXT));
+    FL_TRY(check_environment());
     FL_TRY(fl_nccl_lib_open(&n->lib));
     FL_NCCL_CUDA(n, fl_cu_enter(n->device));
     return make_events(n);

@@ -38,7 +38,7 @@ int fl_cu_zero(fl_queue *q, void *p, int64_t bytes);
 
 /* From any memory to any. What is not pinned makes it wait. */
 int fl_cu_copy(fl_queue *q, void *to, const void *from, int64_t bytes);
-int fl_cu_wait(fl_queue *q); /* without a deadline */
+int fl_cu_wait(fl_queue *q); /* without a deadline: for copies alone */
 bool fl_cu_is_host(const void *p);
 
 /* out = the n elements of `size` sources, which lie `step` elements apart from

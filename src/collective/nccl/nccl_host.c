@@ -52,8 +52,10 @@ static void count_bytes(const fl_nccl *n, const fl_work *w, int64_t *in,
 static fleet_status copy_to_gpu(fl_nccl *n, const void *host, int64_t bytes,
                                 void **made)
 {
-    FL_NCCL_CUDA(n, fl_cu_alloc(n->queue, bytes, made));
-    FL_NCCL_CUDA(n, fl_cu_copy(n->queue, *made, host, bytes));
+    FL_NCCL_CUDA(n, fl_cu_alloc(n->copies, bytes, made));
+    FL_NCCL_CUDA(n, fl_cu_copy(n->copies, *made, host, bytes));
+    FL_NCCL_CUDA(n, fl_cu_record(n->copied, n->copies));
+    FL_NCCL_CUDA(n, fl_cu_after(n->queue, n->copied));
     return FLEET_OK;
 }
 
@@ -104,16 +106,15 @@ fleet_status fl_nccl_stage(fl_nccl *n, const fl_work *w, fl_nccl_staging *v)
     return FLEET_OK;
 }
 
-/* The call is done on the GPU: to wait for these copies is to wait for no other
- * rank. */
+/* The call is done on the GPU; later messages may be on its queue. */
 fleet_status fl_nccl_unstage(fl_nccl *n, fl_nccl_staging *v,
                              fleet_status status)
 {
     if (status == FLEET_OK && v->n_back > 0) {
-        int result = fl_cu_copy(n->queue, v->back, v->work.out, v->n_back);
+        int result = fl_cu_copy(n->copies, v->back, v->work.out, v->n_back);
 
         if (result == 0)
-            result = fl_cu_wait(n->queue);
+            result = fl_cu_wait(n->copies);
         status = fl_nccl_cuda(n, result, "a copy to the host");
     }
     for (int i = 0; i < 2; i++)
@@ -138,22 +139,24 @@ static fleet_status copy_any(fl_nccl *n, void *to, const void *from,
     if (is_host)
         memcpy(to, from, (size_t)bytes);
     else
-        FL_NCCL_CUDA(n, fl_cu_copy(n->queue, to, from, bytes));
-    return FLEET_OK;
+        FL_NCCL_CUDA(n, fl_cu_copy(n->copies, to, from, bytes));
+    return is_host ? FLEET_OK
+                   : fl_nccl_cuda(n, fl_cu_wait(n->copies), "a small copy");
 }
 
+/* What is on the queue is waited for first, with a deadline. */
 fleet_status fl_nccl_gather_small(fl_nccl *n, const fl_work *w)
 {
     bool from_host = fl_cu_is_host(w->in), to_host = fl_cu_is_host(w->out);
     int64_t bytes = w->call.n;
     char own[FEW];
 
-    FL_TRY(copy_any(n, own, w->in, bytes, from_host));
-    if (!from_host)
+    if (!from_host || !to_host)
         FL_TRY(fl_nccl_finish(n, &w->call));
+    FL_TRY(copy_any(n, own, w->in, bytes, from_host));
     FL_TRY(fl_nccl_match(n, &w->call, own, (size_t)bytes));
     for (int r = 0; r < n->base.comm.size; r++)
         FL_TRY(copy_any(n, (char *)w->out + r * bytes, fl_nccl_data_of(n, r),
                         bytes, to_host));
-    return to_host ? FLEET_OK : fl_nccl_finish(n, &w->call);
+    return FLEET_OK;
 }

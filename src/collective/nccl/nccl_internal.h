@@ -2,8 +2,9 @@
  * sums what is in the GPUs' memory, the connection to the rendezvous server
  * (rendezvous_client.h) carries everything else. nccl_options.c makes the
  * handshake of the caller's options, nccl.c opens communicators and has their
- * messages, nccl_run.c their calls, nccl_host.c operands in the host's memory,
- * nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's own functions.
+ * messages, nccl_run.c their calls, nccl_end.c their end, nccl_host.c operands
+ * in the host's memory, nccl_gpu.cu what needs CUDA, nccl_lib.c NCCL's own
+ * functions.
  *
  * Before NCCL is called all ranks send each other what they call: what does not
  * match is named, and so is a rank that is missing; NCCL itself would hang or
@@ -50,6 +51,12 @@ typedef struct fl_nccl {
     int device, n_split;
     fl_queue *queue;
     fl_event *done; /* the call's */
+
+    /* For copies from and to the host's memory: where that is not pinned they
+     * wait, without a deadline, for what is on their stream, and on this one no
+     * other rank is waited for. */
+    fl_queue *copies;
+    fl_event *copied;
 
     /* What callers' streams must have done: used in turn. One that is used
      * again too early makes an earlier call wait longer, no more. */

@@ -59,6 +59,36 @@ TEST(an_index_is_the_place_in_a_dense_slot)
                  12 * sizeof *x) == 0);
 }
 
+/* Batches' memory is used again: what was there before must not be seen. */
+TEST(an_index_that_is_missing_is_0_in_every_batch)
+{
+    char text[400 * 12], *to = text;
+    fl_stream_spec spec;
+    fleet_status status;
+    fl_stream *s = NULL;
+    fl_batch *b;
+    int n = 0;
+
+    for (int i = 0; i < 400; i++)
+        to += i % 3 ? sprintf(to, "1\n") : sprintf(to, "1 %d:%d\n", i % 4, i);
+    spec = spec_of(dense, 2, text);
+    CHECK_OK(fl_stream_open(&s, &spec));
+    while ((status = fl_stream_next(s, &b)) == FLEET_OK) {
+        for (int64_t k = 0; k < 4 * b->rows; k++) {
+            const int row = n + (int)k / 4;
+            const bool there = row % 3 == 0 && row % 4 == k % 4;
+
+            CHECK(((const float *)b->slot[1].values)[k] ==
+                  (there ? (float)row : 0));
+        }
+        n += (int)b->rows;
+        fl_stream_release(s, b);
+    }
+    CHECK_STATUS(status, FLEET_EEND);
+    CHECK_INT(n, 400);
+    fl_stream_close(s);
+}
+
 TEST(a_query_is_a_slot_of_its_own)
 {
     fl_stream_spec spec = spec_of(ranked, 3, "2 qid:17 0:1\n0 qid:18 3:1\n");

@@ -51,17 +51,23 @@ TEST(slots_come_in_any_order_and_others_are_passed_over)
 /* Buffers are used again: what the batch before has left must not be seen. */
 TEST(a_slot_that_is_missing_is_zeros_in_every_batch)
 {
-    fl_stream_spec spec = spec_of("click:1 1:9 dense_feature:3 "
-                                  "dense_feature:4\nclick:0\nclick:1\n");
+    char text[300 * 60], *to = text;
+    fl_stream_spec spec;
     fl_stream *s = NULL;
     fl_batch *b;
 
+    for (int i = 0; i < 300; i++)
+        to += sprintf(to, i % 2 ? "click:1\n"
+                                : "click:1 1:9 dense_feature:3 "
+                                  "dense_feature:4\n");
+    spec = spec_of(text);
     spec.batch_size = 1;
     CHECK_OK(fl_stream_open(&s, &spec));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 300; i++) {
         CHECK_OK(fl_stream_next(s, &b));
-        CHECK(*(const int64_t *)b->slot[2].values == (i == 0 ? 9 : 0));
-        CHECK(((const float *)b->slot[1].values)[1] == (i == 0 ? 4 : 0));
+        CHECK(*(const int64_t *)b->slot[2].values == (i % 2 ? 0 : 9));
+        CHECK(((const float *)b->slot[1].values)[0] == (i % 2 ? 0 : 3));
+        CHECK(((const float *)b->slot[1].values)[1] == (i % 2 ? 0 : 4));
         fl_stream_release(s, b);
     }
     fl_stream_close(s);

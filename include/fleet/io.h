@@ -307,7 +307,7 @@ FLEET_API const fleet_var *fleet_predictor_input(
  * meanwhile.
  *
  * Batches of any sizes in turn are fine: a plan is made for each power of 2
- * from 16 to 2^20.
+ * from 4 to 2^20.
  *
  *   as fleet_executor_run(), but what is computed may be NaN if what is fed is
  */

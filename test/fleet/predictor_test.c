@@ -16,6 +16,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "fleet/inference_internal.h"
+#include "runtime/exec/compile.h"
+#include "train_kit.h"
 
 typedef struct batch {
     float dense[40 * 3], want[40], got[40];
@@ -337,4 +340,45 @@ TEST(a_predictor_may_be_opened_while_another_takes_its_place)
     pthread_join(thread, NULL);
     CHECK(save.n_saved > 0);
     scene_close(&a);
+}
+
+enum { WIDE_ROWS = 40, WIDE_IN = 30 };
+
+static fleet_status run_wide(fleet_predictor *p, const float *x, int64_t rows,
+                             float *out)
+{
+    const int64_t dims[] = {rows, WIDE_IN};
+    const fleet_feed feed = {"x", FLEET_FLOAT32, x, dims, 2, NULL};
+
+    return fleet_predictor_run(p, &feed, 1, (void *[]){out},
+                               (size_t[]){(size_t)rows * sizeof *out}, 1);
+}
+
+/* Layers so wide that the rows of a batch share a product; of oneDNN with AVX2
+ * the bits may be others. */
+TEST(a_row_alone_has_a_small_plan_and_the_score_of_its_batch)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *program = fleet_program_create(f);
+    fleet_var *in = kit_data(program, "x", WIDE_IN), *out;
+    fleet_fc_options relu = {.activation = FLEET_RELU};
+    float x[WIDE_ROWS * WIDE_IN], all[WIDE_ROWS], one;
+    fleet_predictor *p;
+
+    for (int i = 0; i < WIDE_ROWS * WIDE_IN; i++)
+        x[i] = kit_noise(i, 1);
+    out = fleet_fc(program, fleet_fc(program, in, 200, &relu), 200, &relu);
+    out = fleet_fc(program, out, 1, NULL);
+    CHECK_OK(fleet_save_inference_model(f, test_path("wide"), &in, 1, &out, 1));
+    p = fleet_load_inference_model(test_path("wide"));
+    CHECK(p != NULL);
+    CHECK_OK(run_wide(p, x, WIDE_ROWS, all));
+    CHECK_INT(p->idle->executor->last->plan->batch, 64);
+    for (int i = 0; i < WIDE_ROWS; i++) {
+        CHECK_OK(run_wide(p, x + i * WIDE_IN, 1, &one));
+        CHECK_CLOSE(&one, &all[i], 1, 1e-6);
+    }
+    CHECK_INT(p->idle->executor->last->plan->batch, 4);
+    fleet_predictor_destroy(p);
+    fleet_destroy(f);
 }

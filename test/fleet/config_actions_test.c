@@ -152,7 +152,7 @@ TEST(who_mistypes_a_key_is_told_what_was_meant)
                   "\"batch_size\"? Expected one of: format, train, test, "
                   "pipe_command, pipe_timeout_ms, batch_size, thread_num, "
                   "shuffle, separator, header, skip_lines, missing, comment, "
-                  "validation");
+                  "validation, max_bad_lines, cache");
 }
 
 /* --- actions -------------------------------------------------------------- */

@@ -240,6 +240,30 @@ TEST(a_replica_is_made_again_and_follows_when_workers_know_where_it_is)
     close_pair(&c);
 }
 
+/* It has not heard of the epoch yet, and asks once more. */
+TEST(answers_wait_for_a_replica_that_is_about_to_follow)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    copy(&c);
+    say_epoch(&c.leader, 1, FL_VIEW_ALONE);
+    lane_hear(&c.leader, FOLLOWER); /* it is lost */
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_silent(&c.leader);
+    lane_tick_until(&c.follower, 600);
+    CHECK(carry_question(&c));
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, c.follower.now_ms);
+    CHECK(carry_question(&c));
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    close_pair(&c);
+}
+
 /* Training goes on meanwhile. */
 TEST(a_replica_that_is_made_again_gets_the_updates_behind)
 {

@@ -646,6 +646,7 @@ enum { LARGE = 64 << 20 };
 TEST(memory_that_was_freed_is_used_before_there_is_too_little)
 {
     fl_gemm_spec g = {.m = M, .n = N, .k = K, .lda = K, .ldb = N, .ldc = N};
+    int64_t before;
     fl_graph *graph;
     scene s;
     void *p, *more;
@@ -660,7 +661,9 @@ TEST(memory_that_was_freed_is_used_before_there_is_too_little)
     CHECK_OK(s.m->alloc(s.k.d, s.k.q, LARGE * 3 / 4, &p));
     s.m->free(s.k.d, s.k.q, p);
     fl_emu_set_memory(LARGE * 3 / 4 + (1 << 20));
-    run_product(&s, &g); /* with its workspace */
+    before = (int64_t)fl_emu_live_bytes();
+    run_product(&s, &g);
+    CHECK((int64_t)fl_emu_live_bytes() - before > 1 << 20); /* a workspace */
     CHECK_OK(s.m->alloc(s.k.d, s.k.q, 1 << 20, &p));
     s.m->free(s.k.d, s.k.q, p);
     fl_emu_set_memory(fl_emu_live_bytes() + 100);

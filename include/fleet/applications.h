@@ -1,6 +1,6 @@
 /* applications.h - models ready to train, in the shapes of PaddleRec: click
- * models, models of several labels and of sequences, and a multi-layer
- * perceptron.
+ * models, models of several labels and of sequences, and models of several
+ * classes.
  * docs/models.md has them side by side: papers, shapes, names of parameters.
  *
  * A builder adds its data variables, layers and loss to the program. With
@@ -9,12 +9,14 @@
  *
  * Names of what is trained, for fleet_param_set_ps() and fleet_program_var():
  * the tower's layers have "tower_0.w", "tower_0.b", "tower_1.w", ...,
- * "tower_out.w", "tower_out.b" (fleet_mlp() alike); tables are "embedding" or
+ * "tower_out.w", "tower_out.b" (fleet_mlp() and
+ * fleet_lenet() alike); tables are "embedding" or
  * what the slots say, and where a model has a second one, it is beside each.
  */
 #ifndef FLEET_APPLICATIONS_H
 #define FLEET_APPLICATIONS_H
 
+#include <fleet/conv.h>
 #include <fleet/nn.h>
 
 #ifdef __cplusplus
@@ -126,6 +128,18 @@ typedef struct fleet_mlp_options {
     fleet_activation activation; /* 0: relu */
     const char *weight;          /* as in fleet_ctr_options */
 } fleet_mlp_options;
+
+/* Of images, rows of channels x height x width numbers. */
+typedef struct fleet_lenet_options {
+    const char *input;               /* NULL: "image" */
+    int64_t channels, height, width; /* 0: 1, 28, 28 */
+    const char *label;               /* NULL: "label"; [B, 1] int64 */
+    int64_t classes;                 /* at least 2; 0: 10 */
+    const int64_t *hidden;           /* NULL: 120-84 */
+    int n_hidden;
+    fleet_activation activation; /* 0: relu */
+    const char *weight;          /* as in fleet_ctr_options */
+} fleet_lenet_options;
 
 /* What a builder made of a task. */
 typedef struct fleet_task {
@@ -391,6 +405,14 @@ FLEET_API fleet_var *fleet_word2vec(fleet_program *program,
 FLEET_API fleet_var *fleet_mlp(fleet_program *program,
                                const fleet_mlp_options *options,
                                fleet_model *model);
+
+/* LeNet-5 (LeCun et al. 1998) as it is built today: fleet_conv2d() "conv_0" of
+ * 6 filters of 5 x 5 with padding 2, "conv_1" of 16 of 5 x 5, each with an
+ * activation and the largest of 2 x 2 behind it; then layers "tower_0", ...,
+ * "tower_out"; softmax cross-entropy. options may be NULL. */
+FLEET_API fleet_var *fleet_lenet(fleet_program *program,
+                                 const fleet_lenet_options *options,
+                                 fleet_model *model);
 
 #ifdef __cplusplus
 }

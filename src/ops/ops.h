@@ -34,6 +34,9 @@ static inline const fl_kernel *fl_kernel_for(const fl_kernel_pair *p,
     return fl_shape_batched(&v->shape) ? &p->rows : &p->whole;
 }
 
+/* sum <- parts: the sum of its rows, in their order. */
+extern const fl_kernel fl_kernel_sum_parts;
+
 /* Rows and elements of the range in an operand; all of a value without a
  * batch. */
 static inline int64_t fl_range_rows(const fl_instance *in, int i,

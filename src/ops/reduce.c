@@ -9,6 +9,23 @@
 #include "ops/reduce.h"
 #include "runtime/simd/simd.h"
 
+/* --- over the parts that a sum was computed in ---------------------------- */
+
+static fleet_status parts_run(const fl_instance *in, const fl_range *r)
+{
+    const fl_arg *parts = &in->arg[1];
+
+    (void)r;
+    fl_simd_best()->col_sum(fl_ptr(in, 0), fl_ptr(in, 1), parts->ld,
+                            parts->rows, parts->cols);
+    return FLEET_OK;
+}
+
+const fl_kernel fl_kernel_sum_parts = {.name = "parts.sum",
+                                       .split = FL_SPLIT_PARTS,
+                                       .n_part = 1,
+                                       .run = parts_run};
+
 /* --- over one dimension: [outer, n, inner] of a row becomes [outer, inner] */
 
 static fleet_status axis_infer(fl_node *n)

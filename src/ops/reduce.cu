@@ -171,6 +171,27 @@ static fleet_status mean_grad(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_f32(s, IN), n);
 }
 
+__global__ static void sum_parts_each(float *sum, const float *parts, int64_t n,
+                                      int64_t rows)
+{
+    FL_EACH(i, n)
+    {
+        float x = 0.0f;
+
+        for (int64_t row = 0; row < rows; row++)
+            x += parts[row * n + i];
+        sum[i] = x;
+    }
+}
+
+static fleet_status sum_rows(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_count(s, OUT);
+
+    return FL_LAUNCH_EACH(sum_parts_each, n, q, fl_step_f32(s, OUT),
+                          fl_step_f32(s, IN), n, fl_step_rows(s, IN));
+}
+
 extern const fl_device_kernel fl_cuda_reduce[];
 const fl_device_kernel fl_cuda_reduce[] = {
     FL_KERNEL("reduce_sum", sum),
@@ -179,5 +200,6 @@ const fl_device_kernel fl_cuda_reduce[] = {
     FL_KERNEL("reduce_most.grad", most_grad),
     FL_KERNEL_WITH("mean", 0, mean_prepare, nullptr, mean),
     FL_KERNEL("mean.grad", mean_grad),
+    FL_KERNEL("parts.sum", sum_rows),
     FL_KERNEL_END,
 };

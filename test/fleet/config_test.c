@@ -267,7 +267,7 @@ TEST(names_a_value_out_of_range)
 {
     REFUSED("{\"model\": {\"type\": \"deep\"}}",
             "model.type: expected one of \"wide_deep\", \"ctr_dnn\", "
-            "\"deepfm\", \"mlp\", \"logistic_regression\", \"fm\"");
+            "\"deepfm\", \"mlp\", \"lenet\", \"logistic_regression\", \"fm\"");
     REFUSED("{\"model\": {\"type\": \"wide_deep\", \"embedding_dim\": 0}}",
             "model.embedding_dim: expected an integer from 1");
     REFUSED("{\"model\": {\"type\": \"wide_deep\", \"hidden\": [8, 0]}}",

@@ -363,6 +363,28 @@ static void compare_mlp(const char *name)
     compare_trained(name, f, p, &m, mlp_batch);
 }
 
+/* Its convolutions are refused. */
+static void compare_lenet(const char *name)
+{
+    fleet *f = kit_handle(&(kit_options){.threads = 1});
+    fleet_program *p = fleet_program_create(f);
+    fleet_predictor *predictor;
+    fleet_executor *e;
+    fleet_var *image;
+    fleet_model m;
+
+    fleet_lenet(p, NULL, &m);
+    image = fleet_program_var(p, "image");
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL);
+    predictor = onnx_predictor(f, &image, 1, &m.prediction, 1);
+    CHECK_FAILS(fleet_export_onnx(predictor, test_path(name), NULL),
+                FLEET_EUNSUPPORTED, "operator conv2d, which makes");
+    fleet_predictor_destroy(predictor);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}
+
 TEST_LIMIT(every_application_gives_what_the_predictor_says, 120)
 {
 #define FL_CTR_MODEL(title)      compare_ctr(#title, &fl_model_##title);

@@ -89,6 +89,10 @@ static inline double broadcast(const ref_tensor *x, const ref_tensor *out,
     {                                                                          \
         {a, b, c}, 3, true, false, -1, 1                                       \
     }
+#define PARAM4(a, b, c, d)                                                     \
+    {                                                                          \
+        {a, b, c, d}, 4, true, false, -1, 1                                    \
+    }
 #define DATA4(a, b, c)                                                         \
     {                                                                          \
         {-1, a, b, c}, 4, false, false, -1, 1                                  \

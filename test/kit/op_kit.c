@@ -14,7 +14,7 @@
 
 const op_case *const op_families[] = {
     op_cases,         math_cases,        shape_cases,    norm_cases, loss_cases,
-    batch_norm_cases, interaction_cases, sequence_cases, NULL};
+    batch_norm_cases, interaction_cases, sequence_cases, conv_cases, NULL};
 
 typedef struct scene {
     const op_case *c;

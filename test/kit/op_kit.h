@@ -45,7 +45,7 @@ typedef struct op_case {
 extern const op_case op_cases[]; /* title NULL ends them */
 extern const op_case math_cases[], shape_cases[], norm_cases[], loss_cases[],
     batch_norm_cases[], interaction_cases[];
-extern const op_case sequence_cases[];
+extern const op_case sequence_cases[], conv_cases[];
 extern const op_case *const op_families[]; /* all of these; NULL ends them */
 
 void check_case(const op_case *c, int64_t batch, int threads);

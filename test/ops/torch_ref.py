@@ -129,6 +129,15 @@ class Model:
     def mlp(self):
         return self.classes(self.tower(self.feed("image")))
 
+    def lenet(self):
+        x = self.feed("image").reshape(-1, 2, 12, 12)
+        for name, padding in (("conv_0", 2), ("conv_1", 0)):
+            x = torch.nn.functional.conv2d(x, self.w(name + ".w"),
+                                           self.w(name + ".b"),
+                                           padding=padding)
+            x = torch.nn.functional.max_pool2d(torch.relu(x), 2)
+        return self.classes(self.tower(x.flatten(1)))
+
     def wide_deep(self):
         x = self.numbers()
         deep = self.tower(torch.cat([self.embeddings(), x], 1))

@@ -18,6 +18,14 @@ static const fleet_id_slot slots[N_SLOT] = {
 static const fleet_mlp_options mlp = {
     .dim = 20, .classes = 5, .hidden = hidden, .n_hidden = 2};
 
+/* Of images of two channels: 288 numbers. */
+static const fleet_lenet_options lenet = {.channels = 2,
+                                          .height = 12,
+                                          .width = 12,
+                                          .classes = 5,
+                                          .hidden = hidden,
+                                          .n_hidden = 2};
+
 static const fleet_task_options tasks[] = {{.label = "label"},
                                            {.label = "second", .weight = 0.5f}};
 
@@ -48,11 +56,11 @@ static kit_batch *ctr_batch(bool two_labels)
     return b;
 }
 
-static kit_batch *mlp_batch(void)
+static kit_batch *image_batch(int64_t dim)
 {
     kit_batch *b = kit_batch_new(TORCH_ROWS);
 
-    kit_floats(b, "image", 20, 1);
+    kit_floats(b, "image", dim, 1);
     kit_ids(b, "label", 1, 5, 2);
     return b;
 }
@@ -87,7 +95,10 @@ TEST_LIMIT(models_of_one_label_agree_with_pytorch, 120)
     kit_model m = torch_model();
 
     CHECK(fleet_mlp(m.p, &mlp, &m.m) != NULL);
-    torch_compare("mlp", &m, mlp_batch(), NULL);
+    torch_compare("mlp", &m, image_batch(20), NULL);
+    m = torch_model();
+    CHECK(fleet_lenet(m.p, &lenet, &m.m) != NULL);
+    torch_compare("lenet", &m, image_batch(288), NULL);
     CTR(wide_deep, DEEP, .wide_ids = 1);
     CTR(ctr_dnn, DEEP);
     CTR(logistic_regression, .n_ids = 0);

@@ -51,9 +51,10 @@ typedef struct fl_config {
     fl_json *json;
 
     const fl_model_kind *model;
-    fleet_ctr_options ctr; /* what single models have of it */
-    fleet_mlp_options mlp; /* the same */
-    int64_t rows;          /* of each table; 0: unbounded */
+    fleet_ctr_options ctr;     /* what single models have of it */
+    fleet_mlp_options mlp;     /* the same */
+    fleet_lenet_options lenet; /* its images */
+    int64_t rows;              /* of each table; 0: unbounded */
     bool check_ids;
     fleet_fresh fresh;
     int64_t default_id;

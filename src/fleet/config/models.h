@@ -8,6 +8,7 @@
 /* Models that are configured alike. */
 typedef struct fl_model_family {
     bool tables;             /* they look ids up */
+    bool one_input;          /* of numbers; their label is a class */
     const char *const *keys; /* of `model`, beside `type` and `ps`; NULL ends
                                 them */
     /* What is in `model` beside what all have, NULL: nothing; keys that the
@@ -19,7 +20,7 @@ typedef struct fl_model_family {
     fleet_status (*make)(fl_config_run *t);
 } fl_model_family;
 
-extern const fl_model_family fl_family_ctr, fl_family_mlp;
+extern const fl_model_family fl_family_ctr, fl_family_mlp, fl_family_lenet;
 
 struct fl_model_kind {
     const char *name;

@@ -33,7 +33,7 @@ static fleet_status make_unshuffled(fl_config_run *t, const char *const *files,
 fleet_status fl_run_make_datasets(fl_config_run *t)
 {
     bool by_files =
-        t->c->model->family == &fl_family_mlp &&
+        t->c->model->family->one_input &&
         (t->c->mlp.classes == 0 || t->c->dataset.format == FLEET_IDX);
     bool reads = fleet_is_worker(t->f) || by_files;
 

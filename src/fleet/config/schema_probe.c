@@ -34,8 +34,7 @@ static const char criteo[] =
     "\"train\":[\"a\"]},\"metrics_log\":\"b\"";
 
 static const char idx[] =
-    "\"model\":{\"type\":\"mlp\"},\"dataset\":{\"format\":\"idx\","
-    "\"train\":[\"a\",\"b\"]}";
+    "\"dataset\":{\"format\":\"idx\",\"train\":[\"a\",\"b\"]}";
 
 static const char *const rules[] = {
 #define FL_RULE(KIND, name, ...) #name,
@@ -133,7 +132,7 @@ static void add_model(fl_text *t, int i, bool *has_rows)
     else if (kind->ctr)
         add_ctr(t, kind);
     else
-        fl_text_add(t, "%s", idx);
+        fl_text_add(t, "\"model\":{\"type\":\"%s\"},%s", kind->name, idx);
 }
 
 fleet_status fl_schema_probe(int i, char **text)

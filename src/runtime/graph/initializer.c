@@ -7,41 +7,39 @@
 #include "base/hash.h"
 #include "base/rng.h"
 
-static void set_kind(fl_filler *f, fleet_initializer_kind kind, float a,
-                     float b)
+fleet_initializer fl_initializer_of(const fleet_initializer *i, int64_t fan_in,
+                                    int64_t fan_out)
 {
-    f->kind = kind;
-    f->a = a;
-    f->b = b;
-}
-
-fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
-                         int64_t fan_out, uint64_t seed, const char *name)
-{
-    fl_filler f = {i->kind, i->a, i->b, seed, fl_hash(name, strlen(name), 0),
-                   0};
     double in = (double)fan_in, both = (double)(fan_in + fan_out);
     float limit;
 
     switch (i->kind) {
     case FLEET_INIT_XAVIER_UNIFORM:
         limit = (float)sqrt(6.0 / both);
-        set_kind(&f, FLEET_INIT_UNIFORM, -limit, limit);
-        break;
+        return (fleet_initializer){FLEET_INIT_UNIFORM, -limit, limit};
     case FLEET_INIT_XAVIER_NORMAL:
-        set_kind(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / both));
-        break;
+        return (fleet_initializer){FLEET_INIT_NORMAL, 0,
+                                   (float)sqrt(2.0 / both)};
     case FLEET_INIT_KAIMING_UNIFORM:
         limit = (float)sqrt(6.0 / in);
-        set_kind(&f, FLEET_INIT_UNIFORM, -limit, limit);
-        break;
+        return (fleet_initializer){FLEET_INIT_UNIFORM, -limit, limit};
     case FLEET_INIT_KAIMING_NORMAL:
-        set_kind(&f, FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / in));
-        break;
+        return (fleet_initializer){FLEET_INIT_NORMAL, 0, (float)sqrt(2.0 / in)};
     default:
-        break;
+        return *i;
     }
-    return f;
+}
+
+fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
+                         int64_t fan_out, uint64_t seed, const char *name)
+{
+    fleet_initializer of = fl_initializer_of(i, fan_in, fan_out);
+
+    return (fl_filler){.kind = of.kind,
+                       .a = of.a,
+                       .b = of.b,
+                       .seed = seed,
+                       .stream = fl_hash(name, strlen(name), 0)};
 }
 
 /* n elements of the sequence (seed, stream), from that one on. */

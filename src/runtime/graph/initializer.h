@@ -13,7 +13,10 @@ typedef struct fl_filler {
                           and get values later, all at once */
 } fl_filler;
 
-/* fan_in and fan_out count units, for the kinds that use them. */
+/* The same by the numbers themselves: fan_in and fan_out count units, for the
+ * kinds that use them. */
+fleet_initializer fl_initializer_of(const fleet_initializer *i, int64_t fan_in,
+                                    int64_t fan_out);
 fl_filler fl_filler_make(const fleet_initializer *i, int64_t fan_in,
                          int64_t fan_out, uint64_t seed, const char *name);
 

@@ -7,6 +7,12 @@
  * keep_first nonzero its first, at places 0, 1, ... in their order; what is
  * left of the row is padding, and the mask says where it begins.
  *
+ * What Fleet has operators for is expressed by those there are: a softmax of
+ * each sequence's scores [B, T] is fleet_masked_softmax() with the mask; a
+ * vector of each sample at all of its places, sequence_expand, is
+ * fleet_reshape() to [-1, 1, D], which every elementwise operator broadcasts,
+ * and fleet_expand() where a value of its own is wanted.
+ *
  * Failures are those of nn.h; FLEET_EDTYPE also of what is not ragged.
  */
 #ifndef FLEET_SEQUENCE_H
@@ -56,13 +62,17 @@ FLEET_API fleet_var *fleet_causal_softmax(fleet_program *program, fleet_var *x,
 
 /* --- recurrent ------------------------------------------------------------ */
 
-typedef struct fleet_gru_options {
-    const char *name;       /* prefix of the names; NULL: "gru_<n>" */
-    fleet_param_attr input; /* default: Xavier uniform, "<name>.x.w" [D, 3 H] */
-    fleet_param_attr input_bias; /* zeros, "<name>.x.b" [3 H] */
-    fleet_param_attr state;      /* Xavier uniform, "<name>.h.w" [H, 3 H] */
-    fleet_param_attr state_bias; /* zeros, "<name>.h.b" [3 H] */
-} fleet_gru_options;
+/* G is the number of gates: of a GRU 3, of an LSTM 4. */
+typedef struct fleet_recurrent_options {
+    const char *name; /* prefix of the names; NULL: "gru_<n>", "lstm_<n>" */
+    fleet_param_attr input; /* default: Xavier uniform, "<name>.x.w" [D, G H] */
+    fleet_param_attr input_bias; /* zeros, "<name>.x.b" [G H] */
+    fleet_param_attr state;      /* Xavier uniform, "<name>.h.w" [H, G H] */
+    fleet_param_attr state_bias; /* zeros, "<name>.h.b" [G H] */
+} fleet_recurrent_options;
+
+typedef fleet_recurrent_options fleet_gru_options;
+typedef fleet_recurrent_options fleet_lstm_options;
 
 /* fleet_gru - a gated recurrent unit (Cho et al. 2014) of H units, in the form
  * that PyTorch and cuDNN have: with state h, zeros at first,
@@ -83,6 +93,42 @@ typedef struct fleet_gru_options {
 FLEET_API fleet_var *fleet_gru(fleet_program *program, fleet_var *x,
                                int64_t units, fleet_var *weights,
                                const fleet_gru_options *options);
+
+/* fleet_lstm - long short-term memory (Hochreiter, Schmidhuber 1997; with a
+ * forget gate, Gers et al. 2000) of H units, in the form that PyTorch and cuDNN
+ * have: with state h and cell c, zeros at first,
+ *
+ *   i = sigmoid(x_i + s_i)    x_ = x W_x + b_x, s_ = h W_h + b_h
+ *   f = sigmoid(x_f + s_f)
+ *   g = tanh(x_g + s_g)
+ *   o = sigmoid(x_o + s_o)
+ *   c = c + a (f c + i g - c)
+ *   h = h + a (o tanh(f c + i g) - h)
+ *
+ *   x        [B, T, D]
+ *   weights  [B, T], a of each step; NULL: 1
+ *   out      [B, T, H], h of each step
+ *
+ * Weights are those of fleet_gru(): with a mask, state and cell stay as they
+ * are behind the last value. Columns of the matrices are i, f, g, o, H each.
+ * options may be NULL. */
+FLEET_API fleet_var *fleet_lstm(fleet_program *program, fleet_var *x,
+                                int64_t units, fleet_var *weights,
+                                const fleet_lstm_options *options);
+
+/* --- order ---------------------------------------------------------------- */
+
+/* fleet_sequence_reverse - a sample's values from the last to the first; what
+ * is behind them stays where it is.
+ *
+ *   x     [B, T, ...]
+ *   mask  [B, T], 1 for each value (fleet_sequence_mask()), of which the first
+ *         0 ends the sequence; NULL: all T are values. No gradient
+ *   out   as x
+ *
+ * A recurrent layer between two of them, of the same mask, reads backwards. */
+FLEET_API fleet_var *fleet_sequence_reverse(fleet_program *program,
+                                            fleet_var *x, fleet_var *mask);
 
 /* --- retrieval ------------------------------------------------------------ */
 

@@ -1,5 +1,6 @@
-/* sequence_ops_test.c - gru, causal_softmax and in_batch_softmax: against
- * references and finite differences, and what they refuse. */
+/* sequence_ops_test.c - gru, lstm, sequence_reverse, causal_softmax and
+ * in_batch_softmax: against references and finite differences, and what they
+ * refuse. */
 #define SUITE sequence_ops
 #include "op_cases.h"
 #include "test.h"
@@ -61,6 +62,99 @@ static void ref_augru(const ref_tensor *const *in, ref_tensor *out)
 
 BUILD(gru, fl_program_add(p, &fl_op_gru, in, 3, NULL, 0))
 BUILD(augru, fl_program_add(p, &fl_op_gru, in, 4, NULL, 0))
+
+/* --- lstm ----------------------------------------------------------------- */
+
+/* A unit: its four numbers of x and of b, and what the states give. */
+static double ref_gate(const double *x, const double *before, const double *w,
+                       const double *b, int64_t u, int64_t j, int gate)
+{
+    double s = x[gate * u + j] + b[gate * u + j];
+
+    for (int64_t i = 0; before && i < u; i++)
+        s += before[i] * w[i * 4 * u + gate * u + j];
+    return s;
+}
+
+/* The same, with a cell. */
+static void ref_lstm_step(const double *x, const double *before,
+                          const double *w, const double *b, double a, int64_t u,
+                          double *h, double *cell)
+{
+    for (int64_t j = 0; j < u; j++) {
+        double i = sigmoid(ref_gate(x, before, w, b, u, j, 0));
+        double f = sigmoid(ref_gate(x, before, w, b, u, j, 1));
+        double g = tanh(ref_gate(x, before, w, b, u, j, 2));
+        double o = sigmoid(ref_gate(x, before, w, b, u, j, 3));
+        double was = before ? before[j] : 0, c = f * cell[j] + i * g;
+
+        cell[j] += a * (c - cell[j]);
+        h[j] = was + a * (o * tanh(c) - was);
+    }
+}
+
+static void ref_lstm_of(const ref_tensor *const *in, const double *a,
+                        ref_tensor *out)
+{
+    int64_t len = out->dim[1], u = out->dim[2];
+    double *cell = malloc((size_t)u * sizeof *cell);
+
+    for (int64_t i = 0; i < out->dim[0] * len; i++) {
+        bool first = i % len == 0;
+
+        for (int64_t j = 0; first && j < u; j++)
+            cell[j] = 0;
+        ref_lstm_step(in[0]->data + i * 4 * u,
+                      first ? NULL : out->data + (i - 1) * u, in[1]->data,
+                      in[2]->data, a ? a[i] : 1, u, out->data + i * u, cell);
+    }
+    free(cell);
+}
+
+static void ref_lstm(const ref_tensor *const *in, ref_tensor *out)
+{
+    ref_lstm_of(in, NULL, out);
+}
+
+static void ref_lstm_weighted(const ref_tensor *const *in, ref_tensor *out)
+{
+    ref_lstm_of(in, in[3]->data, out);
+}
+
+BUILD(lstm, fl_program_add(p, &fl_op_lstm, in, 3, NULL, 0))
+BUILD(lstm_weighted, fl_program_add(p, &fl_op_lstm, in, 4, NULL, 0))
+
+/* --- reverse -------------------------------------------------------------- */
+
+/* Places of a sample whose mask, ids below 3, begins without 0; NULL: all. */
+static void reversed(const ref_tensor *x, const double *mask, ref_tensor *out)
+{
+    int64_t len = x->dim[1], cols = x->count / x->dim[0] / len;
+
+    for (int64_t i = 0; i < x->dim[0]; i++) {
+        int64_t n = 0;
+
+        while (n < len && (!mask || mask[i * len + n] != 0))
+            n++;
+        for (int64_t t = 0; t < len; t++)
+            memcpy(out->data + (i * len + t) * cols,
+                   x->data + (i * len + (t < n ? n - 1 - t : t)) * cols,
+                   (size_t)cols * sizeof *x->data);
+    }
+}
+
+static void ref_reverse(const ref_tensor *const *in, ref_tensor *out)
+{
+    reversed(in[0], NULL, out);
+}
+
+static void ref_reverse_masked(const ref_tensor *const *in, ref_tensor *out)
+{
+    reversed(in[0], in[1]->data, out);
+}
+
+BUILD(reverse, fleet_sequence_reverse(p, in[0], NULL))
+BUILD(reverse_masked, fleet_sequence_reverse(p, in[0], fleet_cast(p, in[1])))
 
 /* --- softmax -------------------------------------------------------------- */
 
@@ -156,6 +250,16 @@ const op_case sequence_cases[] = {
     {"gru", "of two units, with weights",
      IN(4, DATA3(4, 6), PARAM2(2, 6), PARAM1(6), WITHIN(4, 0, 1)), build_augru,
      ref_augru, 0, false},
+    {"lstm", "of three units", IN(3, DATA3(3, 12), PARAM2(3, 12), PARAM1(12)),
+     build_lstm, ref_lstm, 0, false},
+    {"lstm", "of two units, with weights",
+     IN(4, DATA3(4, 8), PARAM2(2, 8), PARAM1(8), WITHIN(4, 0, 1)),
+     build_lstm_weighted, ref_lstm_weighted, 0, false},
+    {"sequence_reverse", "of numbers", IN(1, DATA2(5)), build_reverse,
+     ref_reverse, 0, false},
+    {"sequence_reverse", "of vectors, with a mask",
+     IN(2, DATA3(4, 3), IDS(4, 3)), build_reverse_masked, ref_reverse_masked, 0,
+     false},
     {"causal_softmax", "of two heads", IN(1, DATA4(2, 5, 5)), build_causal,
      ref_causal, 0, false},
     {"causal_softmax", "with a mask", IN(2, DATA4(2, 5, 5), IDS(5, 2)),
@@ -192,10 +296,30 @@ static void more_inputs(fleet_program *p, fleet_var **in)
         fleet_reshape(p, kit_data(p, "places", 24), (int64_t[]){-1, 4, 6}, 3);
 }
 
+static fleet_var *kit_steps(fleet_program *p)
+{
+    return fleet_reshape(p, kit_data(p, "steps", 24), (int64_t[]){-1, 3, 8}, 3);
+}
+
+static fleet_var *kit_matrix(fleet_program *p, const char *name)
+{
+    return fleet_parameter(p, (int64_t[]){3, 8}, 2,
+                           &(fleet_param_attr){.name = name});
+}
+
 BUILD(gru_flat, fleet_gru(p, in[0], 3, NULL, NULL))
 BUILD(gru_units, fleet_gru(p, in[1], 0, NULL, NULL))
 BUILD(gru_weights, fleet_gru(p, in[1], 3, kit_data(p, "a", 5), NULL))
 BUILD(gru_ids, fleet_gru(p, in[1], 3, kit_data_ids(p, "a", 4), NULL))
+BUILD(lstm_flat, fleet_lstm(p, in[0], 3, NULL, NULL))
+BUILD(lstm_weights, fleet_lstm(p, in[1], 3, kit_data(p, "a", 5), NULL))
+BUILD(lstm_matrix,
+      fl_program_add(p, &fl_op_lstm,
+                     (fleet_var *[]){kit_steps(p), kit_matrix(p, "w"),
+                                     kit_matrix(p, "b")},
+                     3, NULL, 0))
+BUILD(reverse_ids, fleet_sequence_reverse(p, kit_data_ids(p, "i", 4), NULL))
+BUILD(reverse_mask, fleet_sequence_reverse(p, in[1], kit_data(p, "m", 5)))
 BUILD(causal_flat, fleet_causal_softmax(p, in[0], NULL))
 BUILD(causal_wide, fleet_causal_softmax(p, in[1], NULL))
 BUILD(users_3, fleet_in_batch_softmax(p, in[1], in[1], NULL))
@@ -220,6 +344,16 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_gru_weights, FLEET_ESHAPE,
          "gru: \"a\" has shape [-1,5]; expected [-1,T] for"},
         {build_gru_ids, FLEET_EDTYPE, "gru: \"a\" is int64, not float32"},
+        {build_lstm_flat, FLEET_ESHAPE,
+         "lstm: \"x\" has shape [-1,4]; expected [-1,T,D]"},
+        {build_lstm_weights, FLEET_ESHAPE,
+         "lstm: \"a\" has shape [-1,5]; expected [-1,T] for"},
+        {build_lstm_matrix, FLEET_ESHAPE,
+         "lstm: \"w\" has shape [3,8]; expected [H,4 H] for"},
+        {build_reverse_ids, FLEET_EDTYPE,
+         "sequence_reverse: \"i\" is int64, not float32"},
+        {build_reverse_mask, FLEET_ESHAPE,
+         "sequence_reverse: \"m\" has shape [-1,5]; expected [-1,T] for"},
         {build_causal_flat, FLEET_ESHAPE,
          "causal_softmax: \"x\" has shape [-1,4]; expected [-1,L,L]"},
         {build_causal_wide, FLEET_ESHAPE, "has shape [-1,4,6]; expected"},

@@ -15,68 +15,29 @@
 
 #include <string.h>
 
-#include <fleet/sequence.h>
-
-#include "base/memory.h"
-#include "ops/dnnl.h"
-#include "ops/fc_kernels.h"
-#include "ops/ops.h"
-#include "runtime/graph/program.h"
+#include "ops/sequence/recurrent.h"
 #include "runtime/simd/simd.h"
 
-enum { X, W, B, WEIGHTS };
+enum { GATES = 3 };
 
 /* --- forward -------------------------------------------------------------- */
 
 enum { F_OUT, F_GATES, F_X, F_W, F_B, F_WEIGHTS };
 
-typedef struct gru_state {
-    fl_matmul *matmul;
-    size_t product; /* bytes of the product's own scratch */
-} gru_state;
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-static int64_t slice_rows(const fl_instance *in, int i)
-{
-    return in->slice * in->arg[i].factor;
-}
-
-static void gru_finish(fl_instance *in)
-{
-    fl_matmul_destroy(((gru_state *)in->state)->matmul);
-}
-
-/* A product of a slice's states, which lie a sample apart, and the scratch:
- * oneDNN's, then `room` floats for each row. */
-static fleet_status prepare(fl_instance *in, int like,
-                            const fl_matmul_spec *spec, int64_t room)
-{
-    gru_state *s = in->state;
-
-    FL_TRY(fl_matmul_create(&s->matmul, spec, in->n_thread));
-    s->product = padded(fl_matmul_scratch(s->matmul));
-    in->scratch_size =
-        s->product + (size_t)(slice_rows(in, like) * room) * sizeof(float);
-    return FLEET_OK;
-}
-
 static fleet_status forward_prepare(fl_instance *in)
 {
-    const fl_gru *c = in->step->config;
+    const fl_recurrent *c = in->step->config;
 
-    return prepare(in, F_OUT,
-                   &(fl_matmul_spec){.m = slice_rows(in, F_OUT),
-                                     .n = 3 * c->units,
-                                     .k = c->units,
-                                     .bias = true,
-                                     .lda = c->len * c->units,
-                                     .ldb = 3 * c->units,
-                                     .ldc = 3 * c->units},
-                   3 * c->units);
+    return fl_recurrent_prepare(
+        in, F_OUT,
+        &(fl_matmul_spec){.m = fl_recurrent_slice(in, F_OUT),
+                          .n = 3 * c->units,
+                          .k = c->units,
+                          .bias = true,
+                          .lda = c->len * c->units,
+                          .ldb = 3 * c->units,
+                          .ldc = 3 * c->units},
+        3 * c->units);
 }
 
 /* Step t of n rows; s: h W + b of each. */
@@ -84,7 +45,7 @@ static void forward_step(const fl_instance *in, const fl_range *r, int64_t t,
                          float *s)
 {
     const fl_activation_simd *act = fl_simd_best()->activation;
-    const fl_gru *c = in->step->config;
+    const fl_recurrent *c = in->step->config;
     int64_t u = c->units, n = fl_range_rows(in, F_OUT, r);
     const float *x = fl_rows_f32(in, F_X, r) + t * 3 * u;
     float *out = fl_rows_f32(in, F_OUT, r) + t * u;
@@ -117,10 +78,10 @@ static void forward_step(const fl_instance *in, const fl_range *r, int64_t t,
 
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_gru *c = in->step->config;
-    const gru_state *state = in->state;
+    const fl_recurrent *c = in->step->config;
+    const fl_recurrent_state *state = in->state;
     const float *b = fl_ptr(in, F_B);
-    float *s = (float *)(void *)((char *)r->scratch + state->product);
+    float *s = fl_recurrent_scratch(in, r);
 
     for (int64_t i = 0; i < fl_range_rows(in, F_OUT, r); i++)
         memcpy(s + i * 3 * c->units, b, (size_t)(3 * c->units) * sizeof *s);
@@ -137,9 +98,9 @@ static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 static const fl_kernel kernel = {
     .name = "gru",
     .split = FL_SPLIT_ROWS,
-    .state_size = sizeof(gru_state),
+    .state_size = sizeof(fl_recurrent_state),
     .prepare = forward_prepare,
-    .finish = gru_finish,
+    .finish = fl_recurrent_finish,
     .run = forward_run,
 };
 
@@ -159,17 +120,18 @@ enum {
 
 static fleet_status grad_prepare(fl_instance *in)
 {
-    const fl_gru *c = in->step->config;
+    const fl_recurrent *c = in->step->config;
 
-    return prepare(in, D_G,
-                   &(fl_matmul_spec){.m = slice_rows(in, D_G),
-                                     .n = c->units,
-                                     .k = 3 * c->units,
-                                     .tb = true,
-                                     .lda = c->len * 3 * c->units,
-                                     .ldb = 3 * c->units,
-                                     .ldc = c->units},
-                   2 * c->units);
+    return fl_recurrent_prepare(
+        in, D_G,
+        &(fl_matmul_spec){.m = fl_recurrent_slice(in, D_G),
+                          .n = c->units,
+                          .k = 3 * c->units,
+                          .tb = true,
+                          .lda = c->len * 3 * c->units,
+                          .ldb = 3 * c->units,
+                          .ldc = c->units},
+        2 * c->units);
 }
 
 /* Where a row has its numbers of step t. */
@@ -180,7 +142,7 @@ typedef struct step_at {
 
 static step_at step_of(const fl_instance *in, const fl_range *r, int64_t t)
 {
-    const fl_gru *c = in->step->config;
+    const fl_recurrent *c = in->step->config;
     int64_t u = c->units;
 
     return (step_at){
@@ -197,7 +159,7 @@ static step_at step_of(const fl_instance *in, const fl_range *r, int64_t t)
     };
 }
 
-static void next_row(step_at *p, const fl_gru *c)
+static void next_row(step_at *p, const fl_recurrent *c)
 {
     int64_t n = c->len * c->units;
 
@@ -213,7 +175,8 @@ static void next_row(step_at *p, const fl_gru *c)
 
 /* A row; dh: what comes from the steps behind, which becomes what goes to the
  * step before, but for the product's share. */
-static void grad_row(const step_at *p, const fl_gru *c, int64_t t, float *dh)
+static void grad_row(const step_at *p, const fl_recurrent *c, int64_t t,
+                     float *dh)
 {
     int64_t u = c->units;
     float weight = p->a ? *p->a : 1.0f, sum = 0.0f;
@@ -238,11 +201,11 @@ static void grad_row(const step_at *p, const fl_gru *c, int64_t t, float *dh)
 
 static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 {
-    const fl_gru *c = in->step->config;
-    const gru_state *state = in->state;
+    const fl_recurrent *c = in->step->config;
+    const fl_recurrent_state *state = in->state;
     int64_t n = fl_range_rows(in, D_G, r), u = c->units;
-    float *dh = (float *)(void *)((char *)r->scratch + state->product);
-    float *more = dh + slice_rows(in, D_G) * u;
+    float *dh = fl_recurrent_scratch(in, r);
+    float *more = dh + fl_recurrent_slice(in, D_G) * u;
 
     memset(dh, 0, (size_t)(n * u) * sizeof *dh);
     for (int64_t t = c->len - 1; t >= 0; t--) {
@@ -263,135 +226,51 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 static const fl_kernel kernel_grad = {
     .name = "gru.grad",
     .split = FL_SPLIT_ROWS,
-    .state_size = sizeof(gru_state),
+    .state_size = sizeof(fl_recurrent_state),
     .prepare = grad_prepare,
-    .finish = gru_finish,
+    .finish = fl_recurrent_finish,
     .run = grad_run,
 };
 
 /* --- the operator --------------------------------------------------------- */
 
-static const fleet_var *weights_of(const fl_node *n)
-{
-    return fl_input_of(n, WEIGHTS);
-}
-
-static int64_t units_of(const fl_node *n)
-{
-    return n->in[X]->shape.dim[2] / 3;
-}
-
-static fleet_status do_not_fit(const fl_node *n, int i, const char *what)
-{
-    return fl_fail(FLEET_ESHAPE,
-                   "gru: \"%s\" has shape %s; expected %s for "
-                   "\"%s\" %s",
-                   n->in[i]->name, fl_shape_print(&n->in[i]->shape).chars, what,
-                   n->in[X]->name, fl_shape_print(&n->in[X]->shape).chars);
-}
-
 static fleet_status infer(fl_node *n)
 {
-    const fl_shape *x = &n->in[X]->shape, *w = &n->in[W]->shape,
-                   *b = &n->in[B]->shape;
-    fl_shape out = *x;
-
-    for (int i = X; i <= WEIGHTS; i++)
-        if (i < WEIGHTS || weights_of(n))
-            FL_TRY(fl_want_dtype(n, i, FLEET_FLOAT32));
-    if (x->n_dim != 3 || !fl_shape_batched(x) || x->dim[2] % 3 != 0)
-        return fl_want_shape(n, X, "[-1,T,3 H]");
-    out.dim[2] = units_of(n);
-    if (w->n_dim != 2 || w->dim[0] != out.dim[2] || w->dim[1] != x->dim[2])
-        return do_not_fit(n, W, "[H,3 H]");
-    if (b->n_dim != 1 || b->dim[0] != x->dim[2])
-        return do_not_fit(n, B, "[3 H]");
-    if (weights_of(n)) {
-        const fl_shape *a = &weights_of(n)->shape;
-
-        if (a->n_dim != 2 || a->dim[0] != x->dim[0] || a->dim[1] != x->dim[1])
-            return do_not_fit(n, WEIGHTS, "[-1,T]");
-    }
-    fl_set_out(n, 0, &out);
-    return FLEET_OK;
-}
-
-/* A value for each step of each sample. */
-static int temp_of(fl_lowering *l, const fl_node *n, const char *name,
-                   int64_t cols)
-{
-    fl_shape shape = n->out[0]->shape;
-
-    shape.dim[2] = cols;
-    return fl_temp(l, name, FLEET_FLOAT32, &shape);
-}
-
-static const void *config_of(fl_lowering *l, const fl_node *n)
-{
-    fl_gru c = {n->in[X]->shape.dim[1], units_of(n)};
-
-    return fl_config(l, &c, sizeof c);
-}
-
-static int value_of_weights(fl_lowering *l, const fl_node *n)
-{
-    return fl_value_of(l, weights_of(n));
+    return fl_recurrent_infer(n, GATES);
 }
 
 static fleet_status forward(fl_lowering *l, const fl_node *n)
 {
-    int gates = temp_of(l, n, "gates", 4 * units_of(n));
+    int gates =
+        fl_recurrent_temp(l, n, "gates", 4 * fl_recurrent_units(n, GATES));
 
-    FL_EMIT(l, &kernel, n, config_of(l, n), FL_W(fl_value_of(l, n->out[0])),
-            FL_W(gates), FL_R(fl_value_of(l, n->in[X])),
-            FL_R(fl_value_of(l, n->in[W])), FL_R(fl_value_of(l, n->in[B])),
-            FL_R(value_of_weights(l, n)));
+    FL_EMIT(l, &kernel, n, fl_recurrent_config(l, n, GATES),
+            FL_W(fl_value_of(l, n->out[0])), FL_W(gates),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_X])),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_B])),
+            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
     l->node[n->id].saved = gates;
     return FLEET_OK;
 }
 
-/* Its rows are the steps of all samples. */
-static int as_rows(fl_lowering *l, const fl_node *n, const char *name,
-                   int64_t cols)
-{
-    fl_shape shape =
-        fl_shape_2(n->out[0]->shape.dim[0] * n->out[0]->shape.dim[1], cols);
-
-    return fl_temp(l, name, FLEET_FLOAT32, &shape);
-}
-
-/* Sums over the batch, of states and the gradients of what is made of them. */
-static void emit_sums(fl_lowering *l, const fl_node *n, int last, int state)
-{
-    int64_t u = units_of(n);
-    fl_fc_config c = {.k = u, .n = 3 * u, .bias = true};
-    const void *config = fl_config(l, &c, sizeof c);
-    bool small = c.n <= FL_SMALL_N;
-    int to;
-
-    if ((to = fl_gradient_to(l, n->in[W])) >= 0)
-        FL_EMIT(l, small ? &fl_kernel_fc_small_dw : &fl_kernel_fc_dw, n, config,
-                FL_W(to), FL_R(last), FL_R(state));
-    if ((to = fl_gradient_to(l, n->in[B])) >= 0)
-        FL_EMIT(l, &fl_kernel_fc_db, n, config, FL_W(to), FL_R(state));
-}
-
 static fleet_status gradient(fl_lowering *l, const fl_node *n)
 {
-    int64_t u = units_of(n);
+    int64_t u = fl_recurrent_units(n, GATES);
     int g = fl_gradient_of(l, n->out[0]);
-    int dx = fl_gradient_to(l, n->in[X]);
-    int da = fl_gradient_to(l, weights_of(n));
-    int state = as_rows(l, n, "state gradient", 3 * u);
-    int last = as_rows(l, n, "state before", u);
+    int dx = fl_gradient_to(l, n->in[FL_RECURRENT_X]);
+    int da = fl_gradient_to(l, fl_recurrent_weights(n));
+    int state = fl_recurrent_rows(l, n, "state gradient", GATES * u);
+    int last = fl_recurrent_rows(l, n, "state before", u);
 
     if (dx < 0)
-        dx = temp_of(l, n, "not wanted", 3 * u);
-    FL_EMIT(l, &kernel_grad, n, config_of(l, n), FL_W(dx), FL_W(state),
-            FL_W(last), FL_W(da), FL_R(g), FL_R(fl_value_of(l, n->out[0])),
-            FL_R(l->node[n->id].saved), FL_R(fl_value_of(l, n->in[W])),
-            FL_R(value_of_weights(l, n)));
-    emit_sums(l, n, last, state);
+        dx = fl_recurrent_temp(l, n, "not wanted", GATES * u);
+    FL_EMIT(l, &kernel_grad, n, fl_recurrent_config(l, n, GATES), FL_W(dx),
+            FL_W(state), FL_W(last), FL_W(da), FL_R(g),
+            FL_R(fl_value_of(l, n->out[0])), FL_R(l->node[n->id].saved),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
+            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
+    fl_recurrent_sums(l, n, GATES, last, state);
     return FLEET_OK;
 }
 
@@ -405,49 +284,8 @@ const fl_op fl_op_gru = {
     .gradient = gradient,
 };
 
-/* --- the builder ---------------------------------------------------------- */
-
-static fleet_var *add_gru(fleet_program *p, fleet_var *x, int64_t units,
-                          fleet_var *weights, const fleet_gru_options *o,
-                          const char *name)
-{
-    fleet_initializer zero = {FLEET_INIT_CONSTANT, 0, 0};
-    fleet_initializer xavier = {FLEET_INIT_XAVIER_UNIFORM, 0, 0};
-    fl_shape w = fl_shape_2(units, 3 * units), b = fl_shape_1(3 * units);
-    fleet_fc_options input = {.name = fl_arena_format(&p->arena, "%s.x", name),
-                              .weight = o->input,
-                              .bias = o->input_bias,
-                              .num_flatten_dims = 2};
-    const char *state = fl_arena_format(&p->arena, "%s.h", name);
-    fleet_var *in[4] = {NULL, NULL, NULL, weights};
-
-    if (!input.name || !state)
-        return fl_program_failed(p, FLEET_ENOMEM);
-    in[X] = fleet_fc(p, x, 3 * units, &input);
-    in[W] = fl_program_param(p, state, "w", &w, &o->state, xavier);
-    in[B] = fl_program_param(p, state, "b", &b, &o->state_bias, zero);
-    return fl_program_add(p, &fl_op_gru, in, weights ? 4 : 3, NULL, 0);
-}
-
 fleet_var *fleet_gru(fleet_program *p, fleet_var *x, int64_t units,
                      fleet_var *weights, const fleet_gru_options *options)
 {
-    static const fleet_gru_options defaults;
-    const fleet_gru_options *o = options ? options : &defaults;
-    const char *name;
-
-    if (!fl_builder_ready(p, x))
-        return NULL;
-    if (x->shape.n_dim != 3 || x->ragged)
-        return fl_program_failed(
-            p,
-            fl_fail(FLEET_ESHAPE, "gru: \"%s\" has shape %s; expected [-1,T,D]",
-                    x->name, fl_shape_print(&x->shape).chars));
-    if (units < 1 || units > (1 << 20))
-        return fl_program_failed(p, fl_fail(FLEET_ESHAPE,
-                                            "gru: cannot have %lld units",
-                                            (long long)units));
-    name = o->name ? o->name : fl_program_name(p, "gru");
-    return name ? add_gru(p, x, units, weights, o, name)
-                : fl_program_failed(p, FLEET_ENOMEM);
+    return fl_recurrent_build(p, &fl_op_gru, GATES, x, units, weights, options);
 }

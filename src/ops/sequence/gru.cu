@@ -2,36 +2,7 @@
  * states, then a thread for each unit. */
 #include "ops/sequence/gru.h"
 
-#include "runtime/device/cuda/block.h"
-
-static const fl_gru *config_of(const fl_device_step *s)
-{
-    return static_cast<const fl_gru *>(s->config);
-}
-
-struct gru_product {
-    fl_gemm *gemm;
-};
-
-static gru_product *product_of(const fl_device_step *s)
-{
-    return static_cast<gru_product *>(s->state);
-}
-
-static void finish(fl_device *d, fl_device_step *s)
-{
-    d->methods->gemm_destroy(d, product_of(s)->gemm);
-    product_of(s)->gemm = nullptr;
-}
-
-static fleet_status run_product(fl_device *d, fl_queue *q,
-                                const fl_device_step *s, const float *a,
-                                const float *b, const float *bias, float *c)
-{
-    const fl_gemm_data data = {a, b, c, bias};
-
-    return d->methods->gemm_run(d, q, product_of(s)->gemm, &data);
-}
+#include "ops/sequence/recurrent_cuda.h"
 
 /* --- gru: out, gates <- x, W, b, updates ---------------------------------- */
 
@@ -40,7 +11,7 @@ enum { F_OUT, F_GATES, F_X, F_W, F_B, F_WEIGHTS };
 static fleet_status forward_prepare(fl_device *d, fl_queue *q,
                                     fl_device_step *s)
 {
-    const fl_gru *c = config_of(s);
+    const fl_recurrent *c = fl_recurrent_of(s);
     fl_gemm_spec spec = {};
 
     spec.m = fl_step_rows(s, F_OUT);
@@ -50,20 +21,15 @@ static fleet_status forward_prepare(fl_device *d, fl_queue *q,
     spec.ldb = spec.ldc = 3 * c->units;
     spec.epilogue = FL_GEMM_BIAS;
     s->scratch_size = (size_t)(spec.m * spec.n) * sizeof(float);
-    return d->methods->gemm_create(d, q, &spec, &product_of(s)->gemm);
+    return d->methods->gemm_create(d, q, &spec, &fl_recurrent_gemm_of(s)->gemm);
 }
 
 struct forward_args {
     float *out, *gates;
     const float *x, *s, *b, *weights;
     int64_t n, t;
-    fl_gru c;
+    fl_recurrent c;
 };
-
-__device__ static float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
 
 /* At the first step the state's part is b. */
 __global__ static void forward_step(forward_args f)
@@ -79,8 +45,8 @@ __global__ static void forward_step(forward_args f)
         float before = f.t > 0 ? out[-u] : 0.0f;
         fl_gru_gates g;
 
-        g.r = sigmoid(x[0] + s[0]);
-        g.z = sigmoid(x[u] + s[u]);
+        g.r = fl_recurrent_sigmoid(x[0] + s[0]);
+        g.z = fl_recurrent_sigmoid(x[u] + s[u]);
         g.state = s[2 * u];
         g.n = tanhf(x[2 * u] + g.r * g.state);
         gates[0] = g.r;
@@ -94,7 +60,7 @@ __global__ static void forward_step(forward_args f)
 
 static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
-    const fl_gru *c = config_of(s);
+    const fl_recurrent *c = fl_recurrent_of(s);
     float *product = static_cast<float *>(s->scratch);
     forward_args f = {fl_step_f32(s, F_OUT),
                       fl_step_f32(s, F_GATES),
@@ -108,8 +74,8 @@ static fleet_status forward(fl_device *d, fl_queue *q, const fl_device_step *s)
 
     for (; f.t < c->len; f.t++) {
         if (f.t > 0)
-            FL_TRY(run_product(d, q, s, f.out + (f.t - 1) * c->units,
-                               fl_step_f32(s, F_W), f.b, product));
+            FL_TRY(fl_recurrent_run(d, q, s, f.out + (f.t - 1) * c->units,
+                                    fl_step_f32(s, F_W), f.b, product));
         FL_TRY(FL_LAUNCH_EACH(forward_step, f.n * c->units, q, f));
     }
     return FLEET_OK;
@@ -132,7 +98,7 @@ enum {
 /* The scratch: gradients of the state, and the product that is added. */
 static fleet_status grad_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
-    const fl_gru *c = config_of(s);
+    const fl_recurrent *c = fl_recurrent_of(s);
     fl_gemm_spec spec = {};
 
     spec.m = fl_step_rows(s, D_G);
@@ -143,14 +109,14 @@ static fleet_status grad_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
     spec.ldb = 3 * c->units;
     spec.ldc = c->units;
     s->scratch_size = (size_t)(2 * spec.m * spec.n) * sizeof(float);
-    return d->methods->gemm_create(d, q, &spec, &product_of(s)->gemm);
+    return d->methods->gemm_create(d, q, &spec, &fl_recurrent_gemm_of(s)->gemm);
 }
 
 struct grad_args {
     float *dx, *ds, *last, *da, *dh;
     const float *more, *g, *out, *gates, *weights;
     int64_t n, t;
-    fl_gru c;
+    fl_recurrent c;
 };
 
 /* A warp has a row, so that the sum over units has one order. */
@@ -187,7 +153,7 @@ __global__ static void grad_step(grad_args a)
 
 static fleet_status grad(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
-    const fl_gru *c = config_of(s);
+    const fl_recurrent *c = fl_recurrent_of(s);
     int64_t n = fl_step_rows(s, D_G);
     float *dh = static_cast<float *>(s->scratch), *more = dh + n * c->units;
     grad_args a = {fl_step_f32(s, D_X),
@@ -207,16 +173,17 @@ static fleet_status grad(fl_device *d, fl_queue *q, const fl_device_step *s)
     for (; a.t >= 0; a.t--) {
         FL_TRY(FL_LAUNCH(grad_step, fl_row_blocks(n), FL_THREADS, 0, q, a));
         if (a.t > 0)
-            FL_TRY(run_product(d, q, s, a.ds + a.t * 3 * c->units,
-                               fl_step_f32(s, D_W), nullptr, more));
+            FL_TRY(fl_recurrent_run(d, q, s, a.ds + a.t * 3 * c->units,
+                                    fl_step_f32(s, D_W), nullptr, more));
     }
     return FLEET_OK;
 }
 
 extern const fl_device_kernel fl_cuda_gru[];
 const fl_device_kernel fl_cuda_gru[] = {
-    FL_KERNEL_WITH("gru", sizeof(gru_product), forward_prepare, finish,
-                   forward),
-    FL_KERNEL_WITH("gru.grad", sizeof(gru_product), grad_prepare, finish, grad),
+    FL_KERNEL_WITH("gru", sizeof(fl_recurrent_gemm), forward_prepare,
+                   fl_recurrent_finish, forward),
+    FL_KERNEL_WITH("gru.grad", sizeof(fl_recurrent_gemm), grad_prepare,
+                   fl_recurrent_finish, grad),
     FL_KERNEL_END,
 };

@@ -11,13 +11,7 @@
 #pragma once
 
 #include <math.h>
-#include <stdint.h>
-
 #include "base/host_device.h"
-
-typedef struct fl_gru {
-    int64_t len, units;
-} fl_gru;
 
 /* What a unit keeps of a step. */
 typedef struct fl_gru_gates {

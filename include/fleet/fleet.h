@@ -5,6 +5,7 @@
 #include <fleet/applications.h>
 #include <fleet/base.h>
 #include <fleet/conv.h>
+#include <fleet/custom_op.h>
 #include <fleet/dataset.h>
 #include <fleet/executor.h>
 #include <fleet/feed.h>

@@ -2,7 +2,11 @@
 #include "ops/ops.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 const fl_op *const fl_ops[] = {
 #define FL_OP(name) &fl_op_##name,
@@ -11,12 +15,48 @@ const fl_op *const fl_ops[] = {
     NULL,
 };
 
+/* Operators of programs' own; the list only grows. */
+typedef struct added {
+    const fl_op *op;
+    const struct added *next;
+} added;
+
+static _Atomic(const added *) first_added;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+const fl_op *fl_find_registered_op(const char *name)
+{
+    for (const added *a = first_added; a; a = a->next)
+        if (strcmp(a->op->name, name) == 0)
+            return a->op;
+    return NULL;
+}
+
 const fl_op *fl_op_find(const char *name)
 {
     for (int i = 0; fl_ops[i]; i++)
         if (strcmp(fl_ops[i]->name, name) == 0)
             return fl_ops[i];
-    return NULL;
+    return fl_find_registered_op(name);
+}
+
+fleet_status fl_register_op(const fl_op *op)
+{
+    fleet_status status = FLEET_OK;
+    added *a;
+
+    FL_TRY(FL_NEW(&a, sizeof *a));
+    pthread_mutex_lock(&adding);
+    if (fl_op_find(op->name)) {
+        status = fl_fail(FLEET_EEXIST, "there is an operator \"%s\" already",
+                         op->name);
+        fl_free(a);
+    } else {
+        *a = (added){op, first_added};
+        first_added = a;
+    }
+    pthread_mutex_unlock(&adding);
+    return status;
 }
 
 fleet_status fl_want_dtype(const fl_node *n, int in, fleet_dtype dtype)

@@ -10,6 +10,11 @@
 /* The operator of that name; NULL: there is none. */
 const fl_op *fl_op_find(const char *name);
 
+/* One more, for good: FLEET_EEXIST, if there is one of that name; and one that
+ * was registered so. Threads: any. */
+fleet_status fl_register_op(const fl_op *op);
+const fl_op *fl_find_registered_op(const char *name);
+
 /* All of them; NULL ends the list. */
 extern const fl_op *const fl_ops[];
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "ops/custom/custom.h"
 
 /* --- samples -------------------------------------------------------------- */
 
@@ -211,6 +212,9 @@ ZEROS(fleet_attention_options)
 ZEROS(fleet_cross_options)
 ZEROS(fleet_config_options)
 ZEROS(fleet_conv_options)
+ZEROS(fleet_custom_attr)
+ZEROS(fleet_custom_attrs)
+ZEROS(fleet_custom_tensor)
 ZEROS(fleet_batch_norm_options)
 ZEROS(fleet_ctr_options)
 ZEROS(fleet_dataset_options)

@@ -14,6 +14,7 @@
 #include "runtime/plan/lower.h"
 
 static gpu_kit_asks asks;
+static void *plugin;
 
 static bool is_emulated(void)
 {
@@ -53,6 +54,7 @@ static void find_control(void)
     object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object)
         test_fail(__FILE__, __LINE__, "%s", dlerror());
+    plugin = object;
     find(object, "fl_emu_set_devices", &asks.set_devices);
     find(object, "fl_emu_set_major", &asks.set_major);
     find(object, "fl_emu_set_busy", &asks.set_busy);
@@ -84,6 +86,12 @@ const gpu_kit_asks *gpu_kit_control(void)
     if (!is_emulated())
         test_skip("only an emulated device does what this test asks for");
     return &asks;
+}
+
+void gpu_kit_symbol(const char *name, void *function)
+{
+    gpu_kit_control();
+    find(plugin, name, function);
 }
 
 void gpu_kit_close(void)

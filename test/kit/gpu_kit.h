@@ -33,6 +33,9 @@ const char *gpu_kit_folder(void);
 void gpu_kit_open(void);
 const gpu_kit_asks *gpu_kit_control(void);
 
+/* Another function of the emulated device's plug-in, into *function. */
+void gpu_kit_symbol(const char *name, void *function);
+
 /* Nothing of the device's memory may be left. */
 void gpu_kit_close(void);
 

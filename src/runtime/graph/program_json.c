@@ -371,7 +371,9 @@ static fleet_status read_node(fleet_program *p, const fl_at *at,
     FL_TRY(read_name(at, "op", &name));
     op = find(name);
     if (!op)
-        return fl_fail(FLEET_EUNSUPPORTED, "%s.op: there is no op \"%s\"",
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s.op: there is no op \"%s\": a custom one has to be "
+                       "registered before (fleet_custom_op_register)",
                        at->path, name);
     FL_TRY(read_inputs(p, &in_at, op, &in, &n_in));
     FL_TRY(read_attrs(p, &attrs_at, op->attrs, attr, &n_attr));

@@ -140,8 +140,7 @@ static fleet_status choose_all(placer *p, bool *any)
 
         if (!fl_is_for_gpu(plan, s) || is_for_host(plan, s))
             continue;
-        p->on_gpu[i] = gpu->m->kernel(gpu->d, s->kernel->name,
-                                      fl_step_dtype(plan, s)) != NULL;
+        p->on_gpu[i] = fl_step_on_gpu(plan, s, gpu) != NULL;
         if (!p->on_gpu[i])
             FL_TRY(without_kernel(plan, s));
         *any = *any || p->on_gpu[i];

@@ -76,6 +76,9 @@ typedef struct fl_kernel {
     bool whole_batch; /* reads all rows of its batched operands up to the
                          capacity: they are zero past the batch */
 
+    /* Its CUDA half, where it is not the plug-in's of that name; or NULL. */
+    const struct fl_device_kernel *device;
+
     bool on_host; /* runs on the host, wherever the program runs */
     bool on_gpu;  /* runs on the GPU, the same */
 

@@ -2,6 +2,7 @@
 #include "runtime/plan/plan.h"
 
 #include "base/memory.h"
+#include "runtime/device/gpu.h"
 
 int64_t fl_slice_rows(int64_t batch)
 {
@@ -90,6 +91,14 @@ fleet_dtype fl_step_dtype(const fl_plan *plan, const fl_step *s)
             return dtype;
     }
     return FLEET_FLOAT32;
+}
+
+const fl_device_kernel *fl_step_on_gpu(const fl_plan *plan, const fl_step *s,
+                                       const fl_gpu *gpu)
+{
+    if (s->kernel->device)
+        return s->kernel->device;
+    return gpu->m->kernel(gpu->d, s->kernel->name, fl_step_dtype(plan, s));
 }
 
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s)

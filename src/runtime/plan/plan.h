@@ -221,6 +221,13 @@ fleet_status fl_plan_add_step(fl_plan *plan, fl_step *s);
 /* Of bfloat16 or float16, where an operand is; else of float32. */
 fleet_dtype fl_step_dtype(const fl_plan *plan, const fl_step *s);
 
+struct fl_gpu;
+
+/* Its kernel on that GPU; NULL: there is none. */
+const struct fl_device_kernel *fl_step_on_gpu(const fl_plan *plan,
+                                              const fl_step *s,
+                                              const struct fl_gpu *gpu);
+
 /* Does the step write what is in the store? */
 bool fl_step_changes_store(const fl_plan *plan, const fl_step *s);
 

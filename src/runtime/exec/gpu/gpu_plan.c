@@ -144,8 +144,7 @@ static void find_kernels(fl_compiled *c)
         } else if (s->kernel == &fl_kernel_tell_update) {
             t->n_update_steps++;
         } else if (!fl_gpu_plan_is_copy(s->kernel)) {
-            t->kernel[i] = t->gpu->m->kernel(t->gpu->d, s->kernel->name,
-                                             fl_step_dtype(c->plan, s));
+            t->kernel[i] = fl_step_on_gpu(c->plan, s, t->gpu);
         }
     }
 }

@@ -438,13 +438,13 @@ asan ubsan:
 	@FLEET_TEST_FRACTION=100 \
 	ASAN_OPTIONS=leak_check_at_exit=0:handle_segv=0:abort_on_error=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
-	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
+	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g1' \
 	    VARIANT='$(ASAN)' suite \
 	    TEST_ARGS="$(TEST_ARGS) --jobs $$((($$(nproc) * 3 + 1) / 2))"
 tsan:
 	@FLEET_TEST_FRACTION=100 \
 	TSAN_OPTIONS=suppressions=$(CURDIR)/test/tsan.supp:halt_on_error=1 \
-	$(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g' \
+	$(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g1' \
 	    VARIANT='-fsanitize=thread -DFL_OWN_RUNNER -DTEST_SLOWNESS=20' \
 	    TEST_LIBS= suite
 # In parts (test/valgrind); VALGRIND_PARTS, folders of test/, are fewer.
@@ -534,7 +534,7 @@ fuzz-all: $(FUZZERS:%=$(BUILD)/fuzz-%)
 # The committed corpus through every fuzz target, without libFuzzer.
 replay:
 	@for f in $(FUZZERS); do \
-	    $(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g' \
+	    $(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g1' \
 	    VARIANT='$(ASAN)' \
 	    build/asan/replay-$$f || exit 1; \
 	    build/asan/replay-$$f test/fuzz/corpus/$$f || exit 1; done

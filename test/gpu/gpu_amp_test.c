@@ -340,8 +340,8 @@ TEST(lists_that_cannot_be_are_refused)
 
     check_list("fc,softmax", NULL, FLEET_EUNSUPPORTED,
                "custom_white_list: \"softmax\" is of float32 alone");
-    check_list(NULL, "fc,conv2d", FLEET_EINVAL,
-               "custom_black_list: there is no operator \"conv2d\"");
+    check_list(NULL, "fc,conv4d", FLEET_EINVAL,
+               "custom_black_list: there is no operator \"conv4d\"");
     check_list(NULL, "fc, matmul", FLEET_EINVAL,
                "there is no operator \" matmul\"");
     check_list("fc", "matmul,fc", FLEET_EINVAL,

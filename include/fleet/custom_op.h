@@ -14,12 +14,13 @@
  * batch is cut, unless the operator says `whole_batch`; then the bits of a
  * training do not depend on the number of threads, as for all operators.
  *
- * Threads: `shape` is called by the thread that builds or loads the program.
- * `forward` and `backward` are called by the handle's compute threads, and by
- * the threads of predictors and of executors: several at a time, for different
- * rows, with `whole_batch` one at a time for each executor. They must not call
- * back into the handle, but for fleet_custom_fail() and what reads attributes.
- * `user` is theirs to share.
+ * Threads: `shape` is called by the thread that builds or loads the program,
+ * and again, for the same answer, by each thread of a predictor or executor
+ * that makes a plan. `forward` and `backward` are called by the handle's
+ * compute threads, and by the threads of predictors and of executors, for
+ * different rows, with `whole_batch` one at a time for each executor. All may
+ * be called several at a time, and must not call back into the handle, but for
+ * fleet_custom_fail() and what reads attributes. `user` is theirs to share.
  */
 #ifndef FLEET_CUSTOM_OP_H
 #define FLEET_CUSTOM_OP_H
@@ -102,8 +103,9 @@ typedef struct fleet_custom_op {
                          library */
     int n_in;         /* inputs, 1 to 8 */
     int n_out;        /* results, up to 4; 0: 1 */
-    const char *attrs; /* "alpha:f width:i": a node's attributes, f a number, i
-                          an integer of up to 53 bits; up to 8; NULL: none */
+    const char *attrs; /* "alpha:f width:i": a node's attributes, f a number
+                          up to 1e300, i an integer of up to 53 bits; up to 8;
+                          NULL: none */
     fleet_status (*shape)(fleet_custom_shape *shape); /* NULL: one result, as
                                                          in[0]. It checks types
                                                          and shapes, too */
@@ -158,12 +160,13 @@ FLEET_API fleet_var *fleet_custom(fleet_program *program, const char *name,
  * the gradient of a weighted sum of all results is compared with central
  * differences, for each element of the float32 inputs.
  *
- * in[i].dims[0] is -n of an input that is a batch, here of n rows; data is not
- * changed. A difference of more than `tolerance` times the largest element of
- * that input's gradient (0: 0.01, for what single precision leaves of a
- * difference) is FLEET_ENUMERIC, which names input, element and both numbers;
- * an operator without backward FLEET_EUNSUPPORTED; else as fleet_custom(), and
- * what forward() and backward() return. */
+ * in[i].dims[0] is -n of an input that is a batch, here of n rows, as many in
+ * each of them (else FLEET_ESHAPE); data is not changed. A difference of more
+ * than `tolerance` times the largest element of that input's gradient (0: 0.01,
+ * for what single precision leaves of a difference) is FLEET_ENUMERIC, which
+ * names input, element and both numbers; an operator without backward
+ * FLEET_EUNSUPPORTED; else as fleet_custom(), and what forward() and backward()
+ * return. */
 FLEET_API fleet_status fleet_check_gradient(const char *name,
                                             const fleet_custom_tensor *in,
                                             int n_in,

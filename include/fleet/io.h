@@ -301,10 +301,11 @@ FLEET_API const fleet_var *fleet_predictor_input(
  * them; output i goes to out[i], size[i] bytes of the caller's.
  *
  * Threads: any number of calls at the same time; each runs on its own thread
- * alone. Scores are the same, to the bit, as the scores of the executor that
- * was trained; but of ids that were never trained the model says what they read
- * as (fleet_fresh). A child of fork() may go on with it if no call ran
- * meanwhile.
+ * alone. Scores are those of the executor that was trained, whatever batch a
+ * row comes in: to the bit where oneDNN computes with AVX-512; with less the
+ * last bits of a row may depend on how many rows its batch has. But of ids that
+ * were never trained the model says what they read as (fleet_fresh). A child of
+ * fork() may go on with it if no call ran meanwhile.
  *
  * Batches of any sizes in turn are fine: a plan is made for each power of 2
  * from 4 to 2^20.

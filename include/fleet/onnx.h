@@ -18,7 +18,10 @@ extern "C" {
 typedef struct fleet_onnx_options {
     int external_data; /* nonzero: tensors of 1,024 bytes and more go into a
                           second file beside it, of its name and ".data"; a
-                          file of ONNX alone has at most 2 GB */
+                          file of ONNX alone has at most 2 GB. Both are whole
+                          before either takes its place, but they do so one
+                          after the other, the second file first: export into
+                          a new folder what others read meanwhile */
 } fleet_onnx_options;
 
 /* fleet_export_onnx - what the predictor computes, in ONNX's operators (opset

@@ -21,7 +21,7 @@ typedef enum fake_call {
     FAKE_N_CALL
 } fake_call;
 
-enum { FAKE_MOST_TABLES = 8, FAKE_N_SUM = 4 };
+enum { FAKE_MOST_TABLES = 8, FAKE_N_SUM = 5 };
 
 /* A step's contributions of one table. */
 typedef struct fake_sum {

@@ -347,6 +347,8 @@ static void more_inputs(fleet_program *p, fleet_var **in)
     in[2] = fleet_reshape(p, in[1], (int64_t[]){-1, 3, 20}, 3);
 }
 
+static const slide of_three = {
+    .stride = {1, 1}, .dilation = {1, 1}, .groups = 3};
 static const int64_t k33[] = {3, 3}, k00[] = {3, 0}, k91[] = {9, 1};
 
 #define CONV2D(...)                                                            \
@@ -372,6 +374,12 @@ BUILD(weights,
                            fleet_parameter(p, (int64_t[]){4, 2, 3, 3}, 4,
                                            &(fleet_param_attr){.name = "w"})},
            2, &plain))
+BUILD(raw_groups,
+      conv(p, &fl_op_conv2d,
+           (fleet_var *[]){in[1],
+                           fleet_parameter(p, (int64_t[]){4, 1, 3, 3}, 4,
+                                           &(fleet_param_attr){.name = "w"})},
+           2, &of_three))
 BUILD(bias,
       conv(p, &fl_op_conv2d,
            (fleet_var *[]){in[1],
@@ -412,6 +420,8 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
         {build_image_1d, FLEET_ESHAPE, "expected [-1,C,L]"},
         {build_weights, FLEET_ESHAPE,
          "conv2d: weights \"w\" [4,2,3,3] do not fit"},
+        {build_raw_groups, FLEET_ESHAPE,
+         "conv2d: 3 groups do not divide 3 channels of"},
         {build_bias, FLEET_ESHAPE,
          "conv2d: \"b\" has shape [3]; expected one number for each filter"},
         {build_ids, FLEET_EDTYPE, "conv1d: \"i\" is int64, not float32"},

@@ -597,6 +597,8 @@ TEST(gradients_are_checked_against_differences)
                                             {FLEET_FLOAT32, 1, {1}, w}};
     const fleet_custom_tensor of_halves[] = {{FLEET_FLOAT32, 2, {-3, 4}, x},
                                              {FLEET_INT64, 2, {-3, 1}, id}};
+    const fleet_custom_tensor of_short[] = {{FLEET_FLOAT32, 2, {-3, 4}, x},
+                                            {FLEET_INT64, 2, {-2, 1}, id}};
     const fleet_custom_tensor of_spread[] = {{FLEET_FLOAT32, 2, {-12, 1}, x}};
     const fleet_custom_attr factor = {.name = "factor", .f = 3};
     fleet_custom_op wrong = swish;
@@ -622,6 +624,9 @@ TEST(gradients_are_checked_against_differences)
                 FLEET_ENOENT, "no operator \"nobody\" is registered");
     CHECK_FAILS(fleet_check_gradient("swish_of_w", of_halves, 2, NULL, 0, 0),
                 FLEET_ESHAPE, "w has to be one number");
+    CHECK_FAILS(fleet_check_gradient("halves", of_short, 2, &factor, 1, 0),
+                FLEET_ESHAPE,
+                "input 1 is a batch of 2 rows; expected 3, as those before");
 }
 
 /* --- what is refused ------------------------------------------------------ */
@@ -707,6 +712,8 @@ static void refused(const char *name, int which, int n_in,
 TEST(nodes_that_cannot_be_are_refused_by_name)
 {
     const fleet_custom_attr other = {.name = "faktor"};
+    const fleet_custom_attr nan = {.name = "factor", .f = NAN};
+    const fleet_custom_attr large = {.name = "factor", .f = 1e301};
     fleet_custom_op op = {.n_in = 1, .forward = told_forward};
 
     register_all();
@@ -722,6 +729,9 @@ TEST(nodes_that_cannot_be_are_refused_by_name)
     refused("halves", 1, 1, NULL, FLEET_EINVAL, "halves takes 2 inputs, got 1");
     refused("halves", 1, 2, &other, FLEET_EINVAL,
             "attributes of halves are \"factor:f\"");
+    refused("halves", 1, 2, &nan, FLEET_EINVAL,
+            "attribute \"factor\" of halves is nan; expected a number up to");
+    refused("halves", 1, 2, &large, FLEET_EINVAL, "expected a number up to");
     refused("halves", 0, 2, NULL, FLEET_EDTYPE,
             "halves: shape(): the second input is ids");
     refused("swish_of_w", 0, 2, NULL, FLEET_ESHAPE,

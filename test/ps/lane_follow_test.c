@@ -240,6 +240,30 @@ TEST(a_replica_is_made_again_and_follows_when_workers_know_where_it_is)
     close_pair(&c);
 }
 
+/* Its thread may be late: it has written all, and not said so. */
+TEST(a_replica_does_not_follow_before_what_writes_it_has_ended)
+{
+    pair c;
+
+    open_again(&c);
+    let_alone(&c);
+    lane_tick_until(&c.follower, 400);
+    settle(&c);
+    CHECK(c.leader.copy != NULL);
+    fl_lane_write_copy(c.leader.lane, c.leader.copy);
+    fl_lane_copy_goes_on(c.leader.lane, c.leader.now_ms);
+    settle(&c);
+    say_epoch(&c.leader, 1, FL_VIEW_ALONE);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    settle(&c);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    fl_lane_copy_written(c.leader.lane, c.leader.copy, c.leader.now_ms);
+    c.leader.copy = NULL;
+    settle(&c);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    close_pair(&c);
+}
+
 /* It has not heard of the epoch yet, and asks once more. */
 TEST(answers_wait_for_a_replica_that_is_about_to_follow)
 {

@@ -74,6 +74,45 @@ TEST(a_saved_model_becomes_a_file)
     kit_close(&m);
 }
 
+/* A layer, whose weights go into the second file, and many small steps. */
+static void save_long(const char *name, float weight)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *in = kit_data(p, "x", 30);
+    fleet_fc_options o = {
+        .weight = {.initializer = {FLEET_INIT_CONSTANT, weight, 0}}};
+    fleet_var *out = fleet_fc(p, in, 50, &o);
+
+    for (int i = 0; i < 200; i++)
+        out = fleet_scale(p, out, 1, (float)i);
+    CHECK_OK(fleet_save_inference_model(f, test_path(name), &in, 1, &out, 1));
+    fleet_destroy(f);
+}
+
+/* The older model reads its own weights. */
+TEST(a_pair_of_files_stays_when_the_second_one_has_no_room)
+{
+    char command[2000];
+
+    onnx_need_writer();
+    save_long("one", 1);
+    save_long("two", 2);
+    CHECK_INT(export("one --external-data -o z.onnx && cp z.onnx.data kept"),
+              0);
+    snprintf(command, sizeof command,
+             "cd %s && (ulimit -f 20; exec %s two --external-data -o z.onnx) "
+             "2>&1",
+             test_folder(), test_beside("fleet-export"));
+    CHECK_INT(test_shell(command, said, sizeof said), 1);
+    CHECK_CONTAINS(said, "File too large");
+    snprintf(command, sizeof command,
+             "cd %s && cmp z.onnx.data kept && ls -A | grep -c z.onnx",
+             test_folder());
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    CHECK_TEXT(said, "2\n");
+}
+
 static void refuse(const char *arguments, int status, const char *words)
 {
     CHECK_INT(export(arguments), status);

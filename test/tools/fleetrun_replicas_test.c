@@ -114,6 +114,17 @@ TEST(a_server_that_fails_by_itself_ends_the_job)
     CHECK(!strstr(launch_err(), "goes on"));
 }
 
+/* One that sleeps, say, or that was started again as the others left. */
+TEST(a_server_that_is_left_behind_is_no_failure)
+{
+    CHECK_INT(launch_run("--replicas 2 --server_num 2 --grace 0",
+                         SERVER(1) " && exec sleep 1000; sleep 0.1"),
+              0);
+    CHECK_CONTAINS(launch_err(), ") has not ended within 0 s of the last "
+                                 "worker's end: SIGTERM");
+    CHECK(!strstr(launch_err(), "failed"));
+}
+
 TEST(two_neighbours_end_the_job)
 {
     setenv("DOWN", test_path("down"), 1);

@@ -321,7 +321,8 @@ static fleet_status put_data(const message_maker *m, fl_score_file *file)
     return FLEET_OK;
 }
 
-/* Both are whole before either takes its place. data NULL: there is none. */
+/* Both are whole, and on the disk, before either takes its place. data NULL:
+ * there is none. */
 static fleet_status write_files(const message_maker *m,
                                 const Onnx__ModelProto *model, const char *path,
                                 const char *data)
@@ -333,6 +334,8 @@ static fleet_status write_files(const message_maker *m,
     FL_GOTO(done, fl_score_file_open(&beside, data));
     FL_GOTO(done, put_data(m, &beside));
     FL_GOTO(done, put_model(model, &file));
+    FL_GOTO(done, fl_score_file_finish(&beside));
+    FL_GOTO(done, fl_score_file_finish(&file));
     FL_GOTO(done, fl_score_file_commit(&beside));
     FL_GOTO(done, fl_score_file_commit(&file));
 done:

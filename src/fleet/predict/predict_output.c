@@ -101,35 +101,51 @@ fleet_status fl_score_file_put(fl_score_file *f, const void *data, size_t size)
     return failed ? cannot("write", f->path, failed) : f->writer.status;
 }
 
-fleet_status fl_score_file_commit(fl_score_file *f)
+/* Beside its place there is nothing any more. */
+static void leave(fl_score_file *f, bool removes)
 {
-    char *made;
+    if (removes)
+        fl_disk_remove(AT_FDCWD, f->made, 0);
+    fl_free(f->made);
+    fl_free(f->target);
+    f->made = f->target = NULL;
+}
+
+fleet_status fl_score_file_finish(fl_score_file *f)
+{
     fleet_status status;
 
-    if (!f->target)
+    if (!f->target || f->made)
         return FLEET_OK;
-    made = fl_strdup(f->writer.path);
-    if (!made)
+    f->made = fl_strdup(f->writer.path);
+    if (!f->made)
         return FLEET_ENOMEM;
     status = fl_writer_close(&f->writer, NULL, NULL);
-    if (status == FLEET_OK)
-        status = fl_file_replace(made, f->target);
     if (status != FLEET_OK)
-        fl_disk_remove(AT_FDCWD, made, 0);
-    fl_free(made);
-    fl_free(f->target);
-    f->target = NULL;
+        leave(f, true);
+    return status;
+}
+
+fleet_status fl_score_file_commit(fl_score_file *f)
+{
+    fleet_status status;
+
+    FL_TRY(fl_score_file_finish(f));
+    if (!f->target)
+        return FLEET_OK;
+    status = fl_file_replace(f->made, f->target);
+    leave(f, status != FLEET_OK);
     return status;
 }
 
 void fl_score_file_close(fl_score_file *f)
 {
-    char *made = f->target && f->writer.fd >= 0 && f->writer.path
-                     ? fl_strdup(f->writer.path)
-                     : NULL;
+    char *made = f->made;
     fl_error kept;
 
-    if (f->target) {
+    if (!made && f->target && f->writer.fd >= 0 && f->writer.path)
+        made = fl_strdup(f->writer.path);
+    if (f->target && !f->made) {
         fl_error_take(&kept, fleet_last_status());
         fl_writer_close(&f->writer, NULL, NULL);
         fl_error_raise(&kept);

@@ -283,7 +283,7 @@ static fleet_status infer(fl_node *n)
 
 /* --- lowering ------------------------------------------------------------- */
 
-/* Images of a part: enough parts for eight threads if each has half a million
+/* Images of a part: enough parts for eight threads if each has 200,000
  * operations. */
 static int64_t part_of(const fl_conv_shape *c, int64_t images)
 {
@@ -291,7 +291,7 @@ static int64_t part_of(const fl_conv_shape *c, int64_t images)
     double work = 2.0 * (double)images * (double)(c->out * c->y[0] * c->y[1]) *
                   (double)(c->in / c->groups * c->kernel[0] * c->kernel[1]);
     int64_t parts =
-        work / 5e5 > MOST_PARTS ? MOST_PARTS : (int64_t)(work / 5e5);
+        work / 2e5 > MOST_PARTS ? MOST_PARTS : (int64_t)(work / 2e5);
 
     if (parts > images)
         parts = images;

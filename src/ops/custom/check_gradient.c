@@ -15,7 +15,7 @@ typedef struct check {
     fleet_custom_tensor out[FLEET_CUSTOM_MOST_OUT],
         out_grad[FLEET_CUSTOM_MOST_OUT];
     fleet_custom_call call;
-    int64_t rows; /* of the batch */
+    int64_t rows; /* of the batch; 0: not known yet */
 } check;
 
 static int64_t count_of(const fleet_custom_tensor *t)
@@ -57,8 +57,14 @@ static fleet_status copy_input(check *k, int i, const fleet_custom_tensor *from)
         t->dims[0] = t->dims[0] < -FL_MOST_DIM ? INT64_MAX : -t->dims[0];
     shape = fl_shape_make(t->dims, t->n_dim);
     FL_TRY(fl_shape_check("fleet_check_gradient", shape.dim, shape.n_dim));
-    if (from->dims[0] < 0)
+    if (from->dims[0] < 0) {
+        if (k->rows > 0 && k->rows != t->dims[0])
+            return fl_fail(FLEET_ESHAPE,
+                           "fleet_check_gradient: input %d is a batch of %lld "
+                           "rows; expected %lld, as those before it have",
+                           i, (long long)t->dims[0], (long long)k->rows);
         k->rows = t->dims[0];
+    }
     t->data = fl_arena_copy(&k->arena, from->data,
                             (size_t)count_of(t) * fleet_dtype_size(t->dtype));
     k->in_grad[i] = *t;
@@ -100,6 +106,7 @@ static fleet_status make_call(check *k, const fleet_custom_tensor *in)
         shape[i].data = NULL;
         shape[i].dims[0] = in[i].dims[0] < 0 ? -1 : in[i].dims[0];
     }
+    k->rows = k->rows > 0 ? k->rows : 1;
     FL_TRY(fl_custom_shape(k->c, k->attr, k->attrs.n, shape, k->out, &saved));
     for (int i = 0; i < n_out; i++)
         FL_TRY(add_result(k, i));
@@ -197,7 +204,7 @@ fleet_status fleet_check_gradient(const char *name,
                                   const fleet_custom_attr *attr, int n_attr,
                                   double tolerance)
 {
-    check k = {.rows = 1};
+    check k = {.rows = 0};
     fleet_status status;
 
     FL_TRY(fl_custom_find(name, in ? n_in : 0, &k.c));

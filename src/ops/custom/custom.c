@@ -2,6 +2,7 @@
 #include "ops/custom/custom.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -308,6 +309,22 @@ static const fleet_custom_attr *given(const fleet_custom_attr *attr, int n,
     return NULL;
 }
 
+/* A save has no other numbers: a model with them could not be loaded. */
+static fleet_status check_value(const fl_custom *c, const fl_attr *attr)
+{
+    const int64_t most = (int64_t)1 << 53;
+
+    if (attr->type == FL_FLOAT ? fabs(attr->f) <= 1e300
+                               : attr->i >= -most && attr->i <= most)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "fleet_custom: attribute \"%s\" of %s is %.17g; expected a "
+                   "number up to %s",
+                   attr->name, c->name,
+                   attr->type == FL_FLOAT ? attr->f : (double)attr->i,
+                   attr->type == FL_FLOAT ? "1e300" : "2^53");
+}
+
 fleet_status fl_custom_attrs_of(fl_arena *arena, const fl_custom *c,
                                 const fleet_custom_attr *attr, int n,
                                 fl_attr *out, int *n_out)
@@ -326,6 +343,7 @@ fleet_status fl_custom_attrs_of(fl_arena *arena, const fl_custom *c,
         memcpy(name, list, length);
         *to = list[length + 1] == 'f' ? FL_ATTR_FLOAT(name, a ? a->f : 0)
                                       : FL_ATTR_INT(name, a ? a->i : 0);
+        FL_TRY(check_value(c, to));
         used += a != NULL;
         list += length + 2;
         list += *list == ' ';

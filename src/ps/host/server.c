@@ -123,7 +123,7 @@ static bool begins(const fl_lane_runner *r)
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
 static void check_stop(fl_lane_runner *r)
 {
-    const char *stop = atomic_load(&r->server->stop);
+    const char *stop;
     bool loads;
     fl_error failed;
     char why[200];
@@ -134,7 +134,8 @@ static void check_stop(fl_lane_runner *r)
     failed = r->server->failed;
     loads = r->server->failed_to_load;
     pthread_mutex_unlock(&r->server->lock);
-    if (failed.code != FLEET_OK && loads)
+    stop = atomic_load(&r->server->stop); /* which another lane may have seen */
+    if (failed.code != FLEET_OK && loads && !stop)
         fl_lane_doom(r->lane, failed.code, failed.text);
     else if (failed.code != FLEET_OK)
         fl_lane_abort(r->lane, failed.code, failed.text);

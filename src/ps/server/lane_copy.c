@@ -30,7 +30,7 @@ struct fl_lane_copy {
     bool *knows;   /* by stream: it has a way to it */
 
     fl_journal_pipe *pipe;
-    bool writes; /* the host does, into the pipe */
+    bool writes; /* the host does, into the pipe: it has this, too, so long */
     char *batch; /* of the pipe, and on its way */
     size_t batch_size, batch_capacity;
     uint64_t batch_last; /* LSN */
@@ -198,7 +198,7 @@ static void send_written(fl_ps_lane *l)
             drop_copy(l, fleet_last_error());
             return;
         }
-        if (over && want == FL_COPY_BEHIND + 1)
+        if (over && !c->writes && want == FL_COPY_BEHIND + 1)
             is_behind(r, c);
         if (c->batch_size == 0)
             return;

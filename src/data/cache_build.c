@@ -69,6 +69,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.files = &file;
     one.n_file = 1;
     one.batch_size = rows_of(spec);
+    one.batch_bytes = BLOCK_BYTES; /* of long lines, too, fewer */
     one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
     one.share_count = 1;
     one.bounds = NULL;
@@ -76,7 +77,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.any_file = false;
     one.job_status = is_stopped;
     one.job = (void *)(uintptr_t)stop;
-    FL_TRY(fl_cache_writer_open(&w, file, key));
+    FL_TRY(fl_cache_writer_open(&w, file, key, stop));
     status = add_blocks(w, &one);
     if (status == FLEET_OK)
         status = fl_cache_writer_commit(w);

@@ -135,15 +135,17 @@ static bool same_source(const cache_tail *a, const cache_tail *b)
            a->modified_ns == b->modified_ns;
 }
 
-static fleet_status hash_source(const char *source, uint64_t *hash)
+static fleet_status hash_source(const char *source, const atomic_bool *stop,
+                                uint64_t *hash)
 {
     int fd = fl_fd_lift(open(source, O_RDONLY | O_CLOEXEC));
     char *piece = fl_alloc(PIECE);
     fl_hasher h;
+    bool stopped = false;
     ssize_t n = 1;
 
     fl_hasher_init(&h, 0);
-    while (fd >= 0 && piece && n > 0) {
+    while (fd >= 0 && piece && n > 0 && !(stopped = atomic_load(stop))) {
         n = read(fd, piece, PIECE);
         if (n > 0)
             fl_hasher_add(&h, piece, (size_t)n);
@@ -158,6 +160,8 @@ static fleet_status hash_source(const char *source, uint64_t *hash)
     if (fd < 0 || n < 0)
         return fl_fd_close(&fd), cannot_do("read", source, errno);
     fl_fd_close(&fd);
+    if (stopped)
+        return fl_fail(FLEET_ESTATE, "the stream was closed");
     *hash = fl_hasher_end(&h);
     return FLEET_OK;
 }
@@ -209,7 +213,8 @@ static int read_tail(int fd, cache_tail *t, uint64_t *size, uint64_t *identity)
 }
 
 /* Is it of the file, by its times, or else by its bytes? */
-static bool is_of(const cache_tail *t, const char *source)
+static bool is_of(const cache_tail *t, const char *source,
+                  const atomic_bool *stop)
 {
     cache_tail now = {.rows = 0};
     uint64_t hash;
@@ -218,7 +223,7 @@ static bool is_of(const cache_tail *t, const char *source)
         return false;
     if (t->settled && same_source(t, &now))
         return true;
-    return t->size == now.size && hash_source(source, &hash) == FLEET_OK &&
+    return t->size == now.size && hash_source(source, stop, &hash) == FLEET_OK &&
            hash == t->hash;
 }
 
@@ -257,7 +262,7 @@ static fleet_status read_index(fl_cache_file *c, const cache_tail *t,
 }
 
 static fleet_status open_fitting(fl_cache_file *c, const char *source,
-                                 uint64_t key)
+                                 uint64_t key, const atomic_bool *stop)
 {
     cache_tail t;
     uint64_t size = 0;
@@ -267,18 +272,18 @@ static fleet_status open_fitting(fl_cache_file *c, const char *source,
         return FLEET_ENOMEM;
     c->fd = fl_fd_lift(open(c->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (c->fd < 0 || read_tail(c->fd, &t, &size, &c->identity) != 0 ||
-        t.key != key || !is_of(&t, source))
+        t.key != key || !is_of(&t, source, stop))
         return FLEET_ENOENT;
     return read_index(c, &t, size);
 }
 
 fleet_status fl_cache_file_open(fl_cache_file *c, const char *source,
-                                uint64_t key)
+                                uint64_t key, const atomic_bool *stop)
 {
     fleet_status status;
 
     *c = (fl_cache_file){.fd = -1};
-    status = open_fitting(c, source, key);
+    status = open_fitting(c, source, key, stop);
     if (status == FLEET_OK)
         return FLEET_OK;
     fl_cache_file_close(c);
@@ -345,6 +350,19 @@ struct fl_cache_writer {
     size_t capacity;
 };
 
+/* A user who may not read the source may not read what it was parsed to. */
+static fleet_status keep_private(const fl_cache_writer *w)
+{
+    struct stat st, made;
+
+    if (stat(w->source, &st) != 0)
+        return cannot_do("look at", w->source, errno);
+    if (fstat(w->file.fd, &made) != 0 ||
+        fchmod(w->file.fd, made.st_mode & st.st_mode & 0666) != 0)
+        return cannot_do("set the permissions of", w->file.path, errno);
+    return FLEET_OK;
+}
+
 /* A hidden name, which globs pass over, and no other process's. */
 static fleet_status open_beside(fl_cache_writer *w)
 {
@@ -362,11 +380,11 @@ static fleet_status open_beside(fl_cache_writer *w)
     w->open = true; /* also where it failed */
     FL_TRY(status);
     w->made = fl_strdup(w->file.path);
-    return w->made ? FLEET_OK : FLEET_ENOMEM;
+    return w->made ? keep_private(w) : FLEET_ENOMEM;
 }
 
 fleet_status fl_cache_writer_open(fl_cache_writer **writer, const char *source,
-                                  uint64_t key)
+                                  uint64_t key, const atomic_bool *stop)
 {
     fl_cache_writer *w;
     fleet_status status;
@@ -381,7 +399,7 @@ fleet_status fl_cache_writer_open(fl_cache_writer **writer, const char *source,
     if (status == FLEET_OK)
         status = describe_source(&w->tail, source);
     if (status == FLEET_OK)
-        status = hash_source(source, &w->tail.hash);
+        status = hash_source(source, stop, &w->tail.hash);
     if (status == FLEET_OK)
         status = open_beside(w);
     if (status == FLEET_OK)

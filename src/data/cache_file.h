@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "data/cache_block.h"
 
 /* All that says how a line becomes values, as one number. */
@@ -29,9 +31,9 @@ typedef struct fl_cache_file {
 } fl_cache_file;
 
 /* The cache of the file, open. FLEET_ENOENT, which leaves no text: there is
- * none that fits. */
+ * none that fits, or *stop was set meanwhile: large files are hashed. */
 fleet_status fl_cache_file_open(fl_cache_file *c, const char *source,
-                                uint64_t key);
+                                uint64_t key, const atomic_bool *stop);
 
 /* A block of it into memory for index[i].size bytes. FLEET_ECORRUPT: it is
  * damaged, and is removed. */
@@ -50,7 +52,7 @@ typedef struct fl_cache_writer fl_cache_writer;
 /* A new one, which takes its place at commit, unless the source has changed
  * since open: FLEET_ESTATE. close() without it leaves nothing. */
 fleet_status fl_cache_writer_open(fl_cache_writer **w, const char *source,
-                                  uint64_t key);
+                                  uint64_t key, const atomic_bool *stop);
 fleet_status fl_cache_writer_add(fl_cache_writer *w, const void *block,
                                  size_t size, uint64_t rows);
 fleet_status fl_cache_writer_commit(fl_cache_writer *w);

@@ -35,17 +35,25 @@ static const fl_stream_spec *spec_of(const cache_reader *r)
 static fleet_status open_cache(cache_reader *r, int i, uint64_t key)
 {
     const fl_stream_spec *spec = spec_of(r);
-    fleet_status status = fl_cache_file_open(&r->file[i], spec->files[i], key);
+    fleet_status status = fl_cache_file_open(&r->file[i], spec->files[i], key,
+                                             r->env.stop);
 
     if (status != FLEET_ENOENT)
         return status;
     FL_INFO(spec->log, "making the cache of %s", spec->files[i]);
     FL_TRY(fl_cache_build(spec, spec->files[i], key, r->env.stop));
-    status = fl_cache_file_open(&r->file[i], spec->files[i], key);
+    status =
+        fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
     return status == FLEET_ENOENT
                ? fl_fail(FLEET_ESTATE, "%.500s has changed meanwhile",
                          spec->files[i])
                : status;
+}
+
+static void close_caches(cache_reader *r)
+{
+    for (int i = 0; i < spec_of(r)->n_file; i++)
+        fl_cache_file_close(&r->file[i]);
 }
 
 /* Caches only save time: whatever is wrong with them is no error of the pass,
@@ -60,6 +68,7 @@ static fleet_status read_text(cache_reader *r, int file)
             spec->files[file], fleet_last_error());
     fl_error_clear();
     spec->cache->is_off = true;
+    close_caches(r); /* they may have taken all descriptors */
     FL_TRY(fl_format_open(spec->format, &r->text, &r->env));
     return r->text->start(r->text);
 }
@@ -196,8 +205,7 @@ static void cache_close(fl_reader *reader)
 {
     cache_reader *r = (cache_reader *)reader;
 
-    for (int i = 0; i < spec_of(r)->n_file; i++)
-        fl_cache_file_close(&r->file[i]);
+    close_caches(r);
     fl_block_drop(r->env.blocks, r->block);
     fl_block_drop(r->env.blocks, r->out);
     if (r->text)

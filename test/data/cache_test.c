@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,6 +130,22 @@ static void same(const fl_stream_spec *spec, bool made)
     CHECK(alike(&d, &text));
 }
 
+/* Who may not read the text may not read its values. */
+TEST(a_cache_has_the_permissions_of_its_file)
+{
+    const char *files[] = {write_text("private", 1, 20)};
+    fl_stream_spec spec = spec_of(files, 1);
+    char cache[4096];
+    struct stat st;
+
+    CHECK_INT(chmod(files[0], 0600), 0);
+    umask(022);
+    same(&spec, true);
+    snprintf(cache, sizeof cache, "%s.fleetcache", files[0]);
+    CHECK_INT(stat(cache, &st), 0);
+    CHECK_INT(st.st_mode & 0777, 0600);
+}
+
 TEST(batches_are_those_of_the_text)
 {
     const char *files[] = {write_text("a", 1, LINES), test_file("b", "\n"),
@@ -166,6 +183,34 @@ TEST(each_format_has_caches)
     spec = data_spec(FLEET_JSON_LINES, json, 2, &path, 1);
     spec.log = &log_to;
     same(&spec, true);
+}
+
+/* A block is read, made and held as a whole. */
+TEST(blocks_of_long_lines_have_few_of_them)
+{
+    enum { LONG = 500000, N = 20 };
+    char *text = malloc((LONG + 1) * 2 * N + 100 * N), *to = text;
+    const fleet_slot slot = {.name = "x", .dtype = FLEET_INT64, .dim = -1};
+    fl_stream_spec spec;
+    const char *path;
+    fl_cache_file c;
+
+    for (int i = 0; i < N; i++) {
+        to += sprintf(to, "%d", LONG);
+        for (int j = 0; j < LONG; j++)
+            to = strcpy(to, " 7") + 2;
+        to = strcpy(to, "\n") + 1;
+    }
+    path = test_file("a", text);
+    free(text);
+    spec = data_spec(FLEET_MULTISLOT, &slot, 1, &path, 1);
+    spec.log = &log_to;
+    (void)read_cached(spec);
+    CHECK_OK(fl_cache_file_open(&c, path, fl_cache_key(&spec),
+                                &(atomic_bool){false}));
+    CHECK_INT(c.rows, N);
+    CHECK_INT(c.n_block, 4);
+    fl_cache_file_close(&c);
 }
 
 TEST(packed_files_have_caches_too)
@@ -244,7 +289,8 @@ TEST(a_file_that_has_lain_there_is_known_by_its_times)
     CHECK(symlink(path, link) == 0);
     spec.log = &log_to;
     same(&spec, true);
-    CHECK_OK(fl_cache_file_open(&c, link, fl_cache_key(&spec)));
+    CHECK_OK(fl_cache_file_open(&c, link, fl_cache_key(&spec),
+                                &(atomic_bool){false}));
     CHECK_INT(c.rows, 13026); /* with a header */
     fl_cache_file_close(&c);
     unlink(link);
@@ -409,6 +455,41 @@ TEST(a_full_disk_costs_the_cache_alone)
     }
     CHECK(fail_at > 5 && fail_at < 100);
     CHECK_INT(count_names(), 2);
+}
+
+/* Files that have lain there, so that a cache takes one descriptor at a time
+ * and may leave none for a text. */
+TEST(files_without_descriptors_for_their_caches_are_read_as_text)
+{
+    const char *source = getenv("FLEET_SOURCE"), *link = test_path("link");
+    const fleet_slot slot = {.name = "x",
+                             .dtype = FLEET_INT64,
+                             .columns = (const char *const[]){"0"},
+                             .n_column = 1};
+    const char *files[100];
+    fl_stream_spec spec = data_spec(FLEET_CSV, &slot, 1, files, 100);
+    struct rlimit few, all;
+    data_dump text, d;
+    char path[1000];
+
+    snprintf(path, sizeof path, "%s/NOTICE", source && *source ? source : ".");
+    CHECK(symlink(path, link) == 0);
+    for (int i = 0; i < 100; i++)
+        files[i] = link;
+    spec.log = &log_to;
+    text = data_read(&spec);
+    CHECK_STATUS(text.status, FLEET_EEND);
+    CHECK(getrlimit(RLIMIT_NOFILE, &all) == 0);
+    few = all;
+    for (few.rlim_cur = 60; few.rlim_cur < 64; few.rlim_cur++) {
+        state.is_off = false;
+        CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+        d = read_cached(spec);
+        CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0);
+        CHECK_CONTAINS(said, "is read as text");
+        CHECK_STATUS(d.status, FLEET_EEND);
+        CHECK(alike(&d, &text));
+    }
 }
 
 TEST(what_is_wrong_with_the_file_is_said_as_of_text)

@@ -200,11 +200,14 @@ static fleet_status text_read(fl_reader *reader, fl_lines *lines, int64_t n,
                               int64_t *got)
 {
     text_reader *r = (text_reader *)reader;
+    const int64_t most = r->env.parser->spec->batch_bytes;
+    int64_t bytes = 0;
 
-    for (*got = 0; *got < n; ++*got) {
+    for (*got = 0; *got < n && (most == 0 || bytes < most); ++*got) {
         fl_line line;
 
         FL_TRY(next_sample(r, &line));
+        bytes += line.size;
         if (lines)
             FL_TRY(fl_lines_add(lines, r->env.blocks, r->block, &line));
     }

@@ -28,6 +28,8 @@ typedef struct fl_stream_spec {
     int n_slot;
     const fl_slot_bounds *bounds; /* by slot; NULL: none has any */
     int64_t batch_size;
+    int64_t batch_bytes; /* of lines of text, with which a batch ends early; 0:
+                            there is no such number */
     int n_thread;
     int most_held;            /* batches that the caller may hold; as many
                                 as streams let it, or more */

@@ -102,7 +102,7 @@ fleet_status fl_score_file_put(fl_score_file *f, const void *data, size_t size)
 }
 
 /* Beside its place there is nothing any more. */
-static void leave(fl_score_file *f, bool removes)
+static void drop_made(fl_score_file *f, bool removes)
 {
     if (removes)
         fl_disk_remove(AT_FDCWD, f->made, 0);
@@ -122,7 +122,7 @@ fleet_status fl_score_file_finish(fl_score_file *f)
         return FLEET_ENOMEM;
     status = fl_writer_close(&f->writer, NULL, NULL);
     if (status != FLEET_OK)
-        leave(f, true);
+        drop_made(f, true);
     return status;
 }
 
@@ -134,7 +134,7 @@ fleet_status fl_score_file_commit(fl_score_file *f)
     if (!f->target)
         return FLEET_OK;
     status = fl_file_replace(f->made, f->target);
-    leave(f, status != FLEET_OK);
+    drop_made(f, status != FLEET_OK);
     return status;
 }
 

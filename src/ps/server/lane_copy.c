@@ -30,7 +30,7 @@ struct fl_lane_copy {
     bool *knows;   /* by stream: it has a way to it */
 
     fl_journal_pipe *pipe;
-    bool writes; /* the host does, into the pipe: it has this, too, so long */
+    bool writes; /* the host does, into the pipe: until then it has this, too */
     char *batch; /* of the pipe, and on its way */
     size_t batch_size, batch_capacity;
     uint64_t batch_last; /* LSN */

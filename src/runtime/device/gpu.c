@@ -188,8 +188,8 @@ void fl_gpu_host_free(fl_gpu *g, char *p)
 
 fleet_status fl_gpu_wait(fl_gpu *g)
 {
-    /* In this order: a wait for idle copies says nothing of a GPU that was given
-     * up (device.h). */
+    /* In this order: a wait for idle copies says nothing of a GPU that was
+     * given up (device.h). */
     FL_TRY(g->m->stream_wait(g->d, g->queue, g->deadline_ms));
     FL_TRY(g->m->stream_wait(g->d, g->copies, g->deadline_ms));
     g->copying = false;

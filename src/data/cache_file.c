@@ -223,8 +223,8 @@ static bool is_of(const cache_tail *t, const char *source,
         return false;
     if (t->settled && same_source(t, &now))
         return true;
-    return t->size == now.size && hash_source(source, stop, &hash) == FLEET_OK &&
-           hash == t->hash;
+    return t->size == now.size &&
+           hash_source(source, stop, &hash) == FLEET_OK && hash == t->hash;
 }
 
 static bool index_holds(const fl_cache_file *c, const cache_tail *t)

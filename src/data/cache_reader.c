@@ -35,15 +35,14 @@ static const fl_stream_spec *spec_of(const cache_reader *r)
 static fleet_status open_cache(cache_reader *r, int i, uint64_t key)
 {
     const fl_stream_spec *spec = spec_of(r);
-    fleet_status status = fl_cache_file_open(&r->file[i], spec->files[i], key,
-                                             r->env.stop);
+    fleet_status status =
+        fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
 
     if (status != FLEET_ENOENT)
         return status;
     FL_INFO(spec->log, "making the cache of %s", spec->files[i]);
     FL_TRY(fl_cache_build(spec, spec->files[i], key, r->env.stop));
-    status =
-        fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
+    status = fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
     return status == FLEET_ENOENT
                ? fl_fail(FLEET_ESTATE, "%.500s has changed meanwhile",
                          spec->files[i])

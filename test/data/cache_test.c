@@ -94,6 +94,8 @@ static fl_stream_spec spec_of(const char *const *files, int n)
     return spec;
 }
 
+static const atomic_bool goes_on; /* no stop was asked for */
+
 static data_dump read_cached(fl_stream_spec spec)
 {
     spec.cache = state.is_off ? NULL : &state;
@@ -206,8 +208,7 @@ TEST(blocks_of_long_lines_have_few_of_them)
     spec = data_spec(FLEET_MULTISLOT, &slot, 1, &path, 1);
     spec.log = &log_to;
     (void)read_cached(spec);
-    CHECK_OK(fl_cache_file_open(&c, path, fl_cache_key(&spec),
-                                &(atomic_bool){false}));
+    CHECK_OK(fl_cache_file_open(&c, path, fl_cache_key(&spec), &goes_on));
     CHECK_INT(c.rows, N);
     CHECK_INT(c.n_block, 4);
     fl_cache_file_close(&c);
@@ -289,8 +290,7 @@ TEST(a_file_that_has_lain_there_is_known_by_its_times)
     CHECK(symlink(path, link) == 0);
     spec.log = &log_to;
     same(&spec, true);
-    CHECK_OK(fl_cache_file_open(&c, link, fl_cache_key(&spec),
-                                &(atomic_bool){false}));
+    CHECK_OK(fl_cache_file_open(&c, link, fl_cache_key(&spec), &goes_on));
     CHECK_INT(c.rows, 13026); /* with a header */
     fl_cache_file_close(&c);
     unlink(link);

@@ -73,8 +73,8 @@ __device__ static void multiply_tile(const product<I, O> &p, const I *a,
         __syncthreads();
         for (int l = 0; l < left; l++)
             for (int i = 0; i < EACH; i++)
-                sum[i] +=
-                    of_a[threadIdx.y + i * TILE_ROWS][l] * of_b[l][threadIdx.x];
+                sum[i] += of_a[(int)threadIdx.y + i * TILE_ROWS][l] *
+                          of_b[l][threadIdx.x];
         __syncthreads();
     }
     for (int i = 0; i < EACH; i++) {

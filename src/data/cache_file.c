@@ -350,7 +350,7 @@ struct fl_cache_writer {
     size_t capacity;
 };
 
-/* A user who may not read the source may not read what it was parsed to. */
+/* Permissions that the source lacks its cache lacks, too. */
 static fleet_status keep_private(const fl_cache_writer *w)
 {
     struct stat st, made;

@@ -18,27 +18,9 @@
 #include "ops/sequence/recurrent.h"
 #include "runtime/simd/simd.h"
 
-enum { GATES = 3 };
+enum { GATES = 3, KEPT = 4 }; /* of a unit: in x, in gates */
 
 /* --- forward -------------------------------------------------------------- */
-
-enum { F_OUT, F_GATES, F_X, F_W, F_B, F_WEIGHTS };
-
-static fleet_status forward_prepare(fl_instance *in)
-{
-    const fl_recurrent *c = in->step->config;
-
-    return fl_recurrent_prepare(
-        in, F_OUT,
-        &(fl_matmul_spec){.m = fl_recurrent_slice(in, F_OUT),
-                          .n = 3 * c->units,
-                          .k = c->units,
-                          .bias = true,
-                          .lda = c->len * c->units,
-                          .ldb = 3 * c->units,
-                          .ldc = 3 * c->units},
-        3 * c->units);
-}
 
 /* Step t of n rows; s: h W + b of each. */
 static void forward_step(const fl_instance *in, const fl_range *r, int64_t t,
@@ -47,9 +29,9 @@ static void forward_step(const fl_instance *in, const fl_range *r, int64_t t,
     const fl_activation_simd *act = fl_simd_best()->activation;
     const fl_recurrent *c = in->step->config;
     int64_t u = c->units, n = fl_range_rows(in, F_OUT, r);
-    const float *x = fl_rows_f32(in, F_X, r) + t * 3 * u;
+    const float *x = fl_rows_f32(in, F_X, r) + t * GATES * u;
     float *out = fl_rows_f32(in, F_OUT, r) + t * u;
-    float *gates = fl_rows_f32(in, F_GATES, r) + t * 4 * u;
+    float *gates = fl_rows_f32(in, F_GATES, r) + t * KEPT * u;
     const float *a =
         in->arg[F_WEIGHTS].base ? fl_rows_f32(in, F_WEIGHTS, r) + t : NULL;
 
@@ -69,11 +51,16 @@ static void forward_step(const fl_instance *in, const fl_range *r, int64_t t,
 
             out[j] = before + fl_gru_taken(&g, weight) * (g.n - before);
         }
-        x += c->len * 3 * u;
+        x += c->len * GATES * u;
         out += c->len * u;
-        gates += c->len * 4 * u;
+        gates += c->len * KEPT * u;
         s += 3 * u;
     }
+}
+
+static fleet_status forward_prepare(fl_instance *in)
+{
+    return fl_recurrent_prepare(in, GATES);
 }
 
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
@@ -106,80 +93,13 @@ static const fl_kernel kernel = {
 
 /* --- backward ------------------------------------------------------------- */
 
-enum {
-    D_X,
-    D_STATE,
-    D_LAST,
-    D_WEIGHTS, /* absent: not wanted */
-    D_G,
-    D_OUT,
-    D_GATES,
-    D_W,
-    D_OF_WEIGHTS
-};
-
-static fleet_status grad_prepare(fl_instance *in)
-{
-    const fl_recurrent *c = in->step->config;
-
-    return fl_recurrent_prepare(
-        in, D_G,
-        &(fl_matmul_spec){.m = fl_recurrent_slice(in, D_G),
-                          .n = c->units,
-                          .k = 3 * c->units,
-                          .tb = true,
-                          .lda = c->len * 3 * c->units,
-                          .ldb = 3 * c->units,
-                          .ldc = c->units},
-        2 * c->units);
-}
-
-/* Where a row has its numbers of step t. */
-typedef struct step_at {
-    float *dx, *ds, *last, *da;
-    const float *g, *out, *gates, *a;
-} step_at;
-
-static step_at step_of(const fl_instance *in, const fl_range *r, int64_t t)
-{
-    const fl_recurrent *c = in->step->config;
-    int64_t u = c->units;
-
-    return (step_at){
-        .dx = fl_rows_f32(in, D_X, r) + t * 3 * u,
-        .ds = fl_rows_f32(in, D_STATE, r) + t * 3 * u,
-        .last = fl_rows_f32(in, D_LAST, r) + t * u,
-        .da =
-            in->arg[D_WEIGHTS].base ? fl_rows_f32(in, D_WEIGHTS, r) + t : NULL,
-        .g = fl_rows_f32(in, D_G, r) + t * u,
-        .out = fl_rows_f32(in, D_OUT, r) + t * u,
-        .gates = fl_rows_f32(in, D_GATES, r) + t * 4 * u,
-        .a = in->arg[D_OF_WEIGHTS].base ? fl_rows_f32(in, D_OF_WEIGHTS, r) + t
-                                        : NULL,
-    };
-}
-
-static void next_row(step_at *p, const fl_recurrent *c)
-{
-    int64_t n = c->len * c->units;
-
-    p->dx += 3 * n;
-    p->ds += 3 * n;
-    p->last += n;
-    p->g += n;
-    p->out += n;
-    p->gates += 4 * n;
-    p->a = p->a ? p->a + c->len : NULL;
-    p->da = p->da ? p->da + c->len : NULL;
-}
-
 /* A row; dh: what comes from the steps behind, which becomes what goes to the
  * step before, but for the product's share. */
-static void grad_row(const step_at *p, const fl_recurrent *c, int64_t t,
-                     float *dh)
+static void grad_row(const fl_recurrent_slope *p, const fl_recurrent *c,
+                     int64_t t, float *dh)
 {
     int64_t u = c->units;
-    float weight = p->a ? *p->a : 1.0f, sum = 0.0f;
+    float weight = p->weight ? *p->weight : 1.0f, sum = 0.0f;
 
     for (int64_t j = 0; j < u; j++) {
         fl_gru_gates g = {p->gates[j], p->gates[u + j], p->gates[2 * u + j],
@@ -199,6 +119,14 @@ static void grad_row(const step_at *p, const fl_recurrent *c, int64_t t,
         *p->da = sum;
 }
 
+/* Behind the product's scratch: the gradient of the state, and what is added. */
+static fleet_status grad_prepare(fl_instance *in)
+{
+    const fl_recurrent *c = in->step->config;
+
+    return fl_recurrent_prepare_grad(in, GATES, 2 * c->units);
+}
+
 static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 {
     const fl_recurrent *c = in->step->config;
@@ -209,14 +137,15 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 
     memset(dh, 0, (size_t)(n * u) * sizeof *dh);
     for (int64_t t = c->len - 1; t >= 0; t--) {
-        step_at p = step_of(in, r, t);
+        fl_recurrent_slope p = fl_recurrent_slope_of(in, r, t, GATES, KEPT);
 
-        for (int64_t i = 0; i < n; i++, next_row(&p, c))
+        for (int64_t i = 0; i < n;
+             i++, fl_recurrent_slope_next(&p, c, GATES, KEPT))
             grad_row(&p, c, t, dh + i * u);
         if (t == 0)
             break;
         FL_TRY(fl_matmul_run(state->matmul, r->thread,
-                             fl_rows_f32(in, D_STATE, r) + t * 3 * u,
+                             fl_rows_f32(in, D_STATE, r) + t * GATES * u,
                              fl_ptr(in, D_W), NULL, more, r->scratch));
         fl_simd_best()->add(dh, dh, more, n * u);
     }
@@ -241,36 +170,13 @@ static fleet_status infer(fl_node *n)
 
 static fleet_status forward(fl_lowering *l, const fl_node *n)
 {
-    int gates =
-        fl_recurrent_temp(l, n, "gates", 4 * fl_recurrent_units(n, GATES));
-
-    FL_EMIT(l, &kernel, n, fl_recurrent_config(l, n, GATES),
-            FL_W(fl_value_of(l, n->out[0])), FL_W(gates),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_X])),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_B])),
-            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
-    l->node[n->id].saved = gates;
+    fl_recurrent_forward(l, n, GATES, KEPT, &kernel);
     return FLEET_OK;
 }
 
 static fleet_status gradient(fl_lowering *l, const fl_node *n)
 {
-    int64_t u = fl_recurrent_units(n, GATES);
-    int g = fl_gradient_of(l, n->out[0]);
-    int dx = fl_gradient_to(l, n->in[FL_RECURRENT_X]);
-    int da = fl_gradient_to(l, fl_recurrent_weights(n));
-    int state = fl_recurrent_rows(l, n, "state gradient", GATES * u);
-    int last = fl_recurrent_rows(l, n, "state before", u);
-
-    if (dx < 0)
-        dx = fl_recurrent_temp(l, n, "not wanted", GATES * u);
-    FL_EMIT(l, &kernel_grad, n, fl_recurrent_config(l, n, GATES), FL_W(dx),
-            FL_W(state), FL_W(last), FL_W(da), FL_R(g),
-            FL_R(fl_value_of(l, n->out[0])), FL_R(l->node[n->id].saved),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
-            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
-    fl_recurrent_sums(l, n, GATES, last, state);
+    fl_recurrent_gradient(l, n, GATES, &kernel_grad);
     return FLEET_OK;
 }
 

@@ -18,25 +18,6 @@ enum { GATES = 4, KEPT = 6, CELL = 5 }; /* of a unit: in x, in gates; where */
 
 /* --- forward -------------------------------------------------------------- */
 
-enum { F_OUT, F_GATES, F_X, F_W, F_B, F_WEIGHTS };
-
-static fleet_status forward_prepare(fl_instance *in)
-{
-    const fl_recurrent *c = in->step->config;
-    int64_t n = GATES * c->units;
-
-    return fl_recurrent_prepare(
-        in, F_OUT,
-        &(fl_matmul_spec){.m = fl_recurrent_slice(in, F_OUT),
-                          .n = n,
-                          .k = c->units,
-                          .bias = true,
-                          .lda = c->len * c->units,
-                          .ldb = n,
-                          .ldc = n},
-        n);
-}
-
 /* Where a row has its numbers of a step. */
 typedef struct lstm_at {
     float *out, *gates;
@@ -92,6 +73,11 @@ static void step_row(const lstm_at *p, int64_t t, int64_t u, const float *s)
             fl_lstm_updated(t > 0 ? p->out[j - u] : 0.0f, o[j] * tc[j], weight);
 }
 
+static fleet_status forward_prepare(fl_instance *in)
+{
+    return fl_recurrent_prepare(in, GATES);
+}
+
 static fleet_status forward_run(const fl_instance *in, const fl_range *r)
 {
     const fl_recurrent *c = in->step->config;
@@ -125,79 +111,10 @@ static const fl_kernel kernel = {
 
 /* --- backward ------------------------------------------------------------- */
 
-enum {
-    D_X,
-    D_STATE,
-    D_LAST,
-    D_WEIGHTS, /* absent: not wanted */
-    D_G,
-    D_OUT,
-    D_GATES,
-    D_W,
-    D_OF_WEIGHTS
-};
-
-/* Behind the product's: gradients of state and cell, and what is added. */
-static fleet_status grad_prepare(fl_instance *in)
-{
-    const fl_recurrent *c = in->step->config;
-    int64_t k = GATES * c->units;
-
-    return fl_recurrent_prepare(
-        in, D_G,
-        &(fl_matmul_spec){.m = fl_recurrent_slice(in, D_G),
-                          .n = c->units,
-                          .k = k,
-                          .tb = true,
-                          .lda = c->len * k,
-                          .ldb = k,
-                          .ldc = c->units},
-        3 * c->units);
-}
-
-/* Where a row has its numbers of a step. */
-typedef struct lstm_slope_at {
-    float *dx, *ds, *last, *da;
-    const float *g, *out, *gates, *weight;
-} lstm_slope_at;
-
-static lstm_slope_at slope_of(const fl_instance *in, const fl_range *r,
-                              int64_t t)
-{
-    const fl_recurrent *c = in->step->config;
-    int64_t u = c->units;
-    bool has = in->arg[D_OF_WEIGHTS].base, wants = in->arg[D_WEIGHTS].base;
-
-    return (lstm_slope_at){
-        .dx = fl_rows_f32(in, D_X, r) + t * GATES * u,
-        .ds = fl_rows_f32(in, D_STATE, r) + t * GATES * u,
-        .last = fl_rows_f32(in, D_LAST, r) + t * u,
-        .da = wants ? fl_rows_f32(in, D_WEIGHTS, r) + t : NULL,
-        .g = fl_rows_f32(in, D_G, r) + t * u,
-        .out = fl_rows_f32(in, D_OUT, r) + t * u,
-        .gates = fl_rows_f32(in, D_GATES, r) + t * KEPT * u,
-        .weight = has ? fl_rows_f32(in, D_OF_WEIGHTS, r) + t : NULL,
-    };
-}
-
-static void next_slope(lstm_slope_at *p, const fl_recurrent *c)
-{
-    int64_t n = c->len * c->units;
-
-    p->dx += GATES * n;
-    p->ds += GATES * n;
-    p->last += n;
-    p->da = p->da ? p->da + c->len : NULL;
-    p->g += n;
-    p->out += n;
-    p->gates += KEPT * n;
-    p->weight = p->weight ? p->weight + c->len : NULL;
-}
-
 /* A row; dh, dc: what comes from the steps behind, which become what goes to
  * the step before, but for the product's share. */
-static void grad_row(const lstm_slope_at *p, int64_t u, int64_t t, float *dh,
-                     float *dc)
+static void grad_row(const fl_recurrent_slope *p, int64_t u, int64_t t,
+                     float *dh, float *dc)
 {
     float weight = p->weight ? *p->weight : 1.0f, sum = 0.0f;
     const float *kept = p->gates, *cell = kept + (CELL - KEPT) * u;
@@ -222,6 +139,14 @@ static void grad_row(const lstm_slope_at *p, int64_t u, int64_t t, float *dh,
         *p->da = sum;
 }
 
+/* Behind the product's: gradients of state and cell, and what is added. */
+static fleet_status grad_prepare(fl_instance *in)
+{
+    const fl_recurrent *c = in->step->config;
+
+    return fl_recurrent_prepare_grad(in, GATES, 3 * c->units);
+}
+
 static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 {
     const fl_recurrent *c = in->step->config;
@@ -232,9 +157,10 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 
     memset(dh, 0, (size_t)(2 * n * u) * sizeof *dh);
     for (int64_t t = c->len - 1; t >= 0; t--) {
-        lstm_slope_at p = slope_of(in, r, t);
+        fl_recurrent_slope p = fl_recurrent_slope_of(in, r, t, GATES, KEPT);
 
-        for (int64_t i = 0; i < n; i++, next_slope(&p, c))
+        for (int64_t i = 0; i < n;
+             i++, fl_recurrent_slope_next(&p, c, GATES, KEPT))
             grad_row(&p, u, t, dh + i * u, dc + i * u);
         if (t == 0)
             break;
@@ -264,36 +190,13 @@ static fleet_status infer(fl_node *n)
 
 static fleet_status forward(fl_lowering *l, const fl_node *n)
 {
-    int64_t u = fl_recurrent_units(n, GATES);
-    int gates = fl_recurrent_temp(l, n, "gates", KEPT * u);
-
-    FL_EMIT(l, &kernel, n, fl_recurrent_config(l, n, GATES),
-            FL_W(fl_value_of(l, n->out[0])), FL_W(gates),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_X])),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_B])),
-            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
-    l->node[n->id].saved = gates;
+    fl_recurrent_forward(l, n, GATES, KEPT, &kernel);
     return FLEET_OK;
 }
 
 static fleet_status gradient(fl_lowering *l, const fl_node *n)
 {
-    int64_t u = fl_recurrent_units(n, GATES);
-    int g = fl_gradient_of(l, n->out[0]), gates = l->node[n->id].saved;
-    int dx = fl_gradient_to(l, n->in[FL_RECURRENT_X]);
-    int da = fl_gradient_to(l, fl_recurrent_weights(n));
-    int state = fl_recurrent_rows(l, n, "state gradient", GATES * u);
-    int last = fl_recurrent_rows(l, n, "state before", u);
-
-    if (dx < 0)
-        dx = fl_recurrent_temp(l, n, "not wanted", GATES * u);
-    FL_EMIT(l, &kernel_grad, n, fl_recurrent_config(l, n, GATES), FL_W(dx),
-            FL_W(state), FL_W(last), FL_W(da), FL_R(g),
-            FL_R(fl_value_of(l, n->out[0])), FL_R(gates),
-            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
-            FL_R(fl_value_of(l, fl_recurrent_weights(n))));
-    fl_recurrent_sums(l, n, GATES, last, state);
+    fl_recurrent_gradient(l, n, GATES, &kernel_grad);
     return FLEET_OK;
 }
 

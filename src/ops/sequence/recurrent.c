@@ -21,17 +21,47 @@ int64_t fl_recurrent_slice(const fl_instance *in, int i)
     return in->slice * in->arg[i].factor;
 }
 
-fleet_status fl_recurrent_prepare(fl_instance *in, int like,
-                                  const fl_matmul_spec *spec, int64_t room)
+static fleet_status prepare(fl_instance *in, const fl_matmul_spec *spec,
+                            int64_t room)
 {
     fl_recurrent_state *s = in->state;
 
     FL_TRY(fl_matmul_create(&s->matmul, spec, in->n_thread));
     s->product = padded(fl_matmul_scratch(s->matmul));
-    in->scratch_size =
-        s->product +
-        (size_t)(fl_recurrent_slice(in, like) * room) * sizeof(float);
+    in->scratch_size = s->product + (size_t)(spec->m * room) * sizeof(float);
     return FLEET_OK;
+}
+
+fleet_status fl_recurrent_prepare(fl_instance *in, int gates)
+{
+    const fl_recurrent *c = in->step->config;
+    int64_t n = gates * c->units;
+
+    return prepare(in,
+                   &(fl_matmul_spec){.m = fl_recurrent_slice(in, F_OUT),
+                                     .n = n,
+                                     .k = c->units,
+                                     .bias = true,
+                                     .lda = c->len * c->units,
+                                     .ldb = n,
+                                     .ldc = n},
+                   n);
+}
+
+fleet_status fl_recurrent_prepare_grad(fl_instance *in, int gates, int64_t room)
+{
+    const fl_recurrent *c = in->step->config;
+    int64_t k = gates * c->units;
+
+    return prepare(in,
+                   &(fl_matmul_spec){.m = fl_recurrent_slice(in, D_G),
+                                     .n = c->units,
+                                     .k = k,
+                                     .tb = true,
+                                     .lda = c->len * k,
+                                     .ldb = k,
+                                     .ldc = c->units},
+                   room);
 }
 
 void fl_recurrent_finish(fl_instance *in)
@@ -48,12 +78,12 @@ float *fl_recurrent_scratch(const fl_instance *in, const fl_range *r)
 
 /* --- the operator --------------------------------------------------------- */
 
-const fleet_var *fl_recurrent_weights(const fl_node *n)
+static const fleet_var *weights_of(const fl_node *n)
 {
     return fl_input_of(n, FL_RECURRENT_WEIGHTS);
 }
 
-int64_t fl_recurrent_units(const fl_node *n, int gates)
+static int64_t units_of(const fl_node *n, int gates)
 {
     return n->in[FL_RECURRENT_X]->shape.dim[2] / gates;
 }
@@ -75,7 +105,7 @@ static fleet_status do_not_fit(const fl_node *n, int i, const char *before,
 
 static fleet_status check_weights(const fl_node *n)
 {
-    const fleet_var *weights = fl_recurrent_weights(n);
+    const fleet_var *weights = weights_of(n);
     const fl_shape *x = &n->in[FL_RECURRENT_X]->shape;
 
     if (!weights ||
@@ -93,13 +123,13 @@ fleet_status fl_recurrent_infer(fl_node *n, int gates)
     fl_shape out = *x;
     char expected[32];
 
-    for (int i = 0; i < (fl_recurrent_weights(n) ? 4 : 3); i++)
+    for (int i = 0; i < (weights_of(n) ? 4 : 3); i++)
         FL_TRY(fl_want_dtype(n, i, FLEET_FLOAT32));
     if (x->n_dim != 3 || !fl_shape_batched(x) || x->dim[2] % gates != 0) {
         snprintf(expected, sizeof expected, "[-1,T,%d H]", gates);
         return fl_want_shape(n, FL_RECURRENT_X, expected);
     }
-    out.dim[2] = fl_recurrent_units(n, gates);
+    out.dim[2] = units_of(n, gates);
     if (w->n_dim != 2 || w->dim[0] != out.dim[2] || w->dim[1] != x->dim[2])
         return do_not_fit(n, FL_RECURRENT_W, "[H,", gates);
     if (b->n_dim != 1 || b->dim[0] != x->dim[2])
@@ -109,8 +139,9 @@ fleet_status fl_recurrent_infer(fl_node *n, int gates)
     return FLEET_OK;
 }
 
-int fl_recurrent_temp(fl_lowering *l, const fl_node *n, const char *name,
-                      int64_t cols)
+/* A value for each step of each sample, as x lies. */
+static int temp_of(fl_lowering *l, const fl_node *n, const char *name,
+                   int64_t cols)
 {
     fl_shape shape = n->out[0]->shape;
 
@@ -118,8 +149,9 @@ int fl_recurrent_temp(fl_lowering *l, const fl_node *n, const char *name,
     return fl_temp(l, name, FLEET_FLOAT32, &shape);
 }
 
-int fl_recurrent_rows(fl_lowering *l, const fl_node *n, const char *name,
-                      int64_t cols)
+/* The same as rows of a matrix. */
+static int rows_of(fl_lowering *l, const fl_node *n, const char *name,
+                   int64_t cols)
 {
     fl_shape shape =
         fl_shape_2(n->out[0]->shape.dim[0] * n->out[0]->shape.dim[1], cols);
@@ -127,18 +159,19 @@ int fl_recurrent_rows(fl_lowering *l, const fl_node *n, const char *name,
     return fl_temp(l, name, FLEET_FLOAT32, &shape);
 }
 
-const void *fl_recurrent_config(fl_lowering *l, const fl_node *n, int gates)
+static const void *config_of(fl_lowering *l, const fl_node *n, int gates)
 {
-    fl_recurrent c = {n->in[FL_RECURRENT_X]->shape.dim[1],
-                      fl_recurrent_units(n, gates)};
+    fl_recurrent c = {n->in[FL_RECURRENT_X]->shape.dim[1], units_of(n, gates)};
 
     return fl_config(l, &c, sizeof c);
 }
 
-void fl_recurrent_sums(fl_lowering *l, const fl_node *n, int gates, int last,
-                       int state)
+/* dW and db: sums over the batch, of states before steps and the gradients of
+ * what is made of them, as rows. */
+static void add_sums(fl_lowering *l, const fl_node *n, int gates, int last,
+                     int state)
 {
-    int64_t u = fl_recurrent_units(n, gates);
+    int64_t u = units_of(n, gates);
     fl_fc_config c = {.k = u, .n = gates * u, .bias = true};
     const void *config = fl_config(l, &c, sizeof c);
     bool small = c.n <= FL_SMALL_N;
@@ -149,6 +182,40 @@ void fl_recurrent_sums(fl_lowering *l, const fl_node *n, int gates, int last,
                 FL_W(to), FL_R(last), FL_R(state));
     if ((to = fl_gradient_to(l, n->in[FL_RECURRENT_B])) >= 0)
         FL_EMIT(l, &fl_kernel_fc_db, n, config, FL_W(to), FL_R(state));
+}
+
+void fl_recurrent_forward(fl_lowering *l, const fl_node *n, int gates, int kept,
+                          const fl_kernel *kernel)
+{
+    int saved = temp_of(l, n, "gates", kept * units_of(n, gates));
+
+    FL_EMIT(l, kernel, n, config_of(l, n, gates),
+            FL_W(fl_value_of(l, n->out[0])), FL_W(saved),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_X])),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_B])),
+            FL_R(fl_value_of(l, weights_of(n))));
+    l->node[n->id].saved = saved;
+}
+
+void fl_recurrent_gradient(fl_lowering *l, const fl_node *n, int gates,
+                           const fl_kernel *kernel)
+{
+    int64_t u = units_of(n, gates);
+    int g = fl_gradient_of(l, n->out[0]);
+    int dx = fl_gradient_to(l, n->in[FL_RECURRENT_X]);
+    int da = fl_gradient_to(l, weights_of(n));
+    int state = rows_of(l, n, "state gradient", gates * u);
+    int last = rows_of(l, n, "state before", u);
+
+    if (dx < 0)
+        dx = temp_of(l, n, "not wanted", gates * u);
+    FL_EMIT(l, kernel, n, config_of(l, n, gates), FL_W(dx), FL_W(state),
+            FL_W(last), FL_W(da), FL_R(g), FL_R(fl_value_of(l, n->out[0])),
+            FL_R(l->node[n->id].saved),
+            FL_R(fl_value_of(l, n->in[FL_RECURRENT_W])),
+            FL_R(fl_value_of(l, weights_of(n))));
+    add_sums(l, n, gates, last, state);
 }
 
 /* --- the builder ---------------------------------------------------------- */

@@ -95,7 +95,7 @@ static const fl_kernel kernel = {
 
 /* A row; dh: what comes from the steps behind, which becomes what goes to the
  * step before, but for the product's share. */
-static void grad_row(const fl_recurrent_slope *p, const fl_recurrent *c,
+static void grad_row(const fl_recurrent_row *p, const fl_recurrent *c,
                      int64_t t, float *dh)
 {
     int64_t u = c->units;
@@ -119,7 +119,7 @@ static void grad_row(const fl_recurrent_slope *p, const fl_recurrent *c,
         *p->da = sum;
 }
 
-/* Behind the product's scratch: the gradient of the state, and what is added. */
+/* Behind the product's: the gradient of the state, and what is added. */
 static fleet_status grad_prepare(fl_instance *in)
 {
     const fl_recurrent *c = in->step->config;
@@ -137,10 +137,10 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 
     memset(dh, 0, (size_t)(n * u) * sizeof *dh);
     for (int64_t t = c->len - 1; t >= 0; t--) {
-        fl_recurrent_slope p = fl_recurrent_slope_of(in, r, t, GATES, KEPT);
+        fl_recurrent_row p = fl_recurrent_row_of(in, r, t, GATES, KEPT);
 
         for (int64_t i = 0; i < n;
-             i++, fl_recurrent_slope_next(&p, c, GATES, KEPT))
+             i++, fl_recurrent_row_next(&p, c, GATES, KEPT))
             grad_row(&p, c, t, dh + i * u);
         if (t == 0)
             break;

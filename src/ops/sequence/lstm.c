@@ -113,8 +113,8 @@ static const fl_kernel kernel = {
 
 /* A row; dh, dc: what comes from the steps behind, which become what goes to
  * the step before, but for the product's share. */
-static void grad_row(const fl_recurrent_slope *p, int64_t u, int64_t t,
-                     float *dh, float *dc)
+static void grad_row(const fl_recurrent_row *p, int64_t u, int64_t t, float *dh,
+                     float *dc)
 {
     float weight = p->weight ? *p->weight : 1.0f, sum = 0.0f;
     const float *kept = p->gates, *cell = kept + (CELL - KEPT) * u;
@@ -157,10 +157,10 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 
     memset(dh, 0, (size_t)(2 * n * u) * sizeof *dh);
     for (int64_t t = c->len - 1; t >= 0; t--) {
-        fl_recurrent_slope p = fl_recurrent_slope_of(in, r, t, GATES, KEPT);
+        fl_recurrent_row p = fl_recurrent_row_of(in, r, t, GATES, KEPT);
 
         for (int64_t i = 0; i < n;
-             i++, fl_recurrent_slope_next(&p, c, GATES, KEPT))
+             i++, fl_recurrent_row_next(&p, c, GATES, KEPT))
             grad_row(&p, u, t, dh + i * u, dc + i * u);
         if (t == 0)
             break;

@@ -47,22 +47,21 @@ void fl_recurrent_finish(fl_instance *in);
 float *fl_recurrent_scratch(const fl_instance *in, const fl_range *r);
 
 /* Where a row has its numbers of a step, backward. */
-typedef struct fl_recurrent_slope {
+typedef struct fl_recurrent_row {
     float *dx, *ds, *last, *da;
     const float *g, *out, *gates, *weight;
-} fl_recurrent_slope;
+} fl_recurrent_row;
 
 /* Of step t of the range's first row; `kept`: numbers of a unit in gates. */
-static inline fl_recurrent_slope fl_recurrent_slope_of(const fl_instance *in,
-                                                       const fl_range *r,
-                                                       int64_t t, int gates,
-                                                       int kept)
+static inline fl_recurrent_row fl_recurrent_row_of(const fl_instance *in,
+                                                   const fl_range *r, int64_t t,
+                                                   int gates, int kept)
 {
     const fl_recurrent *c = in->step->config;
     int64_t u = c->units;
     bool has = in->arg[D_OF_WEIGHTS].base, wants = in->arg[D_WEIGHTS].base;
 
-    return (fl_recurrent_slope){
+    return (fl_recurrent_row){
         .dx = fl_rows_f32(in, D_X, r) + t * gates * u,
         .ds = fl_rows_f32(in, D_STATE, r) + t * gates * u,
         .last = fl_rows_f32(in, D_LAST, r) + t * u,
@@ -74,9 +73,9 @@ static inline fl_recurrent_slope fl_recurrent_slope_of(const fl_instance *in,
     };
 }
 
-static inline void fl_recurrent_slope_next(fl_recurrent_slope *p,
-                                           const fl_recurrent *c, int gates,
-                                           int kept)
+static inline void fl_recurrent_row_next(fl_recurrent_row *p,
+                                         const fl_recurrent *c, int gates,
+                                         int kept)
 {
     int64_t n = c->len * c->units;
 

@@ -141,3 +141,27 @@ static inline void fuzz_parse(
         fl_parser_done(&p);
     }
 }
+
+/* Lines whose values have names: the first byte picks the slots. */
+static inline void fuzz_named(fleet_format format, fl_parse *parse,
+                              const uint8_t *data, size_t size)
+{
+    static const fleet_slot slots[] = {
+        {.name = "a", .required = 1},
+        {.name = "b", .dtype = FLEET_INT64, .dim = -1},
+        {.name = "c", .dim = 2},
+        {.name = "d", .dtype = FLEET_INT64, .dim = -1, .weighted = 1},
+        {.name = "a_longer_name", .dtype = FLEET_INT64},
+        {.name = "e", .dim = -1}};
+    static const char *const files[] = {"fuzz"};
+    fl_stream_spec spec = {.format = format, .files = files, .n_file = 1};
+    char *text;
+
+    if (size == 0)
+        return;
+    spec.slots = slots + data[0] % 6;
+    spec.n_slot = 1 + data[0] / 6 % (6 - data[0] % 6);
+    text = fuzz_pad(data + 1, size - 1);
+    fuzz_parse(&spec, parse, text, size - 1, NULL);
+    fuzz_unpad(text);
+}

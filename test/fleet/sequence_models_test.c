@@ -10,11 +10,7 @@
 
 #include <string.h>
 
-#include "base/json/json_write.h"
-#include "base/memory.h"
 #include "fleet/checkpoint.h"
-#include "ops/ops.h"
-#include "runtime/graph/program_json.h"
 
 typedef struct sequence_case {
     const fl_ctr_model *model;
@@ -168,38 +164,13 @@ TEST(each_of_the_list_is_tried_here)
 
 /* --- written and read ----------------------------------------------------- */
 
-static char *text_of(const fleet_program *p, fleet_var *fetch)
-{
-    fl_json *json;
-    char *text;
-
-    CHECK_OK(fl_program_to_json(p, &fetch, 1, &json));
-    text = fl_json_print(json, false);
-    fl_json_free(json);
-    return text;
-}
-
 TEST(each_program_is_read_as_it_was_written)
 {
     for (int i = 0; i < N_CASE; i++) {
-        fleet *f = kit_handle(&(kit_options){0});
-        fleet_program *p = fleet_program_create(f);
-        char *before, *after;
-        fl_json *json;
-        fl_at root;
         scene s;
 
         open_case(&s, &cases[i], 1);
-        before = text_of(s.p, s.m.loss);
-        CHECK_OK(fl_json_parse(before, strlen(before), "model.json", &json));
-        root = fl_at_root(json);
-        CHECK_OK(fl_program_from_json(p, &root, fl_op_find));
-        after = text_of(p, fleet_program_var(p, fleet_var_name(s.m.loss)));
-        CHECK_TEXT(after, before);
-        fl_free(before);
-        fl_free(after);
-        fl_json_free(json);
-        fleet_destroy(f);
+        scene_is_read_as_written(&s);
         scene_close(&s);
     }
 }

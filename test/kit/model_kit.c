@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json/json_write.h"
+#include "base/memory.h"
+#include "ops/ops.h"
+#include "runtime/graph/program_json.h"
+
 static unsigned next(unsigned *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -296,4 +301,34 @@ void scene_close(scene *s)
     fleet_executor_destroy(s->e);
     fleet_executor_destroy(s->tester);
     fleet_destroy(s->f);
+}
+
+static char *text_of(const fleet_program *p, fleet_var *fetch)
+{
+    fl_json *json;
+    char *text;
+
+    CHECK_OK(fl_program_to_json(p, &fetch, 1, &json));
+    text = fl_json_print(json, false);
+    fl_json_free(json);
+    return text;
+}
+
+void scene_is_read_as_written(scene *s)
+{
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f);
+    char *before = text_of(s->p, s->m.loss), *after;
+    fl_json *json;
+    fl_at root;
+
+    CHECK_OK(fl_json_parse(before, strlen(before), "model.json", &json));
+    root = fl_at_root(json);
+    CHECK_OK(fl_program_from_json(p, &root, fl_op_find));
+    after = text_of(p, fleet_program_var(p, fleet_var_name(s->m.loss)));
+    CHECK_TEXT(after, before);
+    fl_free(before);
+    fl_free(after);
+    fl_json_free(json);
+    fleet_destroy(f);
 }

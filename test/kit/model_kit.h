@@ -72,5 +72,8 @@ void scene_train(scene *s, int epochs);
 void scene_trained(scene *s, const char *optimizer, uint64_t seed);
 const char *scene_saved(scene *s, const char *optimizer);
 
+/* The program, read from its text, has that text again. */
+void scene_is_read_as_written(scene *s);
+
 uint64_t scene_hash(scene *s);
 void scene_close(scene *s);

@@ -316,6 +316,7 @@ TEST(a_file_that_cannot_be_written_leaves_the_old_one)
 typedef struct runner_of {
     fleet_predictor *p;
     int runs;
+    const char *path[2]; /* test_path() is for one thread */
 } runner_of;
 
 static void *run_often(void *arg)
@@ -335,8 +336,7 @@ static void *export_often(void *arg)
     runner_of *r = arg;
 
     for (; r->runs < 10; r->runs++)
-        CHECK_OK(fleet_export_onnx(r->p, test_path(r->runs % 2 ? "one" : "two"),
-                                   NULL));
+        CHECK_OK(fleet_export_onnx(r->p, r->path[r->runs % 2], NULL));
     return NULL;
 }
 
@@ -353,7 +353,7 @@ TEST(exports_beside_runs_and_each_other_end)
                (fleet_sparse_embedding_options){.fresh = FLEET_FRESH_ZEROS});
     p = predictor_of(&s);
     for (int i = 0; i < 3; i++) {
-        r[i] = (runner_of){p, 0};
+        r[i] = (runner_of){p, 0, {test_path("one"), test_path("two")}};
         CHECK(pthread_create(&thread[i], NULL, i ? export_often : run_often,
                              &r[i]) == 0);
     }

@@ -23,6 +23,7 @@ typedef struct ending {
     fl_nccl_comm *comm;
     int (*end)(fl_nccl_comm *);
     int device;
+    pthread_t thread;
     _Atomic int done, users;
 } ending;
 
@@ -43,20 +44,31 @@ static void *run_ending(void *arg)
     return NULL;
 }
 
-/* As base/thread.h starts one; it is not joined. */
+/* As base/thread.h starts one. */
 static bool start_ending(ending *e)
 {
     sigset_t all, before;
-    pthread_t thread;
     bool started;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    started = pthread_create(&thread, NULL, run_ending, e) == 0;
+    started = pthread_create(&e->thread, NULL, run_ending, e) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (started)
-        pthread_detach(thread);
     return started;
+}
+
+/* A thread that has done its work is joined: what it leaves is gone then. */
+static void wait_for_ending(ending *e)
+{
+    int64_t until = fl_now_ms() + FL_NCCL_LEAVE_MS;
+
+    while (!atomic_load(&e->done) && fl_now_ms() < until)
+        pause_shortly();
+    if (atomic_load(&e->done))
+        pthread_join(e->thread, NULL);
+    else
+        pthread_detach(e->thread);
+    drop_ending(e);
 }
 
 /* NCCL waits for the GPU then, and so for kernels of other communicators, which
@@ -64,7 +76,6 @@ static bool start_ending(ending *e)
  * soon is left alone, so that they come to it. */
 static void end_comm(fl_nccl *n, int (*end)(fl_nccl_comm *))
 {
-    int64_t until = fl_now_ms() + FL_NCCL_LEAVE_MS;
     ending *e = fl_alloc(sizeof *e);
 
     if (e) {
@@ -77,9 +88,7 @@ static void end_comm(fl_nccl *n, int (*end)(fl_nccl_comm *))
         fl_free(e);
         end(n->comm);
     } else {
-        while (!atomic_load(&e->done) && fl_now_ms() < until)
-            pause_shortly();
-        drop_ending(e);
+        wait_for_ending(e);
     }
     n->comm = NULL;
 }

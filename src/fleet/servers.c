@@ -224,6 +224,9 @@ static const char *no_restart(const fleet *f)
     const fleet_distributed_strategy *s = &f->strategy;
     fl_job_mode mode = fl_handle_mode(f);
 
+    if (mode == FL_PS_GEO)
+        return "; in ps-geo a worker cannot be started again: what it has "
+               "trained in its copies is in no log";
     if (mode != FL_PS_SYNC && mode != FL_PS_ASYNC)
         return "; in ps-half-async a worker cannot be started again: pushes "
                "that it gathers are in no log";

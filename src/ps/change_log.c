@@ -92,14 +92,19 @@ static fleet_status make_room(fl_change_log *g, fl_rows *rows)
     return FLEET_OK;
 }
 
+void fl_change_log_forget(fl_change_log *g, const fl_rows *rows,
+                          uint64_t version)
+{
+    g->n = 0;
+    g->since = version;
+    g->epoch = fl_rows_epoch(rows);
+}
+
 fleet_status fl_change_log_add(fl_change_log *g, fl_rows *rows,
                                const uint64_t *key, int64_t n, uint64_t version)
 {
-    if (g->epoch != fl_rows_epoch(rows)) { /* rows have gone */
-        g->n = 0;
-        g->since = version;
-        g->epoch = fl_rows_epoch(rows);
-    }
+    if (g->epoch != fl_rows_epoch(rows)) /* rows have gone */
+        fl_change_log_forget(g, rows, version);
     FL_TRY(make_room(g, rows));
     FL_TRY(fl_grow(&g->at, &g->capacity, (size_t)(g->n + n), sizeof *g->at));
     for (int64_t i = 0; i < n; i++)

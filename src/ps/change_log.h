@@ -38,6 +38,10 @@ fleet_status fl_change_log_add(fl_change_log *g, fl_rows *rows,
                                const uint64_t *key, int64_t n,
                                uint64_t version);
 
+/* What changed up to that version is not known, of rows as they are now. */
+void fl_change_log_forget(fl_change_log *g, const fl_rows *rows,
+                          uint64_t version);
+
 typedef enum fl_change_status {
     FL_CHANGES_ALL,
     FL_CHANGES_MORE, /* there are more, after `until` */

@@ -469,6 +469,7 @@ static void open_sums(ps_node *n, const fleet_options *o)
     id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
     n->s.m.loss =
         fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
+    s.a_sync_configs.k_steps = how->geo;
     s.log = (int)how->log;
     if (how->log != FLEET_DURABLE_NONE)
         s.log_configs = how->log_configs;
@@ -497,17 +498,29 @@ static fleet_status add_up(ps_node *n)
     return status;
 }
 
-TEST_LIMIT(servers_that_are_killed_come_back_and_async_has_each_push_once, 120)
+static void check_sums(int64_t geo, int kills, int64_t most)
 {
     ps_job j = job_of(true);
     uint64_t hash;
 
+    j.how.geo = geo;
     j.file[0] = NULL;
     j.open = open_sums;
     j.work = add_up;
     hash = undisturbed(&j);
     setenv("FLEET_TRANSPORT", "tcp", 1); /* its lanes have their ports again */
     ps_start_all(&j);
-    disturb(&j, 5, 9000);
+    disturb(&j, kills, most);
     CHECK(hash_of(&j) == hash);
+}
+
+TEST_LIMIT(servers_that_are_killed_come_back_and_async_has_each_push_once, 120)
+{
+    check_sums(0, 5, 9000);
+}
+
+/* A push of ten updates. */
+TEST_LIMIT(servers_that_are_killed_come_back_and_geo_has_each_change_once, 120)
+{
+    check_sums(10, 3, 3000);
 }

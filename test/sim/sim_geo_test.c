@@ -27,6 +27,7 @@ typedef struct tally {
     int leaves; /* worker that leaves halfway; -1: none */
     int looks;  /* every so many steps a worker looks as a test does */
     bool prefetches, meets; /* meets: a barrier halfway */
+    int step_ms;            /* that a step takes at least */
     double row[TABLES][KEYS];
     bool made[TABLES][KEYS]; /* updated by anybody */
     double param[PARAMS][256];
@@ -237,7 +238,8 @@ static fleet_status one_step(hand *h, int64_t step, int64_t steps)
     if (h->t->prefetches && step + 1 < steps)
         FL_TRY(ask(h, !slot, step + 1, true));
     FL_TRY(h->x->methods->wait_pull(h->x, slot));
-    sim_compute(h->w, 1 + (int64_t)(draw(h, PICK_N, step, 9, 9) % 3));
+    sim_compute(h->w,
+                h->t->step_ms + 1 + (int64_t)(draw(h, PICK_N, step, 9, 9) % 3));
     FL_TRY(update(h, slot, step));
     h->x->methods->drop(h->x, slot);
     FL_TRY(h->x->methods->wait_update(h->x));
@@ -343,6 +345,7 @@ static const char *check_lanes(const sim *s, const tally *t)
 }
 
 static sim_feed_counts followed;
+static int n_died, n_cut; /* servers, as they wrote; journals */
 
 static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
 {
@@ -362,6 +365,8 @@ static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
     bad = bad ? bad : t->wrong ? t->wrong : check_lanes(&s, t);
     if (!bad && o->subscriber)
         bad = sim_feed_check(&s, &followed);
+    n_died += s.n_died;
+    n_cut += s.n_cut;
     for (int i = 0; i < s.n_lane && counts; i++) {
         fl_lane_counts one = fl_lane_counted(s.lane[i].core);
 
@@ -404,6 +409,37 @@ TEST_LIMIT(whatever_is_lost_all_copies_are_the_mean_of_all_updates, 7200)
 {
     if (SIM_SEEDS(some_job, 150) > 0)
         CHECK(followed.over > 0 && followed.deaths > 0);
+}
+
+/* Servers die as they write, and come back: each change of a worker's copies is
+ * in the sums once, and no worker sees an error. */
+static const char *dying_job(uint64_t seed)
+{
+    static const int64_t every[] = {1, 4, 15};
+    sim_options o = options_of(seed);
+    tally t = {.steps = 20 + sim_pick(seed, 1, 60),
+               .leaves = -1,
+               .step_ms = 1000}; /* as long as lanes take to cut journals */
+
+    o.geo_every = every[sim_pick(seed, 2, 3)];
+    o.n_worker = 1 << sim_pick(seed, 3, 3); /* means are exact */
+    o.n_server = 1 + sim_pick(seed, 4, 2);
+    o.delay_ms = 20;
+    o.slow = sim_pick(seed, 5, 2) ? 50 : 0;
+    o.lost = sim_pick(seed, 8, 2) ? 100 : 0;
+    o.most_change = sim_pick(seed, 10, 3) ? 0 : 1 + sim_pick(seed, 11, 40);
+    t.prefetches = sim_pick(seed, 15, 2);
+    t.meets = sim_pick(seed, 17, 2);
+    sim_give_journals(seed, 4, &o);
+    return run(&o, &t, NULL);
+}
+
+TEST_LIMIT(servers_that_die_come_back_and_have_each_change_once, 7200)
+{
+    uint64_t n = SIM_SEEDS(dying_job, 60);
+
+    CHECK(n_died >= (int)n);
+    CHECK(n_cut > 0);
 }
 
 /* Of 100 updates: one push, and one pull of each lane's weights and of each

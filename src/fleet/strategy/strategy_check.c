@@ -86,8 +86,8 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_WIRE)
         return " (what geo exchanges is exact: expected fp32)";
     if (f->purpose == FL_FOR_LOG)
-        return " (servers that write logs come back in the modes ps-sync, "
-               "ps-async and ps-half-async; expected none)";
+        return " (servers that write logs come back in modes without ranks, "
+               "of whose dense parameters there is no log; expected none)";
     if (f->purpose == FL_FOR_REPLICAS)
         return " (lanes have second copies in the modes ps-sync and ps-async; "
                "expected 1)";

@@ -462,7 +462,18 @@ static uint64_t count_lives(const fl_store *s)
     return n;
 }
 
-static fleet_status check_whole(const fl_ps_lane *l, const fl_journal_record *r)
+/* In geo: a worker that asks for what has changed since before the snapshot has
+ * to ask by keys. */
+static void forget_changes(fl_ps_lane *l)
+{
+    const fl_partition *p = l->o.layout;
+
+    for (int i = 0; l->aggregate.changes && i < p->n_table; i++)
+        fl_change_log_forget(&l->aggregate.changes[i], p->table[i],
+                             (uint64_t)p->store->updates);
+}
+
+static fleet_status check_whole(fl_ps_lane *l, const fl_journal_record *r)
 {
     const fl_whole_record *w = (const void *)r->data;
 
@@ -474,6 +485,7 @@ static fleet_status check_whole(const fl_ps_lane *l, const fl_journal_record *r)
                        l->restored_floats, l->restored_rows);
     if (l->restored_lives != count_lives(l->o.layout->store))
         return does_not_fit("lives");
+    forget_changes(l);
     return FLEET_OK;
 }
 

@@ -58,7 +58,7 @@ static void is_late(void *arg)
     fl_server_stop(&f->server, 1, gives_way);
 }
 
-/* The socket that the first server gets is closed with it. */
+/* The socket that a server gets is closed with it. */
 static void keep_listener(fleet *f, int fd)
 {
     int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
@@ -73,10 +73,14 @@ static fleet_status create_again(fleet *f)
     o.listen_fd = f->spare_listener > 0 ? f->spare_listener : -1;
     o.replica = f->replica;
     o.follows = f->role.server[(o.index + 1) % o.n_server];
-    o.seeks_copies = true;
-    FL_TRY(fl_server_create(&f->server, &o));
-    f->spare_listener = 0;
-    return FLEET_OK;
+    o.seeks_copies = o.comes_again = true;
+    keep_listener(f, o.listen_fd);
+    return fl_server_create(&f->server, &o);
+}
+
+static int server_before(const fleet *f)
+{
+    return (f->role.index + f->role.server_num - 1) % f->role.server_num;
 }
 
 /* A stop of the process meanwhile has stopped its other server. */
@@ -87,8 +91,7 @@ static fleet_status begin_again(fleet *f, fl_server_pair *both)
     FL_INFO(&f->context.log,
             "server %d: the job was at work before this process, which gets "
             "copies of lanes of servers %d and %d",
-            f->role.index, f->role.index,
-            (f->role.index + f->role.server_num - 1) % f->role.server_num);
+            f->role.index, f->role.index, server_before(f));
     FL_TRY(fl_server_pair_put(both, 0, NULL));
     fl_server_destroy(f->server);
     f->server = NULL;
@@ -102,22 +105,27 @@ static fleet_status begin_again(fleet *f, fl_server_pair *both)
 
 /* --- both ----------------------------------------------------------------- */
 
+static fleet_status create_copies(fleet *f, fl_server_options o)
+{
+    o.index = server_before(f);
+    o.address = f->replica_address;
+    o.follows = f->role.server[o.index];
+    o.listen_fd = -1;
+    o.lane_port = NULL;
+    o.command = fl_save_part_of_replica;
+    return fl_server_create(&f->replica, &o);
+}
+
 fleet_status fl_server_replica_create(fleet *f, const fl_server_options *own)
 {
     fl_server_options o = *own;
 
     FL_TRY(refuse_caps(f));
     set_address(f, own->address);
-    o.index = (own->index + own->n_server - 1) % own->n_server;
-    o.address = f->replica_address;
-    o.follows = f->role.server[o.index];
-    o.listen_fd = -1;
-    o.lane_port = NULL;
     o.on_late = is_late;
     o.on_late_arg = f;
     keep_listener(f, own->listen_fd);
-    o.command = fl_save_part_of_replica;
-    return fl_server_create(&f->replica, &o);
+    return create_copies(f, o);
 }
 
 typedef struct running {
@@ -147,7 +155,7 @@ static fleet_status serve_own(fleet *f, fl_server_pair *both)
     return fl_server_run(f->server);
 }
 
-fleet_status fl_server_replica_serve(fleet *f, fl_server_pair *both)
+static fleet_status serve_both(fleet *f, fl_server_pair *both)
 {
     running replica = {.server = f->replica};
     pthread_t thread;
@@ -161,4 +169,59 @@ fleet_status fl_server_replica_serve(fleet *f, fl_server_pair *both)
         fl_server_stop(&f->replica, 1, "its process has failed");
     pthread_join(thread, NULL);
     return fl_error_raise(status == FLEET_OK ? &replica.error : &error);
+}
+
+/* It has slept, or was cut off, and the job goes on with the other copies of
+ * all that it had. */
+static bool was_fenced(const fleet *f)
+{
+    return !fl_server_stopped(f->server) && !fl_server_stopped(f->replica) &&
+           fl_server_was_fenced(f->server) && fl_server_was_fenced(f->replica);
+}
+
+/* A stop since there were so many has found no server. */
+static void stop_too(fleet *f, unsigned stops)
+{
+    fl_server *both[] = {f->server, f->replica};
+    const char *why;
+
+    if (fl_server_stops(&why) != stops)
+        fl_server_stop(both, 2, why);
+}
+
+/* As a process that was started again: it gets copies. */
+static fleet_status come_again(fleet *f, fl_server_pair *both, unsigned stops)
+{
+    fl_server_options o = fl_servers_options(f);
+
+    FL_WARN(&f->context.log,
+            "server %d: the job went on without it: it comes again, for copies "
+            "of lanes of servers %d and %d",
+            f->role.index, f->role.index, server_before(f));
+    for (int i = 0; i < 2; i++)
+        FL_TRY(fl_server_pair_put(both, i, NULL));
+    fl_server_destroy(f->server);
+    fl_server_destroy(f->replica);
+    f->server = f->replica = NULL;
+    o.comes_again = true;
+    FL_TRY(create_copies(f, o));
+    FL_TRY(create_again(f));
+    for (int i = 0; i < 2; i++)
+        FL_TRY(fl_server_pair_put(both, i, i ? f->replica : f->server));
+    stop_too(f, stops);
+    return FLEET_OK;
+}
+
+fleet_status fl_server_replica_serve(fleet *f, fl_server_pair *both)
+{
+    for (;;) {
+        const char *why;
+        unsigned stops;
+
+        FL_TRY(serve_both(f, both));
+        stops = fl_server_stops(&why);
+        if (!was_fenced(f))
+            return FLEET_OK;
+        FL_TRY(come_again(f, both, stops));
+    }
 }

@@ -21,6 +21,10 @@ static bool add_running(fl_server *s)
 /* Calls of stop_all() that may hold a server. */
 static atomic_int stopping;
 
+/* Calls that have stopped all servers that ran; why the last one did. */
+static atomic_uint stops;
+static _Atomic(const char *) stop_why;
+
 /* Returns when no stop_all() touches the server any more. A lock would not do:
  * stop_all() may run in a signal handler. It does not wait, so that this does
  * not wait for long. */
@@ -46,7 +50,17 @@ static void stop_all(const char *why)
         n += s[n] != NULL;
     }
     fl_server_stop(s, n, why);
+    atomic_store(&stop_why, why);
+    atomic_fetch_add(&stops, 1);
     atomic_fetch_sub(&stopping, 1);
+}
+
+unsigned fl_server_stops(const char **why)
+{
+    unsigned n = atomic_load(&stops);
+
+    *why = atomic_load(&stop_why);
+    return n;
 }
 
 void fleet_stop_server(void)

@@ -22,5 +22,9 @@ fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm);
 fleet_status fl_server_pair_put(fl_server_pair *s, int which,
                                 fl_server *server);
 
+/* How often all servers of the process were stopped, and why the last time. Of
+ * servers that run each such call is known when it is counted. */
+unsigned fl_server_stops(const char **why);
+
 /* When they have ended: afterwards no call stops them any more. */
 void fl_server_pair_end(fl_server_pair *s);

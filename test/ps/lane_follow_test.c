@@ -417,3 +417,29 @@ TEST(a_replica_asks_again_when_it_has_found_its_leader)
     CHECK(c.follower.asked != NULL);
     lane_close(&c.follower);
 }
+
+/* Its leader is not there. */
+static fl_lane_state alone_after(int64_t ms, bool comes_again)
+{
+    fl_lane_state state;
+    lane_kit k;
+
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_comes_again = comes_again;
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_replica = FL_NO_REPLICA;
+    lane_comes_again = false;
+    fl_lane_begin_follow(k.lane, NULL, 0);
+    lane_tick_until(&k, ms);
+    state = fl_lane_state_of(k.lane);
+    CHECK(!fl_lane_was_fenced(k.lane));
+    lane_close(&k);
+    return state;
+}
+
+TEST(a_replica_that_comes_again_to_a_job_that_is_over_does_not_fail)
+{
+    CHECK_INT(alone_after(2500, true), FL_LANE_RUNS);
+    CHECK_INT(alone_after(3500, true), FL_LANE_LEFT);
+    CHECK_INT(alone_after(3500, false), FL_LANE_FAILED);
+}

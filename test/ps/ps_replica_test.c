@@ -204,7 +204,8 @@ TEST_LIMIT(a_server_that_sleeps_too_long_wakes_up_without_a_say, 120)
     uint64_t want = undisturbed(&j);
     const ps_node *victim;
 
-    j.peer_ms = PS_SECOND; /* four more until it ends */
+    j.peer_ms = PS_SECOND;        /* four more until it comes again */
+    j.connect_ms = 5 * PS_SECOND; /* by then the job may have ended */
     j.work = work;
     ps_start_all(&j);
     victim = ps_server(&j, p.victim);
@@ -231,7 +232,7 @@ static int die_in_turn(void *user, int64_t batch, int64_t samples)
 
     (void)batch, (void)samples;
     if (n == FIRST_AT)
-        kill(ps_server(w->n->job, p->victim)->pid, SIGKILL);
+        kill(ps_server(w->n->job, p->victim)->pid, p->signal);
     if (n != WAITS_AT)
         return 0;
     ps_tell(&w->n->job->held);
@@ -278,6 +279,23 @@ static void start_by_hand(ps_job *j)
         ps_start(&j->node[i]);
 }
 
+/* The victim is started again; or it has slept, and wakes up when the job goes
+ * on without it, which it hears. */
+static void comes_again(ps_job *j, const plan *p)
+{
+    ps_node *victim = ps_server(j, p->victim);
+
+    if (p->signal == SIGKILL) {
+        CHECK_INT(ps_wait(victim), 128 + SIGKILL);
+        ps_start(victim);
+        return;
+    }
+    ps_hear_words(ps_server(j, p->also), "it goes on without a replica");
+    ps_hear_words(ps_server(j, p->also), "its replica leads now");
+    ps_kill(victim, SIGCONT);
+    ps_hear_words(victim, "the job went on without it: it comes again");
+}
+
 /* The same process again, while the job goes on; then the other one. With keys,
  * by tcp, from a save. */
 static void check_turns(ps_job *j, const plan *p)
@@ -291,8 +309,7 @@ static void check_turns(ps_job *j, const plan *p)
         start_by_hand(j);
     else
         ps_start_all(j);
-    CHECK_INT(ps_wait(ps_server(j, p->victim)), 128 + SIGKILL);
-    ps_start(ps_server(j, p->victim));
+    comes_again(j, p);
     hear_copies(j, ps_server(j, p->also));
     ps_hear(&j->held);
     ps_tell(&j->go);
@@ -302,13 +319,14 @@ static void check_turns(ps_job *j, const plan *p)
     CHECK(at && sscanf(at, "hash %llx", &hash) == 1);
     CHECK(hash == want);
     ps_check_ends(ps_server(j, p->victim));
-    CHECK_CONTAINS(ps_said(ps_server(j, p->victim)),
-                   "the job was at work before this process");
+    if (p->signal == SIGKILL)
+        CHECK_CONTAINS(ps_said(ps_server(j, p->victim)),
+                       "the job was at work before this process");
 }
 
 TEST_LIMIT(servers_die_in_turn_and_come_again_and_the_bits_are_the_same, 120)
 {
-    plan p = {.victim = 0, .also = 1};
+    plan p = {.victim = 0, .also = 1, .signal = SIGKILL};
     ps_job j = job_of(2, &p);
 
     check_turns(&j, &p);
@@ -317,7 +335,7 @@ TEST_LIMIT(servers_die_in_turn_and_come_again_and_the_bits_are_the_same, 120)
 TEST_LIMIT(servers_come_again_by_tcp_with_keys_to_a_job_that_began_with_a_save,
            120)
 {
-    plan p = {.victim = 1, .also = 0};
+    plan p = {.victim = 1, .also = 0, .signal = SIGKILL};
     ps_job j = job_of(2, &p);
     scene s;
 
@@ -327,6 +345,17 @@ TEST_LIMIT(servers_come_again_by_tcp_with_keys_to_a_job_that_began_with_a_save,
     j.keys = test_path("keys");
     CHECK_OK(fl_keys_make(j.keys, 2, 2));
     j.no_listen_fd = true;
+    check_turns(&j, &p);
+}
+
+/* Without another process: it gets all copies, and leads when the other one
+ * dies. */
+TEST_LIMIT(a_server_that_slept_comes_again_by_itself, 120)
+{
+    plan p = {.victim = 0, .also = 1, .signal = SIGSTOP};
+    ps_job j = job_of(2, &p);
+
+    j.peer_ms = PS_SECOND; /* four more until it comes again */
     check_turns(&j, &p);
 }
 

@@ -87,14 +87,36 @@ TEST(a_supervised_server_is_started_again)
     setenv("DOWN", test_path("down"), 1);
     CHECK_INT(launch_run("--replicas 2 --supervise --server_num 2",
                          "echo log=$FLEET_LOG$FLEET_LOG_FOLDER;" SERVER(
-                             1) " && [ ! -e $DOWN ] && { touch $DOWN; kill -9 "
-                                "$$; };"
-                                "while [ ! -e $DOWN ]; do sleep 0.01; done"),
+                             1) " && { [ -e $DOWN ] && touch $DOWN.again || { "
+                                "touch $DOWN; kill -9 $$; }; };"
+                                "while [ ! -e $DOWN.again ]; do sleep 0.01; "
+                                "done"),
               0);
     CHECK_CONTAINS(launch_err(), ") was killed by SIGKILL: it is started "
                                  "again, 1 of 10 times within 600 s; see ");
     CHECK_CONTAINS(launch_err(), "1 restart: 1 of server 1");
     CHECK_TEXT(launch_value("serverlog.0", "log"), "");
+}
+
+/* It finds nobody, as where the job has ended on all other nodes. The others
+ * end once it was waited for. */
+TEST(a_server_that_was_started_again_and_fails_is_no_failure)
+{
+    unsetenv("FLEET_LOG");
+    setenv("DOWN", test_path("down"), 1);
+    CHECK_INT(launch_run("--replicas 2 --supervise --server_num 2",
+                         SERVER(1) " && { [ -e $DOWN ] && { echo $$ >$DOWN.new;"
+                                   "mv $DOWN.new $DOWN.again; exit 1; };"
+                                   "touch $DOWN; kill -9 $$; };"
+                                   "while [ ! -e $DOWN.again ]; do sleep 0.01; "
+                                   "done;"
+                                   "while kill -0 $(cat $DOWN.again) "
+                                   "2>/dev/null; do sleep 0.01; done"),
+              0);
+    CHECK_CONTAINS(launch_err(), ") was killed by SIGKILL: it is started ");
+    CHECK_CONTAINS(launch_err(), ") ended with status 1: the job goes on "
+                                 "without it, as server 0 has a copy ");
+    CHECK(!strstr(launch_err(), "failed"));
 }
 
 TEST(a_supervised_worker_with_replicas_ends_the_job)

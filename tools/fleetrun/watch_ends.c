@@ -116,12 +116,20 @@ static const run_process *gone_beside(const watch *w, const run_process *p)
     return NULL;
 }
 
+/* One that was started again has copies at most, of what others lead: what it
+ * fails of, perhaps that the job has ended on all other nodes, is no failure
+ * of theirs. */
+static bool is_newcomer(const run_process *p)
+{
+    return p->restarts.n > 0 && p->status != 0;
+}
+
 /* A server has died, and of each two copies one is left: the job goes on. */
 static bool is_outlived(const watch *w, const run_process *p, const char *why)
 {
     if (w->job->options->replicas < 2 || !p->is_server ||
         w->phase > WATCH_GRACE || w->exit_status != 0 ||
-        !watch_has_died(p->status) || gone_beside(w, p))
+        (!watch_has_died(p->status) && !is_newcomer(p)) || gone_beside(w, p))
         return false;
     watch_report("%s: the job goes on without it, as server %d has a copy of "
                  "what it kept (--replicas 2); see %s",

@@ -389,6 +389,7 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
                                   : FL_NO_REPLICA,
         .process = s->process,
         .seeks = s->o.seeks_copies && r->number == 0,
+        .comes_again = s->o.comes_again,
         .journal = fl_runner_journal(r),
         .pool = s->pool,
         .log = &s->o.context->log};

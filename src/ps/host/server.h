@@ -70,6 +70,7 @@ typedef struct fl_server_options {
                                    by one of its threads, once; NULL: it is
                                    not told */
     void *on_late_arg;
+    bool comes_again;          /* as fl_lane_options has it */
     bool tcp_only;             /* it goes to that one by tcp */
     struct fl_server *replica; /* the copies that its process has, of the lanes
                                   of the server before it: workers are told
@@ -97,6 +98,10 @@ void fl_server_stop(fl_server *const *s, int n, const char *why);
 
 /* What was last said to fl_server_stop(); NULL: nothing was. */
 const char *fl_server_stopped(const fl_server *s);
+
+/* It has run, and each of its lanes has ended because the job goes on without
+ * it. */
+bool fl_server_was_fenced(const fl_server *s);
 
 /* One of the numbers of docs/counters.md, of that lane; false: there is none of
  * that name. From any thread, until the server is destroyed. */

@@ -150,3 +150,11 @@ void fl_runner_hear_leader(fl_lane_runner *r)
     }
     look_whether_late(r);
 }
+
+bool fl_server_was_fenced(const fl_server *s)
+{
+    for (int i = 0; i < s->o.n_lane; i++)
+        if (!fl_lane_was_fenced(s->runner[i].lane))
+            return false;
+    return true;
+}

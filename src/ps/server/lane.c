@@ -166,6 +166,13 @@ fl_replica_role fl_lane_replica(const fl_ps_lane *l)
     return l->replica ? l->replica->role : FL_NO_REPLICA;
 }
 
+bool fl_lane_was_fenced(const fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    return r && (r->role == FL_REPLICA_GONE || r->dropped);
+}
+
 int64_t fl_lane_version(const fl_ps_lane *l)
 {
     return l->version;

@@ -131,6 +131,8 @@ typedef struct fl_lane_options {
     uint32_t process; /* of one that follows: a number of its process; not 0 */
     bool seeks;       /* at first it asks a server whose process has the copy
                           that it follows: where that is */
+    bool comes_again; /* the job was at work before it, and may have ended: a
+                         leader that is not there is no failure */
     size_t most_copy; /* bytes that are written ahead for a copy that is made
                           again; 0: lane_copy.c has a number */
     fl_packet_pool *pool;
@@ -232,6 +234,10 @@ void fl_lane_cannot_follow(fl_ps_lane *l);
 
 /* What it is by now: FOLLOWS until a worker makes it lead, which is ALONE. */
 fl_replica_role fl_lane_replica(const fl_ps_lane *l);
+
+/* It has ended because the job goes on with its other copy: it was silent for
+ * too long. */
+bool fl_lane_was_fenced(const fl_ps_lane *l);
 
 /* --- a lane's snapshot, behind which a replay may begin ------------------- */
 

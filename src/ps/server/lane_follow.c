@@ -246,6 +246,7 @@ static void is_dropped(fl_ps_lane *l)
             "server %d, lane %d: the lane goes on without this replica, which "
             "was not heard of in time",
             l->o.server, l->o.lane);
+    l->replica->dropped = true;
     l->state = FL_LANE_LEFT;
 }
 
@@ -361,6 +362,23 @@ static void is_unwanted(fl_ps_lane *l, int64_t silent_ms)
     l->state = FL_LANE_LEFT;
 }
 
+static void is_not_found(fl_ps_lane *l, int64_t silent_ms)
+{
+    char text[200];
+
+    snprintf(text, sizeof text,
+             "server %d, lane %d, which this replica follows, has not answered "
+             "within %.1f s (connect deadline)",
+             l->o.server, l->o.lane, (double)silent_ms / 1000);
+    if (!l->o.comes_again) {
+        fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+        return;
+    }
+    FL_WARN(l->o.log, "%s: the job, which goes on without it, may have ended",
+            text);
+    l->state = FL_LANE_LEFT;
+}
+
 /* Workers have the peer deadline, and their pauses, to find it, if it is a copy
  * by now. */
 static void await_leader(fl_ps_lane *l)
@@ -369,7 +387,6 @@ static void await_leader(fl_ps_lane *l)
     int64_t silent_ms = l->now_ms - r->heard_ms;
     bool attached = r->attached, is_copy = r->view != FL_VIEW_NONE;
     int64_t most_ms = (is_copy ? 2 * FL_REPLICA_PATIENCE : 1) * l->o.peer_ms;
-    char text[200];
 
     if (attached && fl_all_have_left(l) && silent_ms > l->o.peer_ms) {
         l->state = FL_LANE_LEFT;
@@ -377,13 +394,8 @@ static void await_leader(fl_ps_lane *l)
     }
     if (attached && silent_ms > most_ms)
         is_unwanted(l, silent_ms);
-    if (attached || silent_ms <= l->o.connect_ms)
-        return;
-    snprintf(text, sizeof text,
-             "server %d, lane %d, which this replica follows, has not answered "
-             "within %.1f s (connect deadline)",
-             l->o.server, l->o.lane, (double)silent_ms / 1000);
-    fl_lane_abort(l, FLEET_ETIMEDOUT, text);
+    else if (!attached && silent_ms > l->o.connect_ms)
+        is_not_found(l, silent_ms);
 }
 
 void fl_follower_tick(fl_ps_lane *l)

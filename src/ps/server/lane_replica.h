@@ -73,6 +73,7 @@ struct fl_replica {
     bool fencing;     /* the one that has led is to hear so */
     int64_t led_ms;   /* since when this one leads */
     bool late;        /* what it follows was at work before */
+    bool dropped;     /* its leader goes on without it */
     const char *load; /* what that one begins with; NULL: nothing */
 };
 

@@ -365,7 +365,7 @@ $(BUILD)/mpi-rank: $(BUILD)/test/mpi-rank/mpi_rank.o $(BUILD)/test/kit/test.o \
 	@echo "  LD    $@"
 	$(Q)$(CXX) $(LDFLAGS_) -o $@ $^ $(LIBS) $(TEST_LIBS)
 
-$(EMU_PLAIN): private EMU_VARIANT = $(filter-out -fsanitize=thread,$(VARIANT))
+$(EMU_PLAIN): private EMU_VARIANT = $(filter-out -fsanitize=thread,$(VARIANT)) -O2
 $(BUILD)/emu/%.o: EMU_VARIANT = $(VARIANT)
 $(BUILD)/emu/%.o: %
 	@mkdir -p $(@D)

@@ -7,8 +7,8 @@
 
 #include "inside.h"
 
-__thread uint3 threadIdx, blockIdx, blockDim, gridDim;
-__thread fl_emu_block *fl_emu_now;
+FL_EMU_THREAD uint3 threadIdx, blockIdx, blockDim, gridDim;
+FL_EMU_THREAD fl_emu_block *fl_emu_now;
 
 /* Fibers that stay from launch to launch; idle ones first. */
 struct fiber_pool {
@@ -38,25 +38,19 @@ static void fail(const char *format, const char *what, int a, int b)
 
 /* --- threads of the block ------------------------------------------------ */
 
-static void enter(int lane)
+static void enter(fl_emu_block *b, int lane)
 {
-    const dim3 &d = fl_emu_now->launch->block;
+    const dim3 &d = b->launch->block;
     unsigned i = (unsigned)lane;
 
-    fl_emu_now->current = lane;
+    b->current = lane;
     if (d.y * d.z == 1) /* the usual, without divisions */
         threadIdx = {i, 0, 0};
     else
         threadIdx = {i % d.x, i / d.x % d.y, i / (d.x * d.y)};
 }
 
-static void to_scheduler()
-{
-    fl_emu_block *b = fl_emu_now;
-    fl_fiber *self = b->running;
-
-    fl_fiber_switch(self, &b->main);
-}
+static void go_on(fl_emu_block *b);
 
 /* The thread that begins next: from the first, from the last, or, by a seed,
  * warp by warp from one of them on. */
@@ -86,24 +80,22 @@ static void fiber_body()
             b->begun++;
             b->lane[lane].state = FL_EMU_READY;
             b->lane[lane].fiber = b->running;
-            enter(lane);
+            enter(b, lane);
             b->launch->thread(b->launch->call);
             lane = b->current; /* the fiber's own: nobody else changes it */
             b->lane[lane].state = FL_EMU_DONE;
             b->done++;
         }
         fl_fiber_release(&b->ends);
-        b->current = -1;
-        to_scheduler();
+        go_on(b);
     }
 }
 
 /* Behind those that are ready, or before them: then a warp goes on as far as it
  * can while others have not moved. */
-static void make_ready(int lane)
+static void make_ready(fl_emu_block *b, int lane)
 {
-    fl_emu_block *b = fl_emu_now;
-    int at = b->first_ready + b->n_ready;
+    unsigned at = b->first_ready + b->n_ready;
 
     if (fl_emu_is.seed ? fl_emu_roll(2) : b->backward)
         at = b->first_ready =
@@ -115,16 +107,15 @@ static void make_ready(int lane)
 
 /* The current thread waits until it is made ready; what the others did before
  * they came there has happened then. */
-static void wait(void *order)
+static void wait(fl_emu_block *b, void *order)
 {
-    fl_emu_block *b = fl_emu_now;
     int self = b->current;
 
     fl_fiber_release(order);
     fl_fiber_release(&b->ends); /* in case it never goes on */
-    to_scheduler();
+    go_on(b);
     fl_fiber_acquire(order);
-    enter(self);
+    enter(b, self);
 }
 
 void __syncthreads()
@@ -136,9 +127,9 @@ void __syncthreads()
     if (b->at_barrier == b->n) {
         b->at_barrier = 0;
         for (int i = 0; i < b->n; i++)
-            make_ready(i);
+            make_ready(b, i);
     }
-    wait(&b->barrier);
+    wait(b, &b->barrier);
 }
 
 /* --- lanes of a warp ------------------------------------------------------ */
@@ -148,23 +139,16 @@ int fl_emu_lane()
     return fl_emu_now->current % warpSize;
 }
 
-static bool has_met(const fl_emu_strand *warp, const fl_emu_strand *self, int i)
+/* Has every lane of the mask come to this very meeting? */
+static bool all_met(const fl_emu_block *b, const fl_emu_strand *self, int first)
 {
-    return !(self->mask >> i & 1) ||
-           (warp[i].state == FL_EMU_AT_MEETING && warp[i].what == self->what &&
-            warp[i].mask == self->mask);
-}
+    const fl_emu_strand *warp = b->lane + first;
 
-/* Has every lane of the mask come to this very meeting? A neighbour is the one
- * that most often has not. */
-static bool all_met(const fl_emu_strand *warp, const fl_emu_strand *self)
-{
-    int at = (int)(self - warp);
-
-    if (!has_met(warp, self, (at + warpSize - 1) % warpSize))
+    if (self->mask & ~b->met[first / warpSize])
         return false;
-    for (int i = 1; i < warpSize; i++)
-        if (!has_met(warp, self, (at + i) % warpSize))
+    for (int i = 0; i < warpSize; i++)
+        if (self->mask >> i & 1 &&
+            (warp[i].what != self->what || warp[i].mask != self->mask))
             return false;
     return true;
 }
@@ -183,41 +167,44 @@ static uint64_t lanes_like(const fl_emu_strand *warp, const fl_emu_strand *self)
 }
 
 /* All have met: each gets its answer and goes on. */
-static void end_meeting(fl_emu_strand *warp, const fl_emu_strand *self,
-                        int first)
+static void end_meeting(fl_emu_block *b, const fl_emu_strand *self, int first)
 {
+    fl_emu_strand *warp = b->lane + first;
     uint64_t votes = self->what == FL_EMU_BALLOT ? lanes_like(warp, self) : 0;
 
+    b->met[first / warpSize] &= ~self->mask;
     for (int i = 0; i < warpSize; i++) {
         if (!(self->mask >> i & 1))
             continue;
-        warp[i].got = self->what == FL_EMU_SHUFFLE ? warp[warp[i].from].value
-                      : self->what == FL_EMU_BALLOT
-                          ? votes
-                          : lanes_like(warp, &warp[i]);
-        make_ready(first + i);
+        if (self->what == FL_EMU_SHUFFLE)
+            warp[i].got = warp[warp[i].from].value;
+        else if (self->what == FL_EMU_BALLOT)
+            warp[i].got = votes;
+        else if (self->what == FL_EMU_MATCH)
+            warp[i].got = lanes_like(warp, &warp[i]);
+        make_ready(b, first + i);
     }
 }
 
 /* Is the mask one that this lane may meet in? */
-static bool check_mask(const fl_emu_strand *warp, const fl_emu_strand *self)
+static bool check_mask(const fl_emu_block *b, const fl_emu_strand *warp,
+                       const fl_emu_strand *self)
 {
-    int at = (int)(self - warp), first = fl_emu_now->current - at;
+    int at = (int)(self - warp), first = b->current - at;
 
     if (!(self->mask >> at & 1))
         fail("%s lane %d is not in its own mask 0x%x", "a warp's", at,
              (int)self->mask);
-    for (int i = fl_emu_now->n - first; i < warpSize && !fl_emu_now->failed;
-         i++)
+    for (int i = b->n - first; i < warpSize && !b->failed; i++)
         if (self->mask >> i & 1)
             fail("%s 0x%x names lane %d, which the block does not have",
                  "the mask", (int)self->mask, i);
-    if (self->what == FL_EMU_SHUFFLE && !fl_emu_now->failed &&
+    if (self->what == FL_EMU_SHUFFLE && !b->failed &&
         (self->from < 0 || self->from >= warpSize ||
          !(self->mask >> self->from & 1)))
         fail("%s lane %d, which is not in the mask 0x%x", "a shuffle reads",
              self->from, (int)self->mask);
-    return !fl_emu_now->failed;
+    return !b->failed;
 }
 
 uint64_t fl_emu_meet(fl_emu_meeting what, unsigned mask, uint64_t value,
@@ -232,9 +219,10 @@ uint64_t fl_emu_meet(fl_emu_meeting what, unsigned mask, uint64_t value,
     self->mask = mask;
     self->value = value;
     self->from = from;
-    if (check_mask(warp, self) && all_met(warp, self))
-        end_meeting(warp, self, first);
-    wait(warp);
+    b->met[first / warpSize] |= 1u << b->current % warpSize;
+    if (check_mask(b, warp, self) && all_met(b, self, first))
+        end_meeting(b, self, first);
+    wait(b, warp);
     return self->got;
 }
 
@@ -254,16 +242,6 @@ static fl_fiber *idle_fiber()
     return pool.fiber[pool.n_used++];
 }
 
-static void run_fiber(fl_fiber *f, int lane)
-{
-    fl_emu_block *b = fl_emu_now;
-
-    b->running = f;
-    b->current = lane;
-    b->switches++;
-    fl_fiber_switch(&b->main, f);
-}
-
 /* Nobody can go on. */
 static void report_stuck()
 {
@@ -280,26 +258,40 @@ static void report_stuck()
              "lanes of a mask that do not come", waiting, b->done);
 }
 
-static void step()
+/* Who runs next: a thread that may go on, or a fiber for those that have not
+ * begun; at the end of the block the stack that runs it. */
+static fl_fiber *next_fiber(fl_emu_block *b)
 {
-    fl_emu_block *b = fl_emu_now;
+    fl_fiber *f;
 
+    if (b->failed || b->done == b->n)
+        return &b->main;
+    b->switches++;
+    b->current = -1;
     if (b->n_ready > 0) {
-        int lane = b->ready[b->first_ready];
-
+        b->current = b->ready[b->first_ready];
         b->first_ready = (b->first_ready + 1) % FL_EMU_MOST_THREADS;
         b->n_ready--;
-        run_fiber(b->lane[lane].fiber, lane);
-    } else if (b->begun < b->n) {
-        fl_fiber *f = idle_fiber();
-
-        if (f)
-            run_fiber(f, -1);
-        else
-            fail("%s%d%d", "no memory for fibers: ", 0, 0);
-    } else {
-        report_stuck();
+        return b->lane[b->current].fiber;
     }
+    if (b->begun == b->n) {
+        report_stuck();
+        return &b->main;
+    }
+    f = idle_fiber();
+    if (!f)
+        fail("%s%d%d", "no memory for fibers: ", 0, 0);
+    return f ? f : &b->main;
+}
+
+/* From stack to stack, without one that every switch goes through. */
+static void go_on(fl_emu_block *b)
+{
+    fl_fiber *self = b->running;
+
+    b->running = next_fiber(b);
+    if (b->running != self)
+        fl_fiber_switch(self, b->running);
 }
 
 /* Threads that wait for ever are given up. */
@@ -314,12 +306,14 @@ static bool run_block(fl_emu_block *b)
     b->begun = b->done = b->at_barrier = b->n_ready = b->first_ready = 0;
     b->backward = fl_emu_is.seed ? fl_emu_roll(2) != 0 : fl_emu_is.reverse;
     b->first_warp = fl_emu_is.seed ? (int)fl_emu_roll(64) : 0;
+    for (unsigned &met : b->met)
+        met = 0;
     for (int i = 0; i < b->n; i++)
         b->lane[i].state = FL_EMU_NEW;
     pool.n_used = 0;
     fl_fiber_release(&b->begins);
-    while (b->done < b->n && !b->failed)
-        step();
+    b->running = &b->main;
+    go_on(b);
     fl_fiber_acquire(&b->ends);
     if (b->failed)
         abandon();

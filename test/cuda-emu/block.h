@@ -30,8 +30,9 @@ struct fl_emu_block {
     uint3 index;
     int n, begun, done, at_barrier;
     fl_emu_strand lane[FL_EMU_MOST_THREADS];
+    unsigned met[FL_EMU_MOST_THREADS / warpSize]; /* lanes at a meeting */
     int ready[FL_EMU_MOST_THREADS]; /* a ring: those that may go on */
-    int first_ready, n_ready;
+    unsigned first_ready, n_ready;
     fl_fiber main;
     fl_fiber *running;
     int current;                /* the thread that runs; -1: none */
@@ -43,6 +44,6 @@ struct fl_emu_block {
 };
 
 /* This thread's, NULL outside of a launch. */
-extern __thread fl_emu_block *fl_emu_now;
+extern FL_EMU_THREAD fl_emu_block *fl_emu_now;
 
 void fl_emu_counted(long launches, long switches);

@@ -19,7 +19,10 @@
 struct uint3 {
     unsigned x, y, z;
 };
-extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
+/* Hidden, so that one call finds all of a library's: what is opened later has
+ * its thread's variables by a call. */
+#define FL_EMU_THREAD __attribute__((visibility("hidden"))) __thread
+extern FL_EMU_THREAD uint3 threadIdx, blockIdx, blockDim, gridDim;
 enum { warpSize = 32 };
 
 #define FL_EMU_VECTOR(type, name)                                              \

@@ -406,6 +406,8 @@ test-long: setup
 	    suite TEST_ARGS='--filter gpu_streams/*'
 	@FLEET_EMU_SEEDS=20 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter cuda_kernels/agree_when_threads_and*'
+	@FLEET_EVERY_ALLOCATION=1 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter enomem/*'
 	@FLEET_MEMORY_STEP_KB=1000 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter memory_limit/*'
 	@tools/setup libzmq $(OTHER_ZMQ)

@@ -21,6 +21,17 @@ static uint64_t mix(int rank, int64_t i)
     return z ^ z >> 31;
 }
 
+/* As ldexp(), which took two thirds of the kit's time; its numbers are all
+ * normal ones. */
+static double scaled(double x, int e)
+{
+    uint64_t bits = (uint64_t)(e + 1023) << 52;
+    double power;
+
+    memcpy(&power, &bits, sizeof power);
+    return x * power;
+}
+
 /* Between -8 and 8, of many sizes; now and then what is not finite. */
 static double real_of(int rank, int64_t i)
 {
@@ -32,7 +43,7 @@ static double real_of(int rank, int64_t i)
     if (x % 499 == 8)
         return sign * (double)INFINITY;
     return sign *
-           ldexp(1.0 + (double)(x >> 40) / 0x1p24, 2 - (int)((x >> 8) % 25));
+           scaled(1.0 + (double)(x >> 40) / 0x1p24, 2 - (int)((x >> 8) % 25));
 }
 
 /* A number with so many bits of fraction and that least exponent, to nearest
@@ -45,7 +56,7 @@ static double rounded(double x, int bits, int least)
         return x;
     frexp(x, &e);
     e = e - 1 < least ? least : e - 1;
-    return ldexp(nearbyint(ldexp(x, bits - e)), e - bits);
+    return scaled(nearbyint(scaled(x, bits - e)), e - bits);
 }
 
 static uint16_t pack(double x, int bits, int least, int most)
@@ -56,13 +67,13 @@ static uint16_t pack(double x, int bits, int least, int most)
 
     if (isnan(x))
         return (uint16_t)(((whole + 2) << bits) | 1u << (bits - 1));
-    if (r >= ldexp(1.0, most + 1))
+    if (r >= scaled(1.0, most + 1))
         return (uint16_t)(sign | (whole + 2) << bits);
-    if (r < ldexp(1.0, least))
-        return (uint16_t)(sign | (uint32_t)ldexp(r, bits - least));
+    if (r < scaled(1.0, least))
+        return (uint16_t)(sign | (uint32_t)scaled(r, bits - least));
     frexp(r, &e);
     return (uint16_t)(sign | (uint32_t)(e - 1 - least + 1) << bits |
-                      ((uint32_t)ldexp(r, bits - e + 1) & ((1u << bits) - 1)));
+                      ((uint32_t)scaled(r, bits - e + 1) & ((1u << bits) - 1)));
 }
 
 static double unpack(uint16_t x, int bits, int least, int most)
@@ -73,8 +84,8 @@ static double unpack(uint16_t x, int bits, int least, int most)
     if ((int)e == most - least + 2)
         return f ? NAN : sign * (double)INFINITY;
     if (e == 0)
-        return sign * ldexp((double)f, least - bits);
-    return sign * ldexp((double)(f | 1u << bits), (int)e - 1 + least - bits);
+        return sign * scaled((double)f, least - bits);
+    return sign * scaled((double)(f | 1u << bits), (int)e - 1 + least - bits);
 }
 
 #define HALF  10, -14, 15

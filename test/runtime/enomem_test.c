@@ -1,9 +1,11 @@
 /* enomem_test.c - memory that runs out: whichever allocation fails, the
- * training ends with FLEET_ENOMEM, and everything can be destroyed. */
+ * training ends with FLEET_ENOMEM, and everything can be destroyed. Every third
+ * is tried, with FLEET_EVERY_ALLOCATION each one. */
 #define SUITE enomem
 #include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,8 +90,10 @@ TEST_LIMIT(one_allocation_that_fails_ends_a_training_cleanly, 240)
 
     snprintf(saved, sizeof saved, "%s/saved", test_folder());
     fl_json_use_allocator();
-    /* under sanitizers every one would take minutes */
-    fail_at_every(config(saved), false, test_fraction() > 1 ? 5 : 1);
+    fail_at_every(config(saved), false,
+                  getenv("FLEET_EVERY_ALLOCATION") ? 1
+                  : test_fraction() > 1            ? 9
+                                                   : 3);
 }
 
 TEST_LIMIT(memory_that_is_gone_for_good_ends_a_training_cleanly, 240)

@@ -179,7 +179,7 @@ static bool was_fenced(const fleet *f)
            fl_server_was_fenced(f->server) && fl_server_was_fenced(f->replica);
 }
 
-/* A stop since there were so many has found no server. */
+/* A stop that came since `stops` were counted has found no server. */
 static void stop_too(fleet *f, unsigned stops)
 {
     fl_server *both[] = {f->server, f->replica};

@@ -99,6 +99,7 @@ FLEET_API fleet_status fleet_program_status(const fleet_program *program);
  *                     samples: with backward and updates once fleet_minimize()
  *                     was called; regions, lanes, memory
  *   FLEET_DUMP_PLAN_DOT  the same as a Graphviz digraph
+ *   FLEET_DUMP_JSON   all of the program: for fleet_program_from_json()
  *
  * Returns text for fleet_free(), or NULL: see fleet_last_error().
  */
@@ -106,11 +107,50 @@ typedef enum fleet_dump {
     FLEET_DUMP_TEXT,
     FLEET_DUMP_DOT,
     FLEET_DUMP_PLAN,
-    FLEET_DUMP_PLAN_DOT
+    FLEET_DUMP_PLAN_DOT,
+    FLEET_DUMP_JSON
 } fleet_dump;
 
 FLEET_API char *fleet_program_dump(fleet_program *program, fleet_dump how,
                                    int64_t batch);
+
+/* fleet_program_from_json - the program that FLEET_DUMP_JSON wrote, as one of
+ * this handle: variables, parameters with their attributes, tables with the
+ * lives of their rows, operators, the numbers by which later layers get their
+ * names. It dumps as the same text, and trains to the same bits, with the seed
+ * of the handle that it was written from. Not in the text: weights, which are
+ * in saves; the loss and the optimizer, so fleet_minimize() comes again; the
+ * place (fleet_program_place()), though guards are. Operators of the user's own
+ * have to be registered before. It may run, train and be added to as any other.
+ * It dies with the handle if not destroyed before.
+ *
+ * NULL, see fleet_last_error(): FLEET_ECONFIG for what is no JSON, and with the
+ * path of what is wrong, what was expected and what came; else as the builders
+ * fail. */
+FLEET_API fleet_program *fleet_program_from_json(fleet *fleet,
+                                                 const char *json);
+
+/* fleet_program_clone - a program of its own with the same variables, which go
+ * by the same names (fleet_program_var()), the same operators and the same
+ * place. It shares parameters, tables and the states of metrics with the first
+ * one: what that trains is what this one computes with. With for_test nonzero
+ * (Paddle's Program.clone(for_test=True)) dropout and batch_norm are as in
+ * inference for good, losses and metrics are kept, and fleet_minimize() refuses
+ * it (FLEET_ESTATE). With 0 it is as fleet_program_create()'s; that the first
+ * one is trained is not taken over. NULL, see fleet_last_error(). */
+FLEET_API fleet_program *fleet_program_clone(const fleet_program *program,
+                                             int for_test);
+
+/* fleet_program_prune - a clone, which is for tests if the program is one, of
+ * what n variables of the program need: the operators that compute the targets,
+ * and what these read (Paddle's Program._prune, and its normalize_program).
+ * Random numbers of the operators that stay are the same: without its metrics a
+ * program trains to the same bits.
+ *
+ * NULL, see fleet_last_error(): FLEET_EINVAL for no targets, or one that is
+ * NULL, another program's, or not computed. */
+FLEET_API fleet_program *fleet_program_prune(const fleet_program *program,
+                                             fleet_var *const *targets, int n);
 
 /* fleet_free - what libfleet handed out for the caller to free. */
 FLEET_API void fleet_free(void *p);

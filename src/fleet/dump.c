@@ -1,4 +1,6 @@
 /* dump.c - fleet_program_dump(). */
+#include "base/json/json_write.h"
+#include "runtime/graph/program_json.h"
 #include "runtime/plan/plan.h"
 #include "runtime/graph/program_dump.h"
 #include "runtime/plan/plan_dump.h"
@@ -25,6 +27,21 @@ static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
     return status;
 }
 
+static fleet_status dump_json(const fleet_program *p, fl_text *out)
+{
+    fl_json *json;
+    char *text;
+
+    FL_TRY(fl_program_to_json_whole(p, NULL, 0, &json));
+    text = fl_json_print(json, true);
+    fl_json_free(json);
+    if (!text)
+        return FLEET_ENOMEM;
+    fl_text_add(out, "%s\n", text);
+    fl_free(text);
+    return out->status;
+}
+
 char *fleet_program_dump(fleet_program *p, fleet_dump how, int64_t batch)
 {
     fl_text out = {0};
@@ -42,6 +59,9 @@ char *fleet_program_dump(fleet_program *p, fleet_dump how, int64_t batch)
     case FLEET_DUMP_PLAN:
     case FLEET_DUMP_PLAN_DOT:
         status = dump_plan(p, batch, how == FLEET_DUMP_PLAN_DOT, &out);
+        break;
+    case FLEET_DUMP_JSON:
+        status = dump_json(p, &out);
         break;
     default:
         status = fl_fail(FLEET_EINVAL, "fleet_program_dump: %d is no form",

@@ -271,6 +271,9 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     if (o->context != p->context)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
                                      "another handle");
+    if (p->for_test)
+        return fl_fail(FLEET_ESTATE, "fleet_minimize: the program is a clone "
+                                     "for tests (fleet_program_clone())");
     if (p->sealed || p->training.loss)
         return fl_fail(FLEET_ESTATE, "fleet_minimize: the program %s",
                        p->sealed ? "has run already" : "is trained already");

@@ -14,20 +14,21 @@
 #include "runtime/exec/executor.h"
 #include "runtime/graph/program_json.h"
 
-static char *text_of(const fleet_program *p, fleet_var *fetch)
+static char *text_of(const fleet_program *p, fleet_var *fetch, bool whole)
 {
     fl_json *json;
     char *text;
 
-    CHECK_OK(fl_program_to_json(p, &fetch, 1, &json));
+    CHECK_OK(whole ? fl_program_to_json_whole(p, NULL, 0, &json)
+                   : fl_program_to_json(p, &fetch, 1, &json));
     text = fl_json_print(json, false);
     fl_json_free(json);
     return text;
 }
 
-static void check_read(const fleet_program *from, fleet_var *fetch)
+static void check_read(const fleet_program *from, fleet_var *fetch, bool whole)
 {
-    char *before = text_of(from, fetch), *after;
+    char *before = text_of(from, fetch, whole), *after;
     fleet *f = kit_handle(&(kit_options){0});
     fleet_program *p = fleet_program_create(f);
     fl_json *json;
@@ -36,7 +37,7 @@ static void check_read(const fleet_program *from, fleet_var *fetch)
     CHECK_OK(fl_json_parse(before, strlen(before), "model.json", &json));
     root = fl_at_root(json);
     CHECK_OK(fl_program_from_json(p, &root, fl_op_find));
-    after = text_of(p, fleet_program_var(p, fleet_var_name(fetch)));
+    after = text_of(p, fleet_program_var(p, fleet_var_name(fetch)), whole);
     CHECK_TEXT(after, before);
     fl_free(before);
     fl_free(after);
@@ -47,7 +48,8 @@ static void check_read(const fleet_program *from, fleet_var *fetch)
 static void read_again(void *arg, fleet_executor *e)
 {
     (void)arg;
-    check_read(e->program, e->program->training.loss);
+    check_read(e->program, e->program->training.loss, false);
+    check_read(e->program, e->program->training.loss, true);
 }
 
 TEST(programs_of_all_operators_are_read_as_they_were_written)
@@ -64,10 +66,11 @@ TEST(layer_norm_is_read_without_either_parameter)
         fleet *f = kit_handle(&(kit_options){0});
         fleet_program *p = fleet_program_create(f);
 
-        check_read(
-            p, fleet_layer_norm(p, kit_data(p, "x", 4),
-                                &(fleet_layer_norm_options){
-                                    .no_scale = i & 1, .no_shift = i >> 1}));
+        check_read(p,
+                   fleet_layer_norm(p, kit_data(p, "x", 4),
+                                    &(fleet_layer_norm_options){
+                                        .no_scale = i & 1, .no_shift = i >> 1}),
+                   i & 1);
         fleet_destroy(f);
     }
 }

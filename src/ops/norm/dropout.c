@@ -69,7 +69,7 @@ static void emit(fl_lowering *l, const fl_node *n, int to, int from)
 {
     double rate = does_nothing(l, n) ? 0 : fl_node_float(n, "rate");
     fl_dropout c = {.seed = l->program->context->seed,
-                    .stream = UINT64_C(1) << 63 | (uint64_t)n->id << 40,
+                    .stream = UINT64_C(1) << 63 | (uint64_t)n->stream << 40,
                     .below = (uint32_t)(rate * 0x1p32),
                     .scale = (float)(1.0 / (1.0 - rate)),
                     .cols = fl_shape_cols(&n->in[0]->shape)};

@@ -118,11 +118,13 @@ struct fleet_var {
                               of data: for tests */
 };
 
-enum { FL_MAX_ATTR = 8 };
+enum { FL_MAX_ATTR = 8, FL_MOST_RANDOM_STREAM = (1 << 22) - 1 };
 
 struct fl_node {
     const fl_op *op;
-    int id;
+    int id;     /* its place in the program */
+    int stream; /* of its random numbers: its place in the program for which it
+                   was made, whatever was pruned from that since */
     fleet_var **in; /* an absent optional input is NULL */
     int n_in;
     fleet_var **out;

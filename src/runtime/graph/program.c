@@ -2,13 +2,12 @@
 #include "runtime/graph/program.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/simd/row_storage.h"
-#include "runtime/graph/initializer.h"
+#include "runtime/graph/param_attr.h"
 #include "runtime/graph/table_options.h"
 
 fleet_program *fl_program_create(fl_context *context, struct fl_store *store)
@@ -142,39 +141,6 @@ void fl_program_weigh(fleet_var *ids, fleet_var *weights)
     weights->weighs = ids;
 }
 
-static bool same_initializer(const fleet_initializer *is,
-                             const fleet_initializer *want)
-{
-    const bool reads_a = want->kind <= FLEET_INIT_TRUNCATED_NORMAL;
-    const bool reads_b = reads_a && want->kind != FLEET_INIT_CONSTANT;
-
-    return want->kind == FLEET_INIT_DEFAULT ||
-           (is->kind == want->kind && (!reads_a || is->a == want->a) &&
-            (!reads_b || is->b == want->b));
-}
-
-/* The attribute of want that is stated and differs from the parameter's; NULL:
- * none. What is left at its default follows the parameter. */
-static const char *differing_attr(const fleet_param_attr *is,
-                                  const fleet_param_attr *want)
-{
-    const float rate = is->learning_rate != 0 ? is->learning_rate : 1.0f;
-
-    if (!same_initializer(&is->initializer, &want->initializer))
-        return "initializer";
-    if (want->learning_rate != 0 && want->learning_rate != rate)
-        return "learning_rate";
-    if (want->l2_decay != 0 && want->l2_decay != is->l2_decay)
-        return "l2_decay";
-    if (want->no_decay && !is->no_decay)
-        return "no_decay";
-    if (want->ps != FLEET_PS_BY_MODE && want->ps != is->ps)
-        return "ps";
-    if (want->average != is->average)
-        return "average";
-    return want->frozen && !is->frozen ? "frozen" : NULL;
-}
-
 /* The same of what tables do with ids. */
 static const char *differing_ids(const fl_table_ids *is,
                                  const fl_table_ids *want)
@@ -213,7 +179,8 @@ static fleet_var *share_param(fleet_program *p, fleet_var *old,
 {
     bool fits =
         old->kind == like->kind && fl_shape_equal(&old->shape, &like->shape);
-    const char *other = fits ? differing_attr(&old->attr, &like->attr) : NULL;
+    const char *other =
+        fits ? fl_param_attr_differ(&old->attr, &like->attr) : NULL;
 
     if (fits && !other)
         other = differing_ids(&old->ids, &like->ids);
@@ -263,42 +230,11 @@ static const char *dotted_name(fleet_program *p, const char *prefix,
     return name;
 }
 
-static fleet_status check_factor(const char *name, const char *what, float x)
-{
-    if (x >= 0 && isfinite(x))
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "%s: %s %g is out of range", name, what,
-                   (double)x);
-}
-
-static fleet_status check_ps(const char *name, fleet_ps ps)
-{
-    if (ps >= FLEET_PS_BY_MODE && ps <= FLEET_PS_RANKS)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "%s: ps %d does not exist", name, (int)ps);
-}
-
-static fleet_status check_average(const char *name, float average)
-{
-    if (average >= 0 && average < 1)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL, "%s: average %g is not in [0, 1)", name,
-                   (double)average);
-}
-
 static bool attr_is_possible(fleet_program *p, const char *name,
                              const fleet_param_attr *a)
 {
-    fleet_status status = fl_initializer_check(name, &a->initializer);
+    fleet_status status = fl_param_attr_check(name, a);
 
-    if (status == FLEET_OK)
-        status = check_factor(name, "learning_rate", a->learning_rate);
-    if (status == FLEET_OK)
-        status = check_factor(name, "l2_decay", a->l2_decay);
-    if (status == FLEET_OK)
-        status = check_ps(name, a->ps);
-    if (status == FLEET_OK)
-        status = check_average(name, a->average);
     if (status != FLEET_OK)
         fl_program_failed(p, status);
     return status == FLEET_OK;
@@ -382,51 +318,6 @@ fleet_var *fl_program_table(fleet_program *p, const char *name,
                               : fl_program_failed(p, status);
 }
 
-/* The message names parameters and tables that the program has. */
-static fleet_status no_such_keeper(const fleet_program *p, const char *name)
-{
-    enum { MOST = 6 };
-    fl_text has = {0};
-    fleet_status status;
-    int n = 0;
-
-    for (size_t i = 0; i < p->n_var; i++) {
-        const fleet_var *v = p->var[i];
-
-        if ((v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE) && n++ < MOST)
-            fl_text_add(&has, "%s\"%.80s\"", n > 1 ? ", " : "", v->name);
-    }
-    if (n > MOST)
-        fl_text_add(&has, " and %d more", n - MOST);
-    status = fl_fail(FLEET_ENOENT,
-                     "fleet_param_set_ps: the program has no \"%.200s\"; it "
-                     "has %s",
-                     name ? name : "(null)", n ? fl_text_chars(&has) : "none");
-    fl_text_done(&has);
-    return status;
-}
-
-fleet_status fleet_param_set_ps(fleet_program *p, const char *name, fleet_ps ps)
-{
-    fleet_var *v = fleet_program_var(p, name);
-
-    FL_TRY(fleet_program_status(p));
-    if (!v)
-        return no_such_keeper(p, name);
-    if (v->kind != FL_VAR_PARAM && v->kind != FL_VAR_TABLE)
-        return fl_fail(FLEET_EINVAL,
-                       "fleet_param_set_ps: \"%s\" is no parameter and no "
-                       "table",
-                       name);
-    FL_TRY(check_ps(name, ps));
-    if (p->sealed || p->training.loss)
-        return fl_fail(FLEET_ESTATE,
-                       "fleet_param_set_ps: \"%s\": the program %s already",
-                       name, p->sealed ? "has run" : "is trained");
-    v->attr.ps = ps;
-    return FLEET_OK;
-}
-
 fleet_var *fl_program_state(fleet_program *p, const char *prefix,
                             const char *suffix, fleet_dtype dtype,
                             const fl_shape *shape)
@@ -455,6 +346,17 @@ static int64_t *counter_of(fleet_program *p, const char *stem)
         return n;
     n = fl_arena_alloc(&p->arena, sizeof *n);
     return n && fl_map_put(&p->stems, stem, n) == FLEET_OK ? n : NULL;
+}
+
+fleet_status fl_program_count_names(fleet_program *p, const char *stem,
+                                    int64_t count)
+{
+    int64_t *n = counter_of(p, stem);
+
+    if (!n)
+        return FLEET_ENOMEM;
+    *n = count;
+    return FLEET_OK;
 }
 
 const char *fl_program_name(fleet_program *p, const char *stem)
@@ -542,6 +444,7 @@ static fleet_status add_node(fleet_program *p, fl_node *n, fleet_var *const *in,
     FL_TRY(add_outputs(p, n));
     FL_TRY(n->op->infer(n));
     n->id = (int)p->n_node;
+    n->stream = p->next_stream++;
     n->place = p->guard;
     p->node[p->n_node++] = n;
     return FLEET_OK;

@@ -24,6 +24,8 @@ struct fleet_program {
     fl_place place;
     fleet_place guard;       /* of nodes to come; 0: none */
     _Atomic bool sealed;     /* it has run */
+    int next_stream;         /* of the next node */
+    bool for_test;           /* a clone that is not trained */
     bool predicts;           /* a predictor's: ids without a row are fresh */
     fl_error error;          /* the first failure; code FLEET_OK: none */
     void *owner;             /* the handle, for the facade */
@@ -67,8 +69,10 @@ fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
                           fleet_var *const *in, int n_in, const fl_attr *attr,
                           int n_attr);
 
-/* "<stem>_<n>" for a layer without a name. */
+/* "<stem>_<n>" for a layer without a name; its n is `count` from now on. */
 const char *fl_program_name(fleet_program *p, const char *stem);
+fleet_status fl_program_count_names(fleet_program *p, const char *stem,
+                                    int64_t count);
 
 /* Remember the failure that is under way; returns NULL for the builder. */
 void *fl_program_failed(fleet_program *p, fleet_status code);

@@ -1,14 +1,16 @@
-/* program_json.c - a program as JSON, for inference models: the variables and
- * nodes that compute some of its variables. What is read is checked as if a
- * user had built it. */
+/* program_json.c - a program as JSON: the variables and nodes that compute some
+ * of its variables, or all of it. What is read is checked as if a user had
+ * built it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "runtime/graph/initializer.h"
+#include "runtime/graph/param_json.h"
 #include "runtime/graph/program.h"
 #include "runtime/graph/program_json.h"
+#include "runtime/graph/table_cap.h"
 
 static const char *const dtype_names[] = {"float32", "int64", "float64", NULL};
 static const fleet_dtype dtypes[] = {FLEET_FLOAT32, FLEET_INT64, FLEET_FLOAT64};
@@ -42,10 +44,43 @@ static fleet_status put_table_ids(fl_json *o, const fl_table_ids *ids)
     return fl_json_put(o, "default_id", fl_json_hex((uint64_t)ids->default_id));
 }
 
-static fleet_status put_var(fl_json *list, const fleet_var *v)
+/* What is written of a program. */
+typedef struct writing {
+    const fleet_program *p;
+    const bool *marked; /* nodes */
+    bool all;           /* variables too that no node reads */
+    bool trains;        /* with what a training has to know */
+} writing;
+
+static bool is_written(const writing *w, const fleet_var *v)
+{
+    return v->kind != FL_VAR_TEMP &&
+           (w->all || fl_program_reads(w->p, w->marked, v));
+}
+
+static fleet_status put_initializer(fl_json *o, const fleet_initializer *f)
+{
+    FL_TRY(fl_json_put(o, "initializer", fl_json_int(f->kind)));
+    FL_TRY(fl_json_put(o, "a", fl_json_double((double)f->a, 9)));
+    return fl_json_put(o, "b", fl_json_double((double)f->b, 9));
+}
+
+/* What is written only of a program that is to be trained. */
+static fleet_status put_trained(const writing *w, fl_json *o,
+                                const fleet_var *v)
+{
+    if (v->weighs && is_written(w, v->weighs))
+        return fl_json_put(o, "weighs", fl_json_string(v->weighs->name));
+    if (v->kind == FL_VAR_PARAM)
+        FL_TRY(put_initializer(o, &v->attr.initializer));
+    if (v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE)
+        FL_TRY(fl_param_to_json(v, o));
+    return v->kind == FL_VAR_TABLE ? fl_table_to_json(v, o) : FLEET_OK;
+}
+
+static fleet_status put_var(const writing *w, fl_json *list, const fleet_var *v)
 {
     fl_json *o = fl_json_object();
-    const fleet_initializer *f = &v->attr.initializer;
 
     FL_TRY(fl_json_append(list, o));
     FL_TRY(fl_json_put(o, "name", fl_json_string(v->name)));
@@ -54,12 +89,11 @@ static fleet_status put_var(fl_json *list, const fleet_var *v)
     FL_TRY(put_ints(o, "shape", v->shape.dim, v->shape.n_dim));
     if (v->ragged)
         FL_TRY(fl_json_put(o, "ragged", fl_json_bool(true)));
-    if (v->kind != FL_VAR_TABLE)
-        return FLEET_OK;
-    FL_TRY(fl_json_put(o, "initializer", fl_json_int(f->kind)));
-    FL_TRY(fl_json_put(o, "a", fl_json_double((double)f->a, 9)));
-    FL_TRY(fl_json_put(o, "b", fl_json_double((double)f->b, 9)));
-    return put_table_ids(o, &v->ids);
+    if (v->kind == FL_VAR_TABLE) {
+        FL_TRY(put_initializer(o, &v->attr.initializer));
+        FL_TRY(put_table_ids(o, &v->ids));
+    }
+    return w->trains ? put_trained(w, o, v) : FLEET_OK;
 }
 
 static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
@@ -85,7 +119,18 @@ static fleet_status put_names(fl_json *node, const char *key,
     return FLEET_OK;
 }
 
-static fleet_status put_node(fl_json *list, const fl_node *n)
+static fleet_status put_device(fl_json *node, int place)
+{
+    char text[24] = "cpu";
+
+    if (place > 0)
+        snprintf(text, sizeof text, "gpu:%d", place - 1);
+    return fl_json_put(node, "device", fl_json_string(text));
+}
+
+/* `at`: its place among what is written. */
+static fleet_status put_node(const writing *w, fl_json *list, const fl_node *n,
+                             int at)
 {
     fl_json *o = fl_json_object(), *attrs;
 
@@ -97,38 +142,66 @@ static fleet_status put_node(fl_json *list, const fl_node *n)
     FL_TRY(fl_json_put(o, "attrs", attrs));
     for (int i = 0; i < n->n_attr; i++)
         FL_TRY(put_attr(attrs, &n->attr[i]));
+    if (w->trains && n->place != 0)
+        FL_TRY(put_device(o, n->place));
+    return w->trains && n->stream != at
+               ? fl_json_put(o, "stream", fl_json_int(n->stream))
+               : FLEET_OK;
+}
+
+/* How many names each stem has been asked for: layers that are added later go
+ * on from that number. */
+static fleet_status put_stems(const fleet_program *p, fl_json *object)
+{
+    fl_json *o = fl_json_object();
+
+    FL_TRY(fl_json_put(object, "stems", o));
+    for (size_t i = 0; i < p->stems.n; i++) {
+        const int64_t *n = p->stems.entry[i].value;
+
+        FL_TRY(fl_json_put(o, p->stems.entry[i].name, fl_json_int(*n)));
+    }
     return FLEET_OK;
 }
 
-static fleet_status put_all(const fleet_program *p, const bool *marked,
-                            fl_json *object)
+static fleet_status put_all(const writing *w, fl_json *object)
 {
+    const fleet_program *p = w->p;
     fl_json *vars, *nodes;
+    int n = 0;
 
+    if (w->trains) {
+        FL_TRY(fl_json_put(object, "trains", fl_json_bool(true)));
+        FL_TRY(put_stems(p, object));
+    }
     FL_TRY(fl_json_put_array(object, "vars", &vars));
     FL_TRY(fl_json_put_array(object, "nodes", &nodes));
     for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind != FL_VAR_TEMP &&
-            fl_program_reads(p, marked, p->var[i]))
-            FL_TRY(put_var(vars, p->var[i]));
+        if (is_written(w, p->var[i]))
+            FL_TRY(put_var(w, vars, p->var[i]));
     for (size_t i = 0; i < p->n_node; i++)
-        if (marked[i])
-            FL_TRY(put_node(nodes, p->node[i]));
+        if (w->marked[i])
+            FL_TRY(put_node(w, nodes, p->node[i], n++));
     return FLEET_OK;
 }
 
-fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
-                                int n_fetch, fl_json **json)
+/* targets NULL: all. */
+static fleet_status to_json(const fleet_program *p, fleet_var *const *targets,
+                            int n, bool trains, fl_json **json)
 {
     bool *marked = fl_alloc(p->n_node);
+    writing w = {p, marked, !targets, trains};
     fleet_status status;
 
     *json = fl_json_object();
     if (!marked || !*json)
         status = FLEET_ENOMEM;
     else {
-        fl_program_mark(p, fetch, n_fetch, marked);
-        status = put_all(p, marked, *json);
+        if (targets)
+            fl_program_mark(p, targets, n, marked);
+        else
+            memset(marked, true, p->n_node * sizeof *marked);
+        status = put_all(&w, *json);
     }
     fl_free(marked);
     if (status != FLEET_OK) {
@@ -136,6 +209,19 @@ fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
         *json = NULL;
     }
     return status;
+}
+
+fleet_status fl_program_to_json(const fleet_program *p, fleet_var *const *fetch,
+                                int n_fetch, fl_json **json)
+{
+    return to_json(p, fetch, n_fetch, false, json);
+}
+
+fleet_status fl_program_to_json_whole(const fleet_program *p,
+                                      fleet_var *const *targets, int n_target,
+                                      fl_json **json)
+{
+    return to_json(p, targets, n_target, true, json);
 }
 
 /* --- reading ------------------------------------------------------------- */
@@ -221,27 +307,71 @@ static fleet_status check_ragged(const char *name, fl_var_kind kind,
                    name);
 }
 
-static fleet_status read_table(fleet_program *p, const fl_at *at,
+static fleet_status read_table(fleet_program *p, const fl_at *at, bool trains,
                                const char *name, const fl_shape *shape)
 {
-    fleet_param_attr attr = {.frozen = 1};
+    fleet_param_attr attr = {.frozen = !trains};
+    fl_table_cap cap = {0};
     fl_table_ids ids;
+    fleet_var *table;
 
     if (shape->n_dim != 2)
         return fl_fail(FLEET_ESHAPE, "\"%s\": a table has two dimensions",
                        name);
     FL_TRY(read_initializer(at, &attr.initializer));
     FL_TRY(read_table_ids(at, &ids));
-    fl_program_table(p, name, shape, &attr, &ids, attr.initializer);
+    if (trains) {
+        FL_TRY(fl_param_from_json(at, &attr));
+        FL_TRY(fl_table_from_json(at, &ids.life, &cap));
+    }
+    table = fl_program_table(p, name, shape, &attr, &ids, attr.initializer);
+    if (trains)
+        fl_table_with_cap(p, table, true, &cap);
     return FLEET_OK;
 }
 
-static fleet_status read_var(fleet_program *p, const fl_at *at)
+static fleet_status read_param(fleet_program *p, const fl_at *at, bool trains,
+                               const char *name, const fl_shape *shape)
+{
+    fleet_param_attr attr = {.name = name, .frozen = !trains};
+
+    if (trains) {
+        FL_TRY(read_initializer(at, &attr.initializer));
+        FL_TRY(fl_param_from_json(at, &attr));
+    }
+    fl_program_param(p, "", "", shape, &attr,
+                     (fleet_initializer){FLEET_INIT_CONSTANT, 0, 0});
+    return FLEET_OK;
+}
+
+/* Weights stand after their ids. */
+static fleet_status read_data(fleet_program *p, const fl_at *at,
+                              const char *name, fleet_dtype dtype,
+                              const fl_shape *shape, bool ragged)
+{
+    fl_at weighs_at = fl_at_key(at, "weighs");
+    const char *of = NULL;
+    fleet_var *v, *ids;
+
+    FL_TRY(fl_at_string(&weighs_at, &of));
+    v = fl_program_data(p, name, dtype, shape, ragged);
+    if (!v || !of)
+        return FLEET_OK;
+    ids = fleet_program_var(p, of);
+    if (!ids || ids == v || ids->kind != FL_VAR_DATA || ids->weights ||
+        !ids->ragged || ids->dtype != FLEET_INT64 || !ragged ||
+        dtype != FLEET_FLOAT32)
+        return fl_at_expected(&weighs_at, "ragged ids before it, without "
+                                          "weights, of ragged float32");
+    fl_program_weigh(ids, v);
+    return FLEET_OK;
+}
+
+static fleet_status read_var(fleet_program *p, const fl_at *at, bool trains)
 {
     fl_at kind_at = fl_at_key(at, "kind"), dtype_at = fl_at_key(at, "dtype");
     fl_at shape_at = fl_at_key(at, "shape"),
           ragged_at = fl_at_key(at, "ragged");
-    fleet_param_attr attr = {.frozen = 1};
     const char *name = NULL;
     int kind = 0, dtype = 0;
     bool ragged = false;
@@ -260,15 +390,13 @@ static fleet_status read_var(fleet_program *p, const fl_at *at)
         FL_TRY(check_ragged(name, (fl_var_kind)kind, &shape));
     switch ((fl_var_kind)kind) {
     case FL_VAR_DATA:
-        fl_program_data(p, name, dtypes[dtype], &shape, ragged);
+        FL_TRY(read_data(p, at, name, dtypes[dtype], &shape, ragged));
         break;
     case FL_VAR_PARAM:
-        attr.name = name;
-        fl_program_param(p, "", "", &shape, &attr,
-                         (fleet_initializer){FLEET_INIT_CONSTANT, 0, 0});
+        FL_TRY(read_param(p, at, trains, name, &shape));
         break;
     case FL_VAR_TABLE:
-        FL_TRY(read_table(p, at, name, &shape));
+        FL_TRY(read_table(p, at, trains, name, &shape));
         break;
     case FL_VAR_STATE:
         fl_program_state_named(p, name, dtypes[dtype], &shape);
@@ -357,7 +485,24 @@ static fleet_status read_inputs(fleet_program *p, const fl_at *at,
     return FLEET_OK;
 }
 
-static fleet_status read_node(fleet_program *p, const fl_at *at,
+/* The place of its guard, and the stream of its random numbers: streams of
+ * nodes before it are lower. */
+static fleet_status read_guard(fleet_program *p, const fl_at *at)
+{
+    fl_at device_at = fl_at_key(at, "device");
+    fl_at stream_at = fl_at_key(at, "stream");
+    const char *device = NULL;
+    int64_t stream = p->next_stream;
+
+    FL_TRY(fl_at_string(&device_at, &device));
+    FL_TRY(fleet_device_guard(p, device));
+    FL_TRY(
+        fl_at_int(&stream_at, p->next_stream, FL_MOST_RANDOM_STREAM, &stream));
+    p->next_stream = (int)stream;
+    return FLEET_OK;
+}
+
+static fleet_status read_node(fleet_program *p, const fl_at *at, bool trains,
                               fl_op_finder *find)
 {
     fl_at in_at = fl_at_key(at, "in"), out_at = fl_at_key(at, "out");
@@ -379,6 +524,8 @@ static fleet_status read_node(fleet_program *p, const fl_at *at,
     FL_TRY(read_attrs(p, &attrs_at, op->attrs, attr, &n_attr));
     if (!fl_at_is_array(&out_at) || fl_at_count(&out_at) != op->n_out)
         return fl_at_expected(&out_at, "as many outputs as the op has");
+    if (trains)
+        FL_TRY(read_guard(p, at));
     p->output_name = NULL;
     if (op->n_out >= 1) {
         fl_at first = fl_at_index(&out_at, 0);
@@ -387,21 +534,37 @@ static fleet_status read_node(fleet_program *p, const fl_at *at,
     }
     fl_program_add(p, op, in, n_in, attr, n_attr);
     p->output_name = NULL;
+    p->guard = 0;
     return fleet_program_status(p);
+}
+
+static fleet_status read_stems(fleet_program *p, const fl_at *stems)
+{
+    for (fl_at e = fl_at_first_member(stems); e.json;
+         fl_at_next_member(stems, &e)) {
+        int64_t count = 0;
+
+        FL_TRY(fl_at_int(&e, 0, FL_MOST_EXACT / 2, &count));
+        FL_TRY(fl_program_count_names(p, fl_at_name(&e), count));
+    }
+    return FLEET_OK;
 }
 
 fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,
                                   fl_op_finder *find)
 {
     fl_at vars = fl_at_key(at, "vars"), nodes = fl_at_key(at, "nodes");
+    fl_at trains_at = fl_at_key(at, "trains"), stems = fl_at_key(at, "stems");
+    bool trains = false;
 
+    FL_TRY(fl_at_bool(&trains_at, &trains));
     if (!fl_at_is_array(&vars))
         return fl_at_expected(&vars, "an array of variables");
     if (!fl_at_is_array(&nodes))
         return fl_at_expected(&nodes, "an array of nodes");
     for (fl_at e = fl_at_first(&vars); e.json; fl_at_next(&vars, &e))
-        FL_TRY(read_var(p, &e));
+        FL_TRY(read_var(p, &e, trains));
     for (fl_at e = fl_at_first(&nodes); e.json; fl_at_next(&nodes, &e))
-        FL_TRY(read_node(p, &e, find));
-    return FLEET_OK;
+        FL_TRY(read_node(p, &e, trains, find));
+    return trains ? read_stems(p, &stems) : FLEET_OK;
 }

@@ -243,14 +243,14 @@ static const char *differing_number(const fleet_accessor *has,
     return same_text(has->click, want->click) ? NULL : "click";
 }
 
-static bool is_without_effect(int i, const fleet_accessor *a)
+bool fl_accessor_has_number(int i, const fleet_accessor *a)
 {
     const size_t at = numbers[i].at;
 
-    return (at == offsetof(fleet_accessor, embedx_threshold) &&
-            a->embedx_dim == 0) ||
-           (at == offsetof(fleet_accessor, ssd_unseenday_threshold) &&
-            a->ssd_unseenday_threshold == 0);
+    return (at != offsetof(fleet_accessor, embedx_threshold) ||
+            a->embedx_dim != 0) &&
+           (at != offsetof(fleet_accessor, ssd_unseenday_threshold) ||
+            a->ssd_unseenday_threshold != 0);
 }
 
 static void print_accessor(const fleet_accessor *a, const char *between,
@@ -262,7 +262,7 @@ static void print_accessor(const fleet_accessor *a, const char *between,
     if (a->embedx_dim != 0)
         fl_text_add(out, "%sembedx_dim %" PRId64, between, a->embedx_dim);
     for (int i = 0; i < N_NUMBER; i++) {
-        if (is_without_effect(i, a))
+        if (!fl_accessor_has_number(i, a))
             continue;
         fl_text_add(out, "%s%s ", between, numbers[i].name);
         fl_text_float(out, number_of(&numbers[i], a));
@@ -345,17 +345,17 @@ const char *fl_table_options_differ(const fleet_table_options *has,
                : NULL;
 }
 
-static void print_entry(const fleet_entry *e, fl_text *out)
+void fl_entry_print(const fleet_entry *e, fl_text *out)
 {
     if (e->kind == FLEET_COUNT_FILTER_ENTRY)
-        fl_text_add(out, "entry %s%" PRId64, count_filter, e->count);
+        fl_text_add(out, "%s%" PRId64, count_filter, e->count);
     else if (e->kind == FLEET_BLOOM_FILTER_ENTRY)
-        fl_text_add(out, "entry %s%" PRId64 ":%" PRId64 ":%.17g", bloom,
-                    e->count, e->most_keys, e->false_positive_rate);
+        fl_text_add(out, "%s%" PRId64 ":%" PRId64 ":%.17g", bloom, e->count,
+                    e->most_keys, e->false_positive_rate);
     else if (e->kind == FLEET_SHOW_CLICK_ENTRY)
-        fl_text_add(out, "entry %s%.9g", show_click, (double)e->score);
+        fl_text_add(out, "%s%.9g", show_click, (double)e->score);
     else
-        fl_text_add(out, "entry %s%.17g", probability, e->probability);
+        fl_text_add(out, "%s%.17g", probability, e->probability);
 }
 
 /* What is before the next one. */
@@ -374,7 +374,8 @@ void fl_table_options_print(const fleet_table_options *o, const char *between,
     const char *before = "";
 
     if (o->entry.kind != FLEET_ENTRY_ALL) {
-        print_entry(&o->entry, out);
+        fl_text_add(out, "entry ");
+        fl_entry_print(&o->entry, out);
         before = between;
     }
     if (o->unknown_zeros) {

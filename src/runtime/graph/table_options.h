@@ -33,6 +33,7 @@ fleet_status fl_accessor_vector_check(const char *name, const fleet_accessor *a,
  * likewise "bloom_filter_entry:COUNT:MOST_KEYS:RATE". False: it is none; its
  * numbers are checked as above. */
 bool fl_entry_read(const char *text, fleet_entry *entry);
+void fl_entry_print(const fleet_entry *entry, fl_text *out);
 
 /* Fleet's defaults in place of an accessor's zeros. */
 void fl_accessor_fill(fleet_accessor *a);
@@ -43,3 +44,6 @@ fleet_status fl_accessor_keep(fl_arena *arena, fleet_accessor *a);
 /* The name of an accessor's i-th number, and where it is; NULL: it has no more
  * of them. */
 const char *fl_accessor_number(int i, fleet_accessor *a, float **number);
+
+/* Has that number an effect? One of a vector has none where there is none. */
+bool fl_accessor_has_number(int i, const fleet_accessor *a);

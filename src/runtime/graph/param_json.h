@@ -1,0 +1,14 @@
+/* param_json.h - what a training has to know of a parameter or a table, as
+ * JSON: its attributes, the life of its rows, its cap. */
+#pragma once
+
+#include "base/json/json.h"
+#include "runtime/graph/program.h"
+
+fleet_status fl_param_to_json(const fleet_var *v, fl_json *object);
+fleet_status fl_param_from_json(const fl_at *at, fleet_param_attr *attr);
+
+/* Of a table, besides that. */
+fleet_status fl_table_to_json(const fleet_var *table, fl_json *object);
+fleet_status fl_table_from_json(const fl_at *at, fleet_table_options *life,
+                                fl_table_cap *cap);

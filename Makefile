@@ -215,6 +215,11 @@ INSPECT_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-inspect.c \
 $(BUILD)/fleet-inspect: $(INSPECT_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+CTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleetctl.c \
+              $(wildcard tools/fleetctl/*.c))
+$(BUILD)/fleetctl: $(CTL_OBJ) $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BUILD)/fleet-train: $(BUILD)/tools/fleet-train.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
@@ -233,7 +238,8 @@ DATAGEN_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-datagen.c \
 $(BUILD)/fleet-datagen: $(DATAGEN_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
-$(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen: \
+$(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen \
+              $(BINDIR)/fleetctl: \
               $(BINDIR)/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -352,7 +358,7 @@ $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/score \
               $(BUILD)/fleet-predict $(BUILD)/fleet-export \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
-              $(BUILD)/fleet-datagen \
+              $(BUILD)/fleet-datagen $(BUILD)/fleetctl \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
@@ -561,7 +567,7 @@ install: all
 	    -o $(DESTDIR)$(PREFIX)/bin/$(t) $(BUILD)/tools/$(t).o -L$(LIBDIR) \
 	    -lfleet -Wl,-rpath,'$$ORIGIN/../lib' -lm;)
 	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
-	    $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen \
+	    $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen $(BINDIR)/fleetctl \
 	    $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
@@ -580,7 +586,8 @@ uninstall:
 	    $(DESTDIR)$(PREFIX)/bin/fleet-export \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect \
-	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen
+	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen \
+	    $(DESTDIR)$(PREFIX)/bin/fleetctl
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

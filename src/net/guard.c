@@ -132,13 +132,14 @@ static int sender_of(const fl_guard *g, const uint8_t *key)
     int worker = fl_keys_find(g->keys, FL_ROLE_WORKER, key);
     int subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
     int server = fl_keys_find(g->keys, FL_ROLE_SERVER, key);
-
+    bool controls = fl_keys_find(g->keys, FL_ROLE_CONTROL, key) >= 0;
     bool is_let_in =
         server >= 0 && (server == g->server[0] || server == g->server[1]);
 
     return worker >= 0       ? worker + 1
            : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
            : is_let_in       ? server + FL_GUARD_SERVER
+           : controls        ? FL_GUARD_CONTROL
                              : 0;
 }
 
@@ -338,6 +339,15 @@ int fl_guard_sender(void *message)
     if (!user || strncmp(user, sender_prefix, sizeof sender_prefix - 1) != 0)
         return FL_GUARD_NOBODY;
     return atoi(user + sizeof sender_prefix - 1);
+}
+
+bool fl_guard_is_far(void *message)
+{
+    const char *address = zmq_msg_gets(message, "Peer-Address");
+
+    return address && !came_by_ipc(address) &&
+           strncmp(address, "127.", 4) != 0 && strcmp(address, "::1") != 0 &&
+           strncmp(address, "::ffff:127.", 11) != 0;
 }
 
 /* --- peers that were not let in ------------------------------------------- */

@@ -38,9 +38,13 @@ fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq);
 enum {
     FL_GUARD_NOBODY = -1,
     FL_GUARD_SUBSCRIBER = 1 << 20,
-    FL_GUARD_SERVER = 1 << 21
+    FL_GUARD_SERVER = 1 << 21,
+    FL_GUARD_CONTROL = 1 << 22 /* fleetctl's */
 };
 int fl_guard_sender(void *message);
+
+/* It came by tcp, and not of this machine's own. */
+bool fl_guard_is_far(void *message);
 
 /* Connections that a socket of ZeroMQ's does not let in, counted. */
 fleet_status fl_guard_watch(void *zmq, void **watch);

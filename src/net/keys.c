@@ -31,7 +31,7 @@ static fleet_status need_curve(void)
 }
 
 static const char *const role_name[FL_N_ROLE] = {"server", "worker",
-                                                 "subscriber"};
+                                                 "subscriber", "control"};
 
 static void secret_name(char name[NAME_SIZE], fl_key_role role, int index)
 {
@@ -150,7 +150,8 @@ static void remove_pairs(int folder, const int n[FL_N_ROLE])
 
 fleet_status fl_keys_make(const char *path, int n_server, int n_worker)
 {
-    return fl_keys_make_all(path, (const int[FL_N_ROLE]){n_server, n_worker});
+    return fl_keys_make_all(
+        path, (const int[FL_N_ROLE]){n_server, n_worker, 0, n_server > 0});
 }
 
 fleet_status fl_keys_make_all(const char *path, const int n[FL_N_ROLE])
@@ -202,10 +203,12 @@ static fleet_status read_line(fl_keys *k, const char *path, int number,
         role++;
     if (!whole || role == FL_N_ROLE || index < 0 || index >= MOST_NUMBER ||
         !is_key(key))
-        return fl_fail(FLEET_EFORMAT,
-                       "%s/public, line %d: expected \"server\", \"worker\" or "
-                       "\"subscriber\", a number and a key of 40 characters",
-                       path, number);
+        return fl_fail(
+            FLEET_EFORMAT,
+            "%s/public, line %d: expected \"server\", \"worker\", "
+            "\"subscriber\" or \"control\", a number and a key of 40 "
+            "characters",
+            path, number);
     return add_key(&k->known[role], &k->n[role], index, key);
 }
 

@@ -5,6 +5,7 @@
  *     server-0.secret   the other half of a pair, mode 0600: of that process
  *     worker-3.secret   alone
  *     subscriber-0.secret
+ *     control-0.secret
  *
  * A process reads `public` and its own secret, and nothing else: a node has the
  * secrets that its processes need. docs/security.md says what keys are good
@@ -25,6 +26,7 @@ typedef enum fl_key_role {
     FL_ROLE_SERVER,
     FL_ROLE_WORKER,
     FL_ROLE_SUBSCRIBER, /* may follow what the servers train, and no more */
+    FL_ROLE_CONTROL,    /* fleetctl's: may ask servers what they have */
     FL_N_ROLE
 } fl_key_role;
 
@@ -36,8 +38,9 @@ typedef struct fl_keys {
     int n[FL_N_ROLE];
 } fl_keys;
 
-/* Make a folder of keys. FLEET_EEXIST: there is one with something in it.
- * FLEET_EUNSUPPORTED: this libzmq has no CURVE. */
+/* Make a folder of keys, with one for fleetctl if there are servers.
+ * FLEET_EEXIST: there is one with something in it. FLEET_EUNSUPPORTED: this
+ * libzmq has no CURVE. */
 fleet_status fl_keys_make(const char *folder, int n_server, int n_worker);
 fleet_status fl_keys_make_all(const char *folder, const int n[FL_N_ROLE]);
 

@@ -475,6 +475,7 @@ static int receive_peer(fl_socket *s, fl_peer *from, bool *usable)
     if (*usable) {
         from->size = (uint8_t)size;
         from->sender = 0;
+        from->is_far = false;
         memcpy(from->id, zmq_msg_data(&id), size);
     }
     zmq_msg_close(&id);
@@ -524,6 +525,8 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
         if (usable) {
             if (s->guard && from)
                 from->sender = fl_guard_sender(&s->part[0]);
+            else if (from)
+                from->is_far = fl_guard_is_far(&s->part[0]);
             return wrap_parts(s, n, p);
         }
         close_parts(s->part, n);

@@ -23,6 +23,7 @@ typedef struct fl_peer {
     uint8_t size;
     uint8_t id[FL_PEER_ID];
     int32_t sender; /* fl_guard_sender(): of a guarded socket; else 0 */
+    bool is_far;    /* fl_guard_is_far(), if that is not guarded */
 } fl_peer;
 
 typedef struct fl_socket fl_socket;

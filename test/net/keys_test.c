@@ -150,7 +150,8 @@ TEST(a_damaged_list_is_refused_by_its_line)
         {"libfleet keys 1 00\nserver 0 abc\n", "public, line 2: expected"},
         {"libfleet keys 1 00\nclient 0 "
          "gjr^+Obp^XTwFevdy!YeF<gLyvIXOtgsMN^ip8Fv\n",
-         "public, line 2: expected \"server\", \"worker\" or"},
+         "public, line 2: expected \"server\", \"worker\", \"subscriber\" "
+         "or"},
         {"libfleet keys 1 00\nworker 4096 "
          "gjr^+Obp^XTwFevdy!YeF<gLyvIXOtgsMN^ip8Fv\n",
          "public, line 2"},

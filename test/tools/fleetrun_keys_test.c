@@ -47,7 +47,7 @@ TEST(a_job_has_keys_of_its_own_that_go_with_it)
     CHECK_TEXT(launch_value("serverlog.1", "FLEET_KEYS"), job_folder());
     CHECK_TEXT(launch_value("serverlog.0", "mode"), "700");
     CHECK_TEXT(launch_value("serverlog.0", "file"), "600");
-    CHECK_TEXT(launch_value("serverlog.0", "lines"), "5");
+    CHECK_TEXT(launch_value("serverlog.0", "lines"), "6");
     CHECK_TEXT(launch_value("serverlog.0", "off"), "");
     CHECK(!exists(job_folder()));
 }

@@ -9,7 +9,13 @@
 #include "net/keys.h"
 #include "ps/bucket_map.h"
 
-enum { MOST_KEYS = 4096, SERVERS = 16, WORKERS = 64, SUBSCRIBERS = 1 };
+enum {
+    MOST_KEYS = 4096,
+    SERVERS = 16,
+    WORKERS = 64,
+    SUBSCRIBERS = 1,
+    CONTROLS = 1
+};
 
 static const char usage[] =
     "usage: fleetrun keys FOLDER [FLAGS]\n"
@@ -78,7 +84,7 @@ static fleet_status read_flags(keys_options *o, int argc, char **argv)
 
 fleet_status run_keys_command(int argc, char **argv)
 {
-    keys_options o = {.n = {SERVERS, WORKERS, SUBSCRIBERS}};
+    keys_options o = {.n = {SERVERS, WORKERS, SUBSCRIBERS, CONTROLS}};
 
     FL_TRY(read_flags(&o, argc, argv));
     if (!o.help)

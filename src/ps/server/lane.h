@@ -28,6 +28,9 @@ enum { FL_MOST_STREAM = 4096 };
 /* Of a replica's messages, in place of a worker's number. */
 #define FL_REPLICA_STREAM ((uint32_t)1 << 30)
 
+/* Of fleetctl's, likewise. */
+#define FL_CONTROL_STREAM ((uint32_t)1 << 29)
+
 /* Bytes that a lane keeps for a worker at most: lane_budget.h. */
 #define FL_MOST_OPEN   ((size_t)2 << 30)
 #define FL_MOST_PARKED ((size_t)64 << 20)

@@ -155,6 +155,11 @@ static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "a message of worker %u came without a key",
                        head->stream);
+    else if (from->sender == FL_GUARD_CONTROL)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "fleetctl has sent a message of worker %u: its key is "
+                       "good for commands alone",
+                       head->stream);
     else if (from->sender >= FL_GUARD_SERVER)
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
                        "server %d has sent a message of worker %u: its key is "
@@ -173,6 +178,48 @@ static bool has_its_key(fl_ps_lane *l, const fl_peer *from)
     return false;
 }
 
+/* With keys fleetctl has its own; without, a process of this machine may. */
+static bool may_command(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (from->sender == FL_GUARD_CONTROL ||
+        (from->sender == 0 && !from->is_far))
+        return true;
+    fl_counter_add(&l->counters.foreign, 1);
+    if (from->is_far)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a command of fleetctl came from another machine: "
+                       "without keys commands are taken from this one alone");
+    else
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "a command of fleetctl came with a key that is good for "
+                       "other things: expected that of control 0");
+    return false;
+}
+
+/* Of kind ADMIN. If it is refused it was counted, and answered. */
+static bool is_command(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    if (head->stream != FL_CONTROL_STREAM || head->n_section != 1 ||
+        l->msg.section[0].op != FL_SECTION_TEXT) {
+        fl_counter_add(&l->counters.strays, 1);
+        return false;
+    }
+    if (!may_command(l, from))
+        return false;
+    if (fl_msg_same_id(head->job, l->job))
+        return true;
+    fl_counter_add(&l->counters.strays, 1);
+    fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                   "a command of fleetctl is for another job: this server is "
+                   "of \"%.100s\"",
+                   l->o.job);
+    return false;
+}
+
 /* Of this job, of a stream that there is. */
 bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
 {
@@ -182,6 +229,8 @@ bool fl_lane_admit(fl_ps_lane *l, const fl_peer *from)
         return fl_feed_admits(l, from);
     if (head->kind == FL_MSG_FOLLOW)
         return fl_replica_admits(l, from);
+    if (head->kind == FL_MSG_ADMIN)
+        return is_command(l, from);
     if (!has_its_key(l, from))
         return false;
     if (fl_lane_kinds[head->kind].flags & FL_KIND_OF_ANYBODY)

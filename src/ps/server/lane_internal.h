@@ -413,6 +413,7 @@ fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 fl_lane_handler fl_lane_feed;                /* lane_feed.c: of subscribers */
 fl_lane_handler fl_lane_follow_asked;        /* lane_replica.c: of replicas */
+fl_lane_handler fl_lane_control; /* ps/control/lane_control.c: of fleetctl */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 

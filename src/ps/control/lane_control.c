@@ -1,0 +1,184 @@
+/* lane_control.c - what fleetctl asks a lane: what it keeps, which copy of it
+ * this is, how far its workers are. docs/elastic.md. */
+#include <string.h>
+
+#include "base/json/json_write.h"
+#include "base/memory.h"
+#include "ps/control/control.h"
+#include "ps/locality.h"
+#include "ps/server/lane_budget.h"
+#include "ps/server/lane_replica.h"
+
+/* --- what it is ----------------------------------------------------------- */
+
+static const char *copy_of(const fl_ps_lane *l)
+{
+    static const char *const name[] = {[FL_NO_REPLICA] = "only",
+                                       [FL_REPLICA_LEADS] = "leads",
+                                       [FL_REPLICA_FOLLOWS] = "follows",
+                                       [FL_REPLICA_ALONE] = "alone",
+                                       [FL_REPLICA_GONE] = "gone"};
+
+    return name[fl_lane_replica(l)];
+}
+
+static const char *state_of(const fl_ps_lane *l)
+{
+    if (l->error.code != FLEET_OK)
+        return "fails";
+    if (l->loading)
+        return "loads";
+    if (l->replaying && !fl_replica_follows(l))
+        return "comes back";
+    return l->busy || l->saving ? "saves, loads or hashes" : "serves";
+}
+
+static fleet_status put_identity(const fl_ps_lane *l, fl_json *json)
+{
+    char who[96];
+
+    fl_who_text(who);
+    FL_TRY(fl_json_put(json, "server", fl_json_int(l->o.server)));
+    FL_TRY(fl_json_put(json, "lane", fl_json_int(l->o.lane)));
+    FL_TRY(fl_json_put(json, "lanes", fl_json_int(l->o.n_lane)));
+    FL_TRY(fl_json_put(json, "process", fl_json_string(who)));
+    FL_TRY(fl_json_put(json, "mode", fl_json_string(l->o.mode)));
+    FL_TRY(fl_json_put(json, "copy", fl_json_string(copy_of(l))));
+    FL_TRY(fl_json_put(json, "view", fl_json_int(fl_replica_view_of(l))));
+    FL_TRY(fl_json_put(json, "state", fl_json_string(state_of(l))));
+    if (l->error.code != FLEET_OK)
+        FL_TRY(fl_json_put(json, "error", fl_json_string(l->error.text)));
+    return FLEET_OK;
+}
+
+/* Floats of dense parameters, without their states. */
+static int64_t count_dense(const fl_ps_lane *l)
+{
+    const fl_partition *layout = l->o.layout;
+    fl_bucket_set own = fl_bucket_map_own(l->o.map, l->o.server, l->o.lane);
+    int64_t n = 0;
+
+    for (int i = 0; i < layout->n_param; i++) {
+        const fl_param *p = layout->param[i];
+
+        for (int64_t b = 0; b < fl_blocks_of(p); b++)
+            if (fl_lane_keeps_block(layout->store, &own, p, b))
+                n += fl_block_size(p, b);
+    }
+    return n;
+}
+
+/* While a command has the store nothing of it is looked at. */
+static fleet_status put_tables(const fl_ps_lane *l, fl_json *json)
+{
+    int64_t rows = 0, bytes = 0;
+    fl_json *list;
+
+    FL_TRY(fl_json_put_array(json, "tables", &list));
+    for (int i = 0; i < l->o.layout->n_table; i++) {
+        const fl_rows *r = l->o.layout->table[i];
+        fl_json *one = fl_json_object();
+        fl_rows_stat stat;
+
+        FL_TRY(fl_json_append(list, one));
+        FL_TRY(r->methods->stat(r, &stat));
+        FL_TRY(fl_json_put(one, "name", fl_json_string(r->name)));
+        FL_TRY(fl_json_put(one, "rows", fl_json_int(stat.rows)));
+        rows += stat.rows;
+        bytes += (int64_t)(stat.row_bytes + stat.index_bytes);
+    }
+    FL_TRY(fl_json_put(json, "rows", fl_json_int(rows)));
+    FL_TRY(fl_json_put(json, "bytes", fl_json_int(bytes)));
+    return fl_json_put(json, "dense", fl_json_int(count_dense(l)));
+}
+
+static const char *state_of_stream(const fl_ps_lane *l, int i)
+{
+    const fl_stream_state *s = &l->stream[i];
+
+    if (s->left)
+        return "has left";
+    if (s->absent || !s->known)
+        return s->known ? "is silent" : "has not come";
+    return s->ended ? "has ended the pass" : "trains";
+}
+
+static fleet_status put_workers(const fl_ps_lane *l, fl_json *json)
+{
+    fl_json *list;
+
+    FL_TRY(fl_json_put_array(json, "workers", &list));
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+        fl_json *one = fl_json_object();
+
+        FL_TRY(fl_json_append(list, one));
+        FL_TRY(fl_json_put(one, "worker", fl_json_int(i)));
+        FL_TRY(
+            fl_json_put(one, "state", fl_json_string(state_of_stream(l, i))));
+        FL_TRY(fl_json_put(one, "step", fl_json_int((int64_t)s->done)));
+        if (*s->who)
+            FL_TRY(fl_json_put(one, "process", fl_json_string(s->who)));
+        if (s->known && !fl_replica_follows(l))
+            FL_TRY(fl_json_put(one, "silent_ms",
+                               fl_json_int(l->now_ms - s->heard_ms)));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status describe_lane(const fl_ps_lane *l, fl_json *json)
+{
+    fl_bucket_set own = fl_bucket_map_own(l->o.map, l->o.server, l->o.lane);
+
+    FL_TRY(put_identity(l, json));
+    FL_TRY(
+        fl_json_put(json, "buckets", fl_json_int(fl_bucket_set_count(&own))));
+    FL_TRY(fl_json_put(json, "version", fl_json_int(l->version)));
+    if (!l->busy && !l->replay_waits)
+        FL_TRY(put_tables(l, json));
+    return put_workers(l, json);
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+/* It says nothing that a follower has to have before: it does not wait. */
+static void answer(fl_ps_lane *l, const fl_peer *from, const char *text)
+{
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    w.head.flags |= FL_MSG_CRC_ALL;
+    fl_msg_text(&w, FL_SECTION_TEXT, text);
+    for (int i = 0; l->o.address && i < l->o.n_lane + l->o.n_also; i++)
+        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+    if (fl_msg_end(&w, true, &p) == FLEET_OK) /* else it is asked again */
+        fl_lane_send(l, from, FL_CONTROL_STREAM, p);
+}
+
+static void answer_status(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_json *json = fl_json_object();
+    char *text =
+        describe_lane(l, json) == FLEET_OK ? fl_json_print(json, false) : NULL;
+
+    if (text)
+        answer(l, from, text);
+    fl_free(text);
+    fl_json_free(json);
+}
+
+void fl_lane_control(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    char *word = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+
+    (void)p;
+    if (word && strcmp(word, FL_CONTROL_STATUS) == 0)
+        answer_status(l, from);
+    else if (word)
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "fleetctl wants what this server does not know: "
+                       "\"%.40s\"",
+                       word);
+    fl_free(word);
+}

@@ -1,0 +1,25 @@
+/* ask.h - fleetctl asks all lanes of a job, and gets what each says. */
+#pragma once
+
+#include "base/json/json.h"
+#include "fleet/job/role.h"
+
+typedef struct asked_lane {
+    int server;  /* whose process it is; -1: the place is free */
+    int number;  /* among the lanes and copies of that process */
+    fl_json *is; /* what it has said; NULL: nothing, yet */
+} asked_lane;
+
+typedef struct asked_job asked_job;
+
+/* Sockets to the servers of the role. keys NULL: none are used. */
+fleet_status ask_open(asked_job **j, const fl_role *role, const fl_keys *keys);
+void ask_close(asked_job *j); /* NULL is fine */
+
+/* Until all have answered, for so long at most. Who is refused fails with the
+ * server's words. */
+fleet_status ask_all(asked_job *j, int timeout_ms);
+
+/* In their order: those of server 0, the copies that its process has, and so
+ * on; of a server that is silent its first one alone, without a word. */
+const asked_lane *ask_lanes(const asked_job *j, int *n);

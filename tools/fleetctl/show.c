@@ -1,0 +1,197 @@
+/* show.c - tables of lanes and of workers; JSON. */
+#include "show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json/json_write.h"
+#include "base/memory.h"
+#include "ps/worker/handshake.h"
+
+/* --- what a lane says ----------------------------------------------------- */
+
+static int64_t number_at(const fl_at *object, const char *key)
+{
+    fl_at at = fl_at_key(object, key);
+    int64_t n = -1;
+
+    return fl_at_int(&at, INT64_MIN, INT64_MAX, &n) == FLEET_OK ? n : -1;
+}
+
+static const char *text_at(const fl_at *object, const char *key)
+{
+    fl_at at = fl_at_key(object, key);
+    const char *text = "-";
+
+    return fl_at_string(&at, &text) == FLEET_OK ? text : "-";
+}
+
+/* "-": it does not say, as a command has its store. */
+static const char *amount(const fl_at *lane, const char *key, char text[24])
+{
+    int64_t n = number_at(lane, key);
+
+    snprintf(text, 24, "%" PRId64, n);
+    return n < 0 ? "-" : text;
+}
+
+/* --- as a table ----------------------------------------------------------- */
+
+static void show_lane(const asked_lane *l)
+{
+    fl_at at = fl_at_root(l->is);
+    char rows[24], bytes[24], dense[24];
+
+    printf("%6" PRId64 " %4" PRId64 "  %-7s %4" PRId64 " %10" PRId64
+           " %11s %12s %10s  %s, by server %d (%s)\n",
+           number_at(&at, "server"), number_at(&at, "lane"),
+           text_at(&at, "copy"), number_at(&at, "view"),
+           number_at(&at, "version"), amount(&at, "rows", rows),
+           amount(&at, "bytes", bytes), amount(&at, "dense", dense),
+           text_at(&at, "state"), l->server, text_at(&at, "process"));
+}
+
+/* Of a worker what the lanes that lead say. */
+typedef struct worker_sum {
+    int64_t least, most, silent_ms;
+    const char *state, *process;
+} worker_sum;
+
+static void add_word(worker_sum *sum, const fl_at *one)
+{
+    int64_t step = number_at(one, "step"), ms = number_at(one, "silent_ms");
+    const char *process = text_at(one, "process");
+
+    if (!sum->state || step < sum->least)
+        sum->least = step;
+    if (!sum->state || step > sum->most)
+        sum->most = step;
+    if (!sum->state || ms > sum->silent_ms)
+        sum->silent_ms = ms;
+    if (strcmp(process, "-") != 0 || !sum->process)
+        sum->process = process;
+    sum->state = text_at(one, "state");
+}
+
+static bool leads(const asked_lane *l)
+{
+    fl_at at = fl_at_root(l->is);
+    const char *copy = text_at(&at, "copy");
+
+    return strcmp(copy, "follows") != 0 && strcmp(copy, "gone") != 0;
+}
+
+static worker_sum sum_worker(const asked_lane *lane, int n, int worker)
+{
+    worker_sum sum = {0};
+
+    for (int i = 0; i < n; i++) {
+        fl_at at = fl_at_root(lane[i].is), list = fl_at_key(&at, "workers"),
+              one;
+
+        if (lane[i].server < 0 || !lane[i].is || !leads(&lane[i]))
+            continue;
+        one = fl_at_index(&list, worker);
+        if (one.json)
+            add_word(&sum, &one);
+    }
+    return sum;
+}
+
+static void show_workers(const asked_lane *lane, int n)
+{
+    for (int w = 0;; w++) {
+        worker_sum sum = sum_worker(lane, n, w);
+
+        if (!sum.state)
+            return;
+        if (w == 0)
+            printf(
+                "\nworker  steps (least, most of a lane)  heard of  state\n");
+        printf("%6d  %12" PRId64 " %12" PRId64 "  %12" PRId64
+               " ms ago  %s (%s)\n",
+               w, sum.least, sum.most, sum.silent_ms, sum.state, sum.process);
+    }
+}
+
+static int count_silent(const asked_lane *lane, int n, const fl_role *role)
+{
+    int silent = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (lane[i].server < 0 || lane[i].is)
+            continue;
+        silent++;
+        fprintf(stderr, "fleetctl: server %d at %s does not answer%s\n",
+                lane[i].server, fl_address_text(role->server[lane[i].server]),
+                lane[i].number > 0 ? " for one of its lanes" : "");
+    }
+    return silent;
+}
+
+static int flushed(int silent)
+{
+    return fflush(stdout) == 0 && !ferror(stdout) ? silent : -1;
+}
+
+int show_table(const asked_job *j, const fl_role *role)
+{
+    int n;
+    const asked_lane *lane = ask_lanes(j, &n);
+
+    printf("job \"%s\", %d servers\n\n"
+           "server lane  copy    view    version        rows        bytes"
+           "      dense  state\n",
+           role->job_id, role->server_num);
+    for (int i = 0; i < n; i++)
+        if (lane[i].server >= 0 && lane[i].is)
+            show_lane(&lane[i]);
+    show_workers(lane, n);
+    return flushed(count_silent(lane, n, role));
+}
+
+/* --- as JSON -------------------------------------------------------------- */
+
+static fleet_status put_lane(fl_json *list, const asked_lane *l)
+{
+    fl_json *one = fl_json_copy(l->is);
+
+    FL_TRY(fl_json_append(list, one));
+    return fl_json_put(one, "at_server", fl_json_int(l->server));
+}
+
+static fleet_status put_all(const asked_job *j, const fl_role *role,
+                            fl_json *json)
+{
+    int n;
+    const asked_lane *lane = ask_lanes(j, &n);
+    fl_json *servers, *lanes;
+
+    FL_TRY(fl_json_put(json, "job", fl_json_string(role->job_id)));
+    FL_TRY(fl_json_put_array(json, "servers", &servers));
+    for (int s = 0; s < role->server_num; s++)
+        FL_TRY(fl_json_append(
+            servers, fl_json_string(fl_address_text(role->server[s]))));
+    FL_TRY(fl_json_put_array(json, "lanes", &lanes));
+    for (int i = 0; i < n; i++)
+        if (lane[i].server >= 0 && lane[i].is)
+            FL_TRY(put_lane(lanes, &lane[i]));
+    return FLEET_OK;
+}
+
+int show_json(const asked_job *j, const fl_role *role)
+{
+    fl_json *json = fl_json_object();
+    char *text =
+        put_all(j, role, json) == FLEET_OK ? fl_json_print(json, true) : NULL;
+    int n;
+    const asked_lane *lane = ask_lanes(j, &n);
+
+    fl_json_free(json);
+    if (!text)
+        return -1;
+    puts(text);
+    fl_free(text);
+    return flushed(count_silent(lane, n, role));
+}

@@ -137,12 +137,14 @@ $(BUILD)/%.o: %.c
 
 $(MPI_SRC:%.c=$(BUILD)/%.o): CFLAGS_ += $(MPI_CFLAGS)
 
-# The messages of ONNX's files, in C.
+# The messages of ONNX's files, and of a benchmark, in C.
 $(BUILD)/gen/onnx.pb-c.c: src/fleet/onnx/onnx.proto
+$(BUILD)/gen/example.pb-c.c: bench/example.proto
+$(BUILD)/gen/%.pb-c.c:
 	@mkdir -p $(@D)
 	@echo "  PROTO $@"
 	$(Q)protoc-c --proto_path=$(<D) --c_out=$(@D) $<
-$(BUILD)/gen/onnx.pb-c.o: $(BUILD)/gen/onnx.pb-c.c
+$(BUILD)/gen/%.pb-c.o: $(BUILD)/gen/%.pb-c.c
 	@echo "  CC    $@"
 	$(Q)$(CC) $(CFLAGS_) -w -c $< -o $@
 $(BUILD)/src/fleet/onnx/onnx_write.o: $(BUILD)/gen/onnx.pb-c.c
@@ -606,6 +608,11 @@ $(BUILD)/bench/rows_%: $(BUILD)/bench/rows_%.o $(OBJ)
 $(BUILD)/bench/gpu_%: $(BUILD)/bench/gpu_%.o $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+# of which D7 has protobuf-c's messages inside
+$(BUILD)/bench/data_d7.o: $(if $(PROTOBUF_C_LIBS),$(BUILD)/gen/example.pb-c.c)
+$(BUILD)/bench/data_d7.o: CFLAGS_ += -isystem $(BUILD)/gen \
+              -DHAVE_PROTOBUF_C=$(if $(PROTOBUF_C_LIBS),1,0)
+$(BUILD)/bench/data_d7: $(if $(PROTOBUF_C_LIBS),$(BUILD)/gen/example.pb-c.o)
 # and so is ranks, which has its peers inside
 GLOO     := $(wildcard /usr/include/gloo/allreduce.h)
 $(BUILD)/bench/ranks.o: CFLAGS_ += $(MPI_CFLAGS) -DHAVE_MPI=$(if $(MPI),1,0) \

@@ -74,11 +74,13 @@ static void measure(const input *in)
 
 int main(void)
 {
-    const input in[] = {{"D6", FLEET_MULTISLOT, 5, 7, bench_multislot()},
-                        {"D6-criteo", FLEET_CRITEO, 1.3, 2, bench_criteo(0)},
-                        {"D6-libsvm", FLEET_LIBSVM, 5, 7, bench_libsvm()},
-                        {"D6-slots", FLEET_SLOT_TEXT, 5, 7, bench_named(false)},
-                        {"D6-json", FLEET_JSON_LINES, 5, 7, bench_named(true)}};
+    const input in[] = {
+        {"D6", FLEET_MULTISLOT, 5, 7, bench_multislot()},
+        {"D6-criteo", FLEET_CRITEO, 1.3, 2, bench_criteo(0)},
+        {"D6-libsvm", FLEET_LIBSVM, 5, 7, bench_libsvm()},
+        {"D6-slots", FLEET_SLOT_TEXT, 5, 7, bench_named(false)},
+        {"D6-json", FLEET_JSON_LINES, 5, 7, bench_named(true)},
+        {"D6-tfrecord", FLEET_TFRECORD, 1.5, 2, bench_tfrecord()}};
 
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         measure(&in[i]);

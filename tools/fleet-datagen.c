@@ -12,6 +12,7 @@
 
 #include "base/json/json_write.h"
 #include "base/memory.h"
+#include "fleet-datagen/example_record.h"
 #include "fleet-datagen/hidden_model.h"
 
 static const char usage[] =
@@ -20,8 +21,8 @@ static const char usage[] =
     "Writes made-up click logs, and to stdout a line of JSON with the best AUC "
     "and log\nloss that can be reached on them. FILE - is stdout; then that "
     "line goes to stderr.\nA name that ends with .gz is compressed.\n"
-    "  --format F     multislot, csv, criteo, libsvm, slot_text, json_lines\n"
-    "                 (default multislot)\n"
+    "  --format F     multislot, csv, criteo, libsvm, slot_text, json_lines,\n"
+    "                 tfrecord (default multislot)\n"
     "  --lines N      how many (default 100000)\n"
     "  --first N      begin with that line of the set, from 0 (default 0)\n"
     "  --seed N       of the hidden model and the lines (default 0)\n"
@@ -41,11 +42,13 @@ typedef enum data_format {
     LIBSVM,
     SLOT_TEXT,
     JSON_LINES,
+    TFRECORD,
     N_FORMAT
 } data_format;
 
 static const char *const formats[N_FORMAT] = {
-    "multislot", "csv", "criteo", "libsvm", "slot_text", "json_lines"};
+    "multislot", "csv",        "criteo",  "libsvm",
+    "slot_text", "json_lines", "tfrecord"};
 
 typedef struct options {
     hidden_model model;
@@ -97,8 +100,8 @@ static bool read_format(const char *text, data_format *to)
             return true;
         }
     return failed("format",
-                  "multislot, csv, criteo, libsvm, slot_text or "
-                  "json_lines",
+                  "multislot, csv, criteo, libsvm, slot_text, json_lines or "
+                  "tfrecord",
                   text);
 }
 
@@ -160,7 +163,8 @@ static bool check(const options *o)
 
 /* --- a line --------------------------------------------------------------- */
 
-/* Room for all of it: numbers take less than 24 bytes, names less than 16. */
+/* Room for all of it: numbers take less than 24 bytes, names less than 16, and
+ * what a record has besides is less than 80. */
 enum { MOST_LINE = (MOST_DENSE + MOST_SLOT + 2) * 40 };
 
 static char *put_multislot(const hidden_model *m, const hidden_line *l,
@@ -246,8 +250,11 @@ static char *put_values(const options *o, const hidden_line *l, char *text)
 
 static size_t put_line(const options *o, const hidden_line *l, char *text)
 {
-    char *end = put_values(o, l, text);
+    char *end;
 
+    if (o->format == TFRECORD)
+        return (size_t)(example_record_put(&o->model, l, text) - text);
+    end = put_values(o, l, text);
     *end++ = '\n';
     return (size_t)(end - text);
 }

@@ -25,13 +25,15 @@ struct fleet_var;
 typedef struct fleet_dataset fleet_dataset;
 
 typedef enum fleet_format {
-    FLEET_MULTISLOT, /* per slot: count, then that many values */
-    FLEET_CRITEO,    /* label, 13 integers, 26 hex texts, tab-separated */
-    FLEET_CSV,       /* any columns, any one-byte separator */
-    FLEET_IDX,       /* MNIST's images and labels */
-    FLEET_LIBSVM,    /* label, then index:value, as LIBSVM and SVM-light */
-    FLEET_SLOT_TEXT, /* name:value, as PaddleRec's slot data */
-    FLEET_JSON_LINES /* an object a line, whose keys are slots */
+    FLEET_MULTISLOT,  /* per slot: count, then that many values */
+    FLEET_CRITEO,     /* label, 13 integers, 26 hex texts, tab-separated */
+    FLEET_CSV,        /* any columns, any one-byte separator */
+    FLEET_IDX,        /* MNIST's images and labels */
+    FLEET_LIBSVM,     /* label, then index:value, as LIBSVM and SVM-light */
+    FLEET_SLOT_TEXT,  /* name:value, as PaddleRec's slot data */
+    FLEET_JSON_LINES, /* an object a line, whose keys are slots */
+    FLEET_TFRECORD    /* TFRecord files of tf.Example, whose features are
+                         slots */
 } fleet_format;
 
 /* What is done to a cell of a csv file. */
@@ -61,8 +63,8 @@ typedef struct fleet_slot {
     int n_transform;
     const char *const *equals; /* for FLEET_EQUALS */
     int n_equals;
-    int required; /* csv, slot text, JSON lines: nonzero: FLEET_EFORMAT where
-                     it is missing, as a label should be */
+    int required; /* csv, slot text, JSON lines, tf.Example: nonzero:
+                     FLEET_EFORMAT where it is missing, as a label should be */
 
     int weighted; /* nonzero, with FLEET_INT64 and dim -1: values are "id" or
                      "id:weight", for a variable of fleet_data_weighted(); an
@@ -85,8 +87,11 @@ typedef struct fleet_dataset_options {
      * in [0, 1], "label" [1] int64. A slot that no variable has the name of is
      * read and checked, and feeds nothing.
      *
-     * FLEET_SLOT_TEXT, FLEET_JSON_LINES: slots in any order, found by their
-     * names; one that a line does not have is 0s, or no value with dim -1.
+     * FLEET_SLOT_TEXT, FLEET_JSON_LINES, FLEET_TFRECORD: slots in any order,
+     * found by their names; one that a line does not have is 0s, or no value
+     * with dim -1. FLEET_TFRECORD: ids are an int64_list, or texts of a
+     * bytes_list, which are hashed; numbers a float_list or int64_list; slots
+     * have no weights.
      * FLEET_LIBSVM: the label, of dim 1, where -1 is class 0 of FLEET_INT64;
      * then, if lines have qid:NUMBER, "qid", FLEET_INT64; then one slot for all
      * features: FLEET_INT64 with dim -1, ids that are the indexes and have the
@@ -116,7 +121,9 @@ typedef struct fleet_dataset_options {
 
     /* Lines that cannot be read as the slots say, and that are left out of a
      * pass: the first ones are logged, with file, line and reason, and how many
-     * they were; one more is FLEET_EFORMAT. 0: a bad line is FLEET_EFORMAT.
+     * they were; one more is FLEET_EFORMAT. 0: a bad line is FLEET_EFORMAT. A
+     * record of FLEET_TFRECORD is a line, too; one whose length is damaged is
+     * FLEET_ECORRUPT, as none behind it can be found.
      * Each worker counts those of its share of the pass, and one that goes on
      * in the middle of a pass those before it, too. Batches are cut before:
      * one with bad lines has fewer samples. Headers, files that cannot be

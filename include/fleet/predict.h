@@ -1,7 +1,7 @@
 /* predict.h - scores of raw text: lines of the format that a model was trained
- * on, csv, Criteo, MultiSlot, slot text, JSON lines, libsvm or idx, become
- * scores without a handle and without a configuration. docs/predict.md is the
- * guide.
+ * on, csv, Criteo, MultiSlot, slot text, JSON lines, tf.Example, libsvm or idx,
+ * become scores without a handle and without a configuration. docs/predict.md
+ * is the guide.
  *
  * A model knows how its lines are read if it was saved by fleet-train, or by
  * fleet_save_inference_model_with() with a dataset: format, slots, the seeds
@@ -26,9 +26,9 @@ extern "C" {
  * is the first one's, and others stay where they are. */
 typedef enum fleet_label_use {
     FLEET_LABEL_UNREAD, /* in its place, as in the training's files. In csv,
-                           slot text and JSON lines it may be anything, or
-                           nothing; in other formats it is read, and checked,
-                           with the line */
+                           slot text, JSON lines and tf.Example it may be
+                           anything, or nothing; in other formats it is read,
+                           and checked, with the line */
     FLEET_LABEL_ABSENT, /* lines do not have it. csv whose columns are
                            positions: those behind it stand further to the
                            left; Criteo: 39 cells; MultiSlot: the slot's count

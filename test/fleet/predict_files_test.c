@@ -108,9 +108,10 @@ TEST(files_come_one_after_the_other)
 
 TEST(the_evaluation_is_that_of_the_training)
 {
-    static const lines_format formats[] = {LINES_HEADER, LINES_CRITEO};
+    static const lines_format formats[] = {LINES_HEADER, LINES_CRITEO,
+                                           LINES_TFRECORD};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         fleet_predict_result r;
 
         open_format(formats[i]);

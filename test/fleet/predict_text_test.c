@@ -16,7 +16,7 @@
 
 static const lines_format formats[] = {
     LINES_CSV,    LINES_HEADER,    LINES_CRITEO, LINES_MULTISLOT,
-    LINES_LIBSVM, LINES_SLOT_TEXT, LINES_JSON};
+    LINES_LIBSVM, LINES_SLOT_TEXT, LINES_JSON,   LINES_TFRECORD};
 enum { N_FORMAT = sizeof formats / sizeof *formats };
 
 static int64_t score(fleet_predictor *p, const char *text, size_t size,
@@ -31,12 +31,12 @@ static int64_t score(fleet_predictor *p, const char *text, size_t size,
 }
 
 static void check_scores(const lines_scene *s, fleet_predictor *p,
-                         const char *text, fleet_label_use use)
+                         const char *text, size_t size, fleet_label_use use)
 {
     float got[LINES_N];
 
     memset(got, 0, sizeof got);
-    CHECK_INT(score(p, text, strlen(text), use, got, LINES_N), LINES_N);
+    CHECK_INT(score(p, text, size, use, got, LINES_N), LINES_N);
     CHECK(memcmp(got, s->want, sizeof got) == 0);
 }
 
@@ -48,9 +48,10 @@ TEST(scores_have_the_bits_of_the_evaluation_in_each_format)
 
         lines_open(&s, formats[i]);
         p = lines_predictor(&s);
-        check_scores(&s, p, s.text, FLEET_LABEL_UNREAD);
-        check_scores(&s, p, s.text, FLEET_LABEL_READ);
-        check_scores(&s, p, s.text, FLEET_LABEL_UNREAD); /* memory again */
+        check_scores(&s, p, s.text, s.size, FLEET_LABEL_UNREAD);
+        check_scores(&s, p, s.text, s.size, FLEET_LABEL_READ);
+        check_scores(&s, p, s.text, s.size,
+                     FLEET_LABEL_UNREAD); /* memory again */
         fleet_predictor_destroy(p);
         lines_close(&s);
     }
@@ -61,13 +62,14 @@ TEST(lines_without_the_label_have_the_same_scores)
     for (int i = 0; i < N_FORMAT; i++) {
         lines_scene s;
         fleet_predictor *p;
+        size_t size;
         char *text;
 
         lines_open(&s, formats[i]);
         p = lines_predictor(&s);
-        text = lines_unlabelled(&s);
-        CHECK(strlen(text) < strlen(s.text));
-        check_scores(&s, p, text, FLEET_LABEL_ABSENT);
+        text = lines_unlabelled(&s, &size);
+        CHECK(size < s.size);
+        check_scores(&s, p, text, size, FLEET_LABEL_ABSENT);
         free(text);
         fleet_predictor_destroy(p);
         lines_close(&s);
@@ -282,7 +284,7 @@ TEST(a_model_that_was_saved_without_a_dataset_scores_no_text)
         s.f, test_path("model"), feed, 3, &s.m.prediction, 1,
         &(fleet_inference_options){.dataset = s.data}));
     p = fleet_load_inference_model(test_path("model"));
-    check_scores(&s, p, s.text, FLEET_LABEL_UNREAD);
+    check_scores(&s, p, s.text, s.size, FLEET_LABEL_UNREAD);
     refuse(p, s.text, FLEET_LABEL_READ, FLEET_EINVAL,
            "the model does not know which slot is the label");
     fleet_predictor_destroy(p);

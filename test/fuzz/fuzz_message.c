@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/crc32c.h"
+#include "base/crc32c.h"
 #include "net/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

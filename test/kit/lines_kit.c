@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "example_kit.h"
 #include "test.h"
 
 #include "base/file.h"
@@ -89,6 +90,26 @@ static int put_json(char *to, unsigned *r)
                    next(r) % 10);
 }
 
+/* In another order, with one that no slot reads, one that may be missing. */
+static int put_example(char *to, unsigned *r, bool labelled)
+{
+    const char *const texts[] = {"red", "green", "\xC3\xA9"};
+    example e = {.n = 0};
+    int64_t x[2] = {next(r) % 2, next(r) % 50};
+
+    if (labelled)
+        example_ints(&e, "label", x, 1);
+    example_ints(&e, "color", x + 1, 1);
+    example_floats(&e, "unread", (float[]){1}, 1);
+    if (next(r) % 4)
+        example_floats(&e, "numbers", (float[]){(float)x[1] / 50, -1.5f}, 2);
+    if (next(r) % 2)
+        example_texts(&e, "word", texts + next(r) % 2, (int)(next(r) % 3));
+    else
+        example_ints(&e, "word", x, (int)(next(r) % 3));
+    return (int)(example_record(to, &e) - to);
+}
+
 static int put_line(lines_format format, char *to, unsigned *r)
 {
     switch (format) {
@@ -104,6 +125,8 @@ static int put_line(lines_format format, char *to, unsigned *r)
         return put_libsvm(to, r);
     case LINES_SLOT_TEXT:
         return put_slot_text(to, r);
+    case LINES_TFRECORD:
+        return put_example(to, r, true);
     default:
         return put_json(to, r);
     }
@@ -121,13 +144,29 @@ static void make_text(lines_scene *s)
             to += sprintf(to, "# a comment\n\n");
         to += put_line(s->format, to, &r);
     }
-    s->path = test_file("lines.txt", s->text);
+    s->size = (size_t)(to - s->text);
+    s->path = test_file_bytes("lines.txt", s->text, s->size);
 }
 
-char *lines_unlabelled(const lines_scene *s)
+static char *records_unlabelled(const lines_scene *s, size_t *size)
 {
-    char *text = malloc(strlen(s->text) + 1), *to = text;
+    char *text = malloc(s->size), *to = text;
+    unsigned r = 7;
+
+    for (int i = 0; i < LINES_N; i++)
+        to += put_example(to, &r, false);
+    *size = (size_t)(to - text);
+    return text;
+}
+
+char *lines_unlabelled(const lines_scene *s, size_t *size)
+{
+    char *text, *to;
     const char *at = s->text;
+
+    if (s->format == LINES_TFRECORD)
+        return records_unlabelled(s, size);
+    text = to = malloc(s->size + 1);
 
     for (int n = 1; *at; n++) {
         const char *end = strchr(at, '\n') + 1, *from = at;
@@ -156,6 +195,7 @@ char *lines_unlabelled(const lines_scene *s)
         at = end;
     }
     *to = 0;
+    *size = (size_t)(to - text);
     return text;
 }
 
@@ -241,7 +281,9 @@ static void describe_named(lines_format format, fleet_dataset_options *o)
         {.name = "word", .dtype = FLEET_INT64, .dim = -1},
         {.name = "label", .dtype = FLEET_INT64, .required = 1}};
 
-    o->format = format == LINES_SLOT_TEXT ? FLEET_SLOT_TEXT : FLEET_JSON_LINES;
+    o->format = format == LINES_SLOT_TEXT  ? FLEET_SLOT_TEXT
+                : format == LINES_TFRECORD ? FLEET_TFRECORD
+                                           : FLEET_JSON_LINES;
     o->slots = named;
     o->n_slot = 4;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fleet/fleet.h>
+#include <stddef.h>
 
 enum { LINES_N = 150 };
 
@@ -13,7 +14,8 @@ typedef enum lines_format {
     LINES_MULTISLOT,
     LINES_LIBSVM, /* ids of value 1 alone */
     LINES_SLOT_TEXT,
-    LINES_JSON
+    LINES_JSON,
+    LINES_TFRECORD /* tf.Example */
 } lines_format;
 
 typedef struct lines_scene {
@@ -24,7 +26,8 @@ typedef struct lines_scene {
     fleet_var *pair; /* the prediction, twice side by side */
     fleet_dataset *data;
     fleet_executor *trainer, *tester;
-    char *text;          /* of the file, for free() */
+    char *text;          /* of the file, for free(), */
+    size_t size;         /* its bytes */
     const char *path;    /* of the file */
     float want[LINES_N]; /* predictions */
     fleet_evaluation found;
@@ -42,8 +45,8 @@ void lines_train(lines_scene *s, int passes);
 const char *lines_saved(lines_scene *s);
 fleet_predictor *lines_predictor(lines_scene *s);
 
-/* The text without labels, for free(). */
-char *lines_unlabelled(const lines_scene *s);
+/* The text without labels, for free(), and its bytes. */
+char *lines_unlabelled(const lines_scene *s, size_t *size);
 
 /* Numbers of a file of scores, one a line: how many. */
 int lines_scores(const char *path, float *to, int most);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net/crc32c.h"
+#include "base/crc32c.h"
 #include "net_kit.h"
 
 /* The packet's frames in blocks of exactly their sizes, so that

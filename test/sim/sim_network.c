@@ -1,7 +1,7 @@
 /* sim_network.c - packets of the simulator and their way; see sim.h. */
 #define SUITE sim_kit
 #include "sim_internal.h"
-#include "net/crc32c.h"
+#include "base/crc32c.h"
 #include "test.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * formats have the same lines, ids follow Zipf's law, and the best score that
  * it says is one that a training nearly reaches and does not pass. */
 #define SUITE fleet_datagen
+#include "data_kit.h"
 #include "test.h"
 
 #include <math.h>
@@ -128,6 +129,40 @@ TEST(named_formats_have_the_same_lines_too)
     free(json);
 }
 
+/* But for the digits of counts. */
+TEST(tfrecord_has_the_lines_of_slot_text)
+{
+    static const fleet_slot slots[] = {{.name = "click", .required = 1},
+                                       {.name = "slot_1", .dtype = FLEET_INT64},
+                                       {.name = "counts", .dim = 3}};
+    const char *const files[] = {test_keep(test_path("text")),
+                                 test_keep(test_path("records"))};
+    char said[MOST];
+    fl_stream_spec spec =
+        data_spec(FLEET_SLOT_TEXT, slots, DATA_N(slots), files, 1);
+    data_dump want, got;
+    const fl_batch *b;
+    float count[3 * 200];
+
+    fl_free(made(SMALL "--lines 200 --format slot_text", "text", said));
+    fl_free(made(SMALL "--lines 200 --format tfrecord", "records", said));
+    spec.batch_size = 200;
+    b = data_first(&spec);
+    memcpy(count, b->slot[2].values, sizeof count);
+    spec.n_slot = 2;
+    want = data_read(&spec);
+    spec.files++;
+    spec.format = FLEET_TFRECORD;
+    got = data_read(&spec);
+    CHECK_INT(got.rows, 200);
+    CHECK(data_same(&got, &want));
+    spec.n_slot = 3;
+    CHECK_CLOSE((const float *)data_first(&spec)->slot[2].values, count, 600,
+                1e-5);
+    free(want.bytes);
+    free(got.bytes);
+}
+
 /* The counts are those of multislot; each slot has its own indexes. */
 TEST(libsvm_has_an_index_for_each_count_and_id)
 {
@@ -147,10 +182,11 @@ TEST(libsvm_has_an_index_for_each_count_and_id)
 /* By the configuration that it writes. */
 TEST(each_format_can_be_trained_on)
 {
-    static const char *const format[] = {"libsvm", "slot_text", "json_lines"};
+    static const char *const format[] = {"libsvm", "slot_text", "json_lines",
+                                         "tfrecord"};
     char said[MOST], options[MOST], command[3 * MOST], name[40];
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(name, sizeof name, "%s.gz", format[i]);
         snprintf(options, sizeof options,
                  "--dense 3 --slots 2 --ids 20 --lines 8000 --format %s "
@@ -243,7 +279,7 @@ TEST(what_cannot_be_is_refused_by_name)
         {"--lines 1x x", "not \"1x\""},
         {"--format text x",
          "--format: expected multislot, csv, criteo, libsvm, "
-         "slot_text or json_lines"},
+         "slot_text, json_lines or tfrecord"},
         {"--zipf nan x", "--zipf: expected a number from 0 to 10"},
         {"--format criteo --slots 3 x", "expected --dense 13 and --slots 26, "
                                         "not \"13 and 3\""},

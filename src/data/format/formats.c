@@ -10,6 +10,8 @@
 #include "data/format/multislot.h"
 #include "data/format/slot_text.h"
 #include "data/format/text_reader.h"
+#include "data/format/tfrecord.h"
+#include "data/format/tfrecord_reader.h"
 
 const char *const fl_format_names[] = {[FLEET_MULTISLOT] = "multislot",
                                        [FLEET_CRITEO] = "criteo",
@@ -18,6 +20,7 @@ const char *const fl_format_names[] = {[FLEET_MULTISLOT] = "multislot",
                                        [FLEET_LIBSVM] = "libsvm",
                                        [FLEET_SLOT_TEXT] = "slot_text",
                                        [FLEET_JSON_LINES] = "json_lines",
+                                       [FLEET_TFRECORD] = "tfrecord",
                                        NULL};
 
 typedef struct format {
@@ -34,6 +37,7 @@ static const format formats[] = {
     [FLEET_LIBSVM] = {fl_parse_libsvm, fl_text_reader_open, NULL},
     [FLEET_SLOT_TEXT] = {fl_parse_slot_text, fl_text_reader_open, NULL},
     [FLEET_JSON_LINES] = {fl_parse_json_lines, fl_text_reader_open, NULL},
+    [FLEET_TFRECORD] = {fl_parse_tfrecord, fl_tfrecord_reader_open, NULL},
 };
 
 fl_parse *fl_format_parse(fleet_format f)

@@ -192,14 +192,17 @@ bool fl_cut_weight(const char *s, const char *end, const char **colon,
 
 /* --- what is refused ------------------------------------------------------ */
 
-/* A piece of the input as it may stand in an error's text. */
-static const char *clip_text(char out[CLIP + 8], const char *text,
+/* A piece of the line as it may stand in an error's text. */
+static const char *clip_text(char out[CLIP + 8], const fl_parser *p,
+                             const fl_line *line, const char *text,
                              const char *end)
 {
     int n = 0;
 
     if (!text)
         return "the end of the line";
+    if (p->spec->format == FLEET_TFRECORD && text == line->text)
+        return "another record";
     out[n++] = '"';
     for (; text < end && n < CLIP; text++)
         out[n++] = (unsigned char)*text < ' ' || *text == 127 ? '?' : *text;
@@ -214,9 +217,10 @@ fleet_status fl_bad_line(const fl_parser *p, const fl_line *line,
     const bool piped = fl_command_of(p->spec) != NULL;
     char got[CLIP + 8];
 
-    return fl_fail(
-        FLEET_EFORMAT, "%.500s:%" PRId64 "%s: %s%.100s%sexpected %s, got %s",
-        p->spec->files[line->file], line->number,
-        piped ? " of pipe_command's output" : "", slot ? "slot \"" : "",
-        slot ? slot : "", slot ? "\": " : "", what, clip_text(got, text, end));
+    return fl_fail(FLEET_EFORMAT,
+                   "%.500s:%" PRId64 "%s: %s%.100s%sexpected %s, got %s",
+                   p->spec->files[line->file], line->number,
+                   piped ? " of pipe_command's output" : "",
+                   slot ? "slot \"" : "", slot ? slot : "", slot ? "\": " : "",
+                   what, clip_text(got, p, line, text, end));
 }

@@ -38,6 +38,23 @@ fleet_status fl_row_values_add(fl_row_values *v, int slot, size_t *at)
                                                  : refuse_count(v, f, "");
 }
 
+fleet_status fl_row_values_add_many(fl_row_values *v, int slot, size_t n,
+                                    size_t *at)
+{
+    const fl_field *f = &v->parser->layout.field[slot];
+    size_t *used = &v->scratch->used[slot];
+
+    *at = *used;
+    *used += n;
+    if (f->dim < 0)
+        return *used <= v->buffer->capacity[slot]
+                   ? FLEET_OK
+                   : fl_batch_buffer_room(v->buffer, &v->parser->layout, slot,
+                                          *used);
+    return *used <= (size_t)((v->row + 1) * f->dim) ? FLEET_OK
+                                                    : refuse_count(v, f, "");
+}
+
 /* A dense slot of the row that has got nothing. */
 static fleet_status fill_row(fl_row_values *v, int slot)
 {

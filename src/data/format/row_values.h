@@ -22,6 +22,10 @@ fleet_status fl_row_values_begin(fl_row_values *v);
  * one too many. */
 fleet_status fl_row_values_add(fl_row_values *v, int slot, size_t *at);
 
+/* The same of n values side by side. */
+fleet_status fl_row_values_add_many(fl_row_values *v, int slot, size_t n,
+                                    size_t *at);
+
 /* After each row. FLEET_EFORMAT: some values of a dense slot are missing, or
  * all of one that is required. */
 fleet_status fl_row_values_end(fl_row_values *v);

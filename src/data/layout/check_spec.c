@@ -182,6 +182,9 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
         if (s->required && !fl_slots_by_name(spec->format))
             return bad_slot(s, "required: in lines of this format no slot may "
                                "be missing");
+        if (s->weighted && spec->format == FLEET_TFRECORD)
+            return bad_slot(s, "a feature of a tf.Example has ids without "
+                               "weights");
         if (spec->format == FLEET_SLOT_TEXT && strpbrk(s->name, ": \t\v\f\r"))
             return bad_slot(s, "a name in slot text has no colons and blanks");
     }

@@ -18,7 +18,7 @@ const char *const fl_transform_names[] = {[FLEET_TRANSFORM_NONE] = "none",
 bool fl_slots_by_name(fleet_format format)
 {
     return format == FLEET_CSV || format == FLEET_SLOT_TEXT ||
-           format == FLEET_JSON_LINES;
+           format == FLEET_JSON_LINES || format == FLEET_TFRECORD;
 }
 
 bool fl_standardizes(fleet_transform t)

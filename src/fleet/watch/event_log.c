@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "net/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "numbers as they lie");
@@ -100,19 +100,12 @@ static void begin_event(fl_text *t, int64_t step)
 
 /* --- records -------------------------------------------------------------- */
 
-/* A sum over bytes that hold sums is weak: so it is turned and moved. */
-static uint32_t masked_sum(const void *data, size_t size)
-{
-    const uint32_t sum = fl_crc32c(0, data, size);
-
-    return (sum >> 15 | sum << 17) + 0xa282ead8u;
-}
-
 static void frame(fl_text *record, const fl_text *event)
 {
     const uint64_t size = event->length;
-    const uint32_t of_size = masked_sum(&size, sizeof size);
-    const uint32_t of_event = masked_sum(fl_text_chars(event), event->length);
+    const uint32_t of_size = fl_crc32c_masked(&size, sizeof size);
+    const uint32_t of_event =
+        fl_crc32c_masked(fl_text_chars(event), event->length);
 
     fl_text_bytes(record, &size, sizeof size);
     fl_text_bytes(record, &of_size, sizeof of_size);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/memory.h"
-#include "net/crc32c.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "fields go as they lie in memory");

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "net/crc32c.h"
 
 #define SLOT_MAGIC 0x504c5446u /* FTLP */
 

@@ -4,7 +4,7 @@
  * That instruction takes three cycles and can be started in each, so three
  * streams run side by side. The sums of two neighbours are joined by moving the
  * first one past the length of the second: a linear map, a table per byte. */
-#include "net/crc32c.h"
+#include "base/crc32c.h"
 
 #include <pthread.h>
 #include <stdbool.h>

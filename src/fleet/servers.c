@@ -230,6 +230,9 @@ static const char *no_restart(const fleet *f)
     if (mode != FL_PS_SYNC && mode != FL_PS_ASYNC)
         return "; in ps-half-async a worker cannot be started again: pushes "
                "that it gathers are in no log";
+    if (s->a_sync_configs.max_staleness >= 0)
+        return "; with a_sync_configs.max_staleness a worker cannot be started "
+               "again: how many steps it is ahead is in no log";
     if (s->wire_configs.push_type != FLEET_WIRE_FP32 &&
         s->wire_configs.error_feedback)
         return "; with wire_configs.error_feedback a worker cannot be started "

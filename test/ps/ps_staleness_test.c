@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ typedef struct race {
     int bound, rounds;
     ps_pipe went, go; /* a step of a fast worker; of the slow one, worker 0 */
     bool leaves;      /* worker 0, when it is done: it does not wait */
+    const char *log;  /* a folder; NULL: servers write none */
     struct seen {
         _Atomic int pulls, most, at_bound, wrong;
     } * seen; /* of each worker, in memory that all have */
@@ -48,6 +50,10 @@ static void open_counters(ps_node *n, const fleet_options *o)
     steps = fleet_sparse_embedding(n->s.p, ids, 1, &table);
     n->s.m.loss = steps;
     s.a_sync_configs.max_staleness = race_of(n)->bound;
+    if (race_of(n)->log) {
+        s.log = FLEET_DURABLE_PROCESS;
+        s.log_configs.folder = race_of(n)->log;
+    }
     sgd = fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s);
     CHECK_OK(fleet_minimize(
         sgd, fleet_mean(n->s.p, fleet_mul(n->s.p, steps, weight))));
@@ -193,6 +199,45 @@ TEST_LIMIT(with_a_bound_of_0_all_are_in_step, 120)
     ps_start_all(&j);
     let_race(&r);
     check_race(&j, &r);
+}
+
+/* Whenever the fast workers can go no further a server dies; they wait for the
+ * slow one all the same. */
+TEST_LIMIT(servers_that_are_killed_come_back_and_the_bound_holds, 120)
+{
+    ps_job j = {.servers = 2,
+                .lanes = 2,
+                .work = run_race,
+                .connect_ms = 60 * PS_SECOND,
+                .request_ms = 60 * PS_SECOND,
+                .step_ms = 60 * PS_SECOND};
+    int heard = 0;
+    race r;
+
+    open_race(&j, &r, 2, 12);
+    r.log = test_path("log");
+    setenv("FLEET_TRANSPORT", "tcp", 1); /* its lanes have their ports again */
+    ps_start_all(&j);
+    for (int i = 0; i < r.rounds; i++) {
+        int most = i + r.bound + 1 < r.rounds ? i + r.bound + 1 : r.rounds;
+
+        hear_steps(&r, &heard, (WORKERS - 1) * most);
+        if (i % 3 == 1 && most < r.rounds) { /* all workers train */
+            int server = i / 3 % 2;
+
+            ps_kill(ps_server(&j, server), SIGKILL);
+            CHECK_INT(ps_wait(ps_server(&j, server)), 128 + SIGKILL);
+            ps_start(ps_server(&j, server));
+            ps_hear_words(ps_server(&j, server), "is back");
+        }
+        ps_tell(&r.go);
+    }
+    ps_check_all_end(&j);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK_INT(r.seen[i].wrong, 0);
+        CHECK_INT(r.seen[i].pulls, r.rounds);
+        CHECK_INT(r.seen[i].most, i == 0 ? 0 : r.bound);
+    }
 }
 
 /* --- workers that stop, die or are done ----------------------------------- */

@@ -55,7 +55,6 @@ int sim_pick(uint64_t seed, int what, int n)
 
 void sim_give_journals(uint64_t seed, int most_deaths, sim_options *o)
 {
-    o->bounds_staleness = false; /* clocks are not in a journal */
     o->journal = test_path("journals");
     o->journal_deaths = 1 + sim_pick(seed, 50, most_deaths);
     o->journal_every = 1 << sim_pick(seed, 51, 7);

@@ -186,6 +186,8 @@ static fl_lane_counts counts_of(const sim *s)
 }
 
 /* It ends well, and no pull is staler than the bound. */
+static int n_died, n_cut; /* servers, as they wrote; journals */
+
 static const char *run(const sim_options *o, race *r, fl_lane_counts *counts)
 {
     static char wrong[1200];
@@ -209,6 +211,8 @@ static const char *run(const sim_options *o, race *r, fl_lane_counts *counts)
     }
     if (!bad && counts)
         *counts = counts_of(&s);
+    n_died += s.n_died;
+    n_cut += s.n_cut;
     sim_close(&s);
     return bad;
 }
@@ -262,6 +266,36 @@ static const char *some_race(uint64_t seed)
 TEST_LIMIT(whatever_is_lost_no_pull_is_staler_than_the_bound, 7200)
 {
     SIM_SEEDS(some_race, 400);
+}
+
+/* Servers die as they write. Steps are as long as lanes take to cut their
+ * journals. */
+static const char *some_dying_race(uint64_t seed)
+{
+    sim_options o =
+        options_of(seed, 1 + sim_pick(seed, 1, 2), 1 + sim_pick(seed, 2, 2));
+    race r =
+        race_of(20 + sim_pick(seed, 3, 20), 50 << sim_pick(seed, 4, 4), true);
+
+    r.prefetches = sim_pick(seed, 5, 2);
+    o.max_staleness = sim_pick(seed, 6, 5);
+    o.n_worker = 2 + sim_pick(seed, 7, 3);
+    o.heartbeat_ms = 100;
+    o.delay_ms = 20;
+    o.lost = sim_pick(seed, 8, 2) ? 100 : 0;
+    if (sim_pick(seed, 10, 2))
+        r.leaves = 1 + sim_pick(seed, 11, o.n_worker - 1);
+    sim_give_journals(seed, 4, &o);
+    return run(&o, &r, NULL);
+}
+
+TEST_LIMIT(servers_that_die_come_back_and_no_pull_is_staler_than_the_bound,
+           7200)
+{
+    uint64_t n = SIM_SEEDS(some_dying_race, 100);
+
+    CHECK(n_died >= (int)n);
+    CHECK(n_cut > 0);
 }
 
 /* A step of it takes longer than the request and the peer deadline; the other

@@ -185,19 +185,6 @@ static fleet_status check_half_async(const fleet_distributed_strategy *s)
         beside ? 1 : c->min_send_grad_num_before_recv, c->max_staleness);
 }
 
-/* Clocks of workers are in no log. */
-static fleet_status check_log(const fleet_distributed_strategy *s)
-{
-    if (s->log == FLEET_DURABLE_NONE || s->a_sync_configs.max_staleness < 0)
-        return FLEET_OK;
-    return fl_fail(
-        FLEET_EUNSUPPORTED,
-        "strategy.log: this version does not have it with "
-        "strategy.a_sync_configs.max_staleness, which is %d: how far "
-        "workers are apart is in no log (expected -1, or none)",
-        s->a_sync_configs.max_staleness);
-}
-
 static fleet_status check_rest(const fleet_distributed_strategy *s,
                                fl_job_mode mode)
 {
@@ -205,7 +192,6 @@ static fleet_status check_rest(const fleet_distributed_strategy *s,
     for (int i = 0; i < FL_N_FIELD; i++)
         FL_TRY(check_switch(s, &fl_fields[i]));
     FL_TRY(check_half_async(s));
-    FL_TRY(check_log(s));
     FL_TRY(fl_strategy_check_replicas(s));
     FL_TRY(fl_strategy_check_ranks(s));
     for (int i = 0; i < FL_N_FIELD; i++)

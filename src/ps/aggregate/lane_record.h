@@ -99,8 +99,9 @@ typedef struct fl_state_record {
 typedef struct fl_place_state {
     uint64_t done, reduced, stop_step, command_step, nonce;
     uint32_t incarnation, command_status, text_size;
-    uint8_t has_text, left, no_log, zero;
+    uint8_t has_text, left, no_log, has_clock;
     char who[96];
+    uint64_t contributed, clock; /* where staleness is bounded */
 } fl_place_state;
 
 /* Floats of a group of dense parameters, as the lane's store has it: weights
@@ -136,7 +137,7 @@ typedef struct fl_whole_record {
     uint64_t floats, rows;
 } fl_whole_record;
 
-_Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 152 &&
+_Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 168 &&
                    sizeof(fl_table_life_record) == 24 &&
                    sizeof(fl_life_mark) == 16,
                "records are written as they lie in memory");

@@ -23,7 +23,6 @@ void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream)
     fl_lane_unpark(l, s->reducing);
     s->reducing = NULL;
     fl_replica_forget_promise(l, stream);
-    fl_staleness_forget_process(l, stream);
     fl_lane_file_stream(l, stream);
 }
 
@@ -94,6 +93,7 @@ void fl_lane_enter_run(fl_ps_lane *l)
         fl_stream_state *s = &l->stream[i];
 
         s->known = false;
+        fl_staleness_forget(l, (uint32_t)i);
         fl_lane_forget_process(l, (uint32_t)i);
         s->incarnation = 0;
         s->nonce = 0;

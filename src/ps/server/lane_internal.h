@@ -82,7 +82,7 @@ typedef struct fl_stream_state {
 
     /* where staleness is bounded (lane_staleness.h) */
     bool has_clock;       /* it is one that pulls wait for */
-    uint64_t contributed; /* by its process, and applied */
+    uint64_t contributed; /* and applied */
     uint64_t clock;       /* the same, from where it joined */
 
     fl_piece *open, **last;

@@ -185,6 +185,7 @@ static fleet_status replay_update(fl_ps_lane *l, fl_record_reader *b)
     for (uint32_t i = 0; i < r->n_stream; i++) {
         if (r->stops)
             l->stream[stream[i].stream].stop_step = stream[i].step;
+        fl_staleness_replay_step(l, stream[i].stream);
         step_is_over(l, &stream[i]);
     }
     return FLEET_OK;
@@ -202,6 +203,8 @@ static fleet_status replay_streams(fl_ps_lane *l, fl_record_reader *b,
         l->stream[stream[i].stream].left = leave;
         step_is_over(l, &stream[i]);
     }
+    if (!leave)
+        fl_staleness_replay_pass(l, stream, n);
     return FLEET_OK;
 }
 

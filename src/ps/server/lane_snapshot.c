@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ps/server/lane_internal.h"
+#include "ps/server/lane_staleness.h"
 #include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
@@ -31,7 +31,10 @@ static fl_place_state place_of(const fl_stream_state *s)
         .text_size = s->command_text ? (uint32_t)strlen(s->command_text) : 0,
         .has_text = s->command_text != NULL,
         .left = s->left,
-        .no_log = s->no_log};
+        .no_log = s->no_log,
+        .has_clock = s->has_clock,
+        .contributed = s->contributed,
+        .clock = s->clock};
 
     memcpy(p.who, s->who, sizeof p.who);
     return p;
@@ -281,6 +284,9 @@ static fleet_status restore_place(fl_stream_state *s, const fl_place_state *p,
     s->command_status = (fleet_status)p->command_status;
     s->left = p->left;
     s->no_log = p->no_log;
+    s->has_clock = p->has_clock;
+    s->contributed = p->contributed;
+    s->clock = p->clock;
     snprintf(s->who, sizeof s->who, "%.*s", (int)sizeof p->who - 1, p->who);
     fl_free(s->command_text);
     s->command_text = p->has_text ? fl_strndup(text, p->text_size) : NULL;
@@ -321,6 +327,7 @@ static fleet_status restore_state(fl_ps_lane *l, const fl_journal_record *r)
         fl_lane_file_stream(l, (uint32_t)i);
         end += place[i].text_size;
     }
+    fl_staleness_restore(l);
     l->version = (int64_t)s->version;
     l->o.layout->store->updates = (int64_t)s->updates;
     l->last_clip = s->clip;

@@ -63,22 +63,35 @@ static void leave_slowest(fl_ps_lane *l, uint32_t stream)
 
 /* --- clocks --------------------------------------------------------------- */
 
-void fl_staleness_file_stream(fl_ps_lane *l, uint32_t stream)
+static void join(fl_ps_lane *l, uint32_t stream)
 {
     fl_stream_state *s = &l->stream[stream];
-    bool counts = fl_staleness_is_bounded(l) && s->known && fl_is_active(s);
 
-    if (counts == s->has_clock)
-        return;
-    s->has_clock = counts;
-    if (!counts) {
-        leave_slowest(l, stream);
-        return;
-    }
+    s->has_clock = true;
     if (slowest(l)->n == 0) /* it is the only one */
         l->least_clock = s->clock;
     s->clock = l->least_clock;
     fl_lane_put_last(l, stream, FL_STREAMS_SLOWEST);
+}
+
+static void stop_counting(fl_ps_lane *l, uint32_t stream)
+{
+    l->stream[stream].has_clock = false;
+    leave_slowest(l, stream);
+}
+
+/* One that has a clock keeps it, also on a lane that was made again from its
+ * journal and has not heard of it yet. */
+void fl_staleness_file_stream(fl_ps_lane *l, uint32_t stream)
+{
+    fl_stream_state *s = &l->stream[stream];
+    bool counts = fl_staleness_is_bounded(l) && fl_is_active(s) &&
+                  (s->known || s->has_clock);
+
+    if (counts && !s->has_clock)
+        join(l, stream);
+    else if (!counts && s->has_clock)
+        stop_counting(l, stream);
 }
 
 void fl_staleness_step(fl_ps_lane *l, uint32_t stream)
@@ -90,11 +103,42 @@ void fl_staleness_step(fl_ps_lane *l, uint32_t stream)
     leave_slowest(l, stream);
 }
 
-void fl_staleness_forget_process(fl_ps_lane *l, uint32_t stream)
+void fl_staleness_forget(fl_ps_lane *l, uint32_t stream)
 {
     l->stream[stream].contributed = 0;
-    l->stream[stream].has_clock = false; /* it joins anew */
-    leave_slowest(l, stream);
+    stop_counting(l, stream); /* it joins anew */
+}
+
+/* --- a lane that is made again -------------------------------------------- */
+
+void fl_staleness_replay_step(fl_ps_lane *l, uint32_t stream)
+{
+    if (!fl_staleness_is_bounded(l))
+        return;
+    if (!l->stream[stream].has_clock)
+        join(l, stream);
+    fl_staleness_step(l, stream);
+}
+
+/* As lane_update.c closes a pass: no stream counts at that moment. */
+void fl_staleness_replay_pass(fl_ps_lane *l, const fl_stream_record *stream,
+                              uint32_t n)
+{
+    if (!fl_staleness_is_bounded(l))
+        return;
+    for (uint32_t i = 0; i < (uint32_t)l->o.n_stream; i++)
+        if (l->stream[i].has_clock)
+            stop_counting(l, i);
+    for (uint32_t i = 0; i < n; i++)
+        join(l, stream[i].stream);
+}
+
+void fl_staleness_restore(fl_ps_lane *l)
+{
+    for (uint32_t i = 0; i < (uint32_t)l->o.n_stream; i++)
+        if (is_slowest(l, i))
+            fl_lane_take_out(l, i, FL_STREAMS_SLOWEST);
+    find_slowest(l);
 }
 
 /* --- pulls ---------------------------------------------------------------- */

@@ -7,13 +7,18 @@
  *              the pull's values; the pull says it
  *   staleness  of a pull: its clock less that of the slowest other worker
  *
- * A worker that joins, whose process is another one, or that begins its next
- * pass, starts with the clock of the slowest worker. One that has not come, has
- * ended its pass or has left does not count. docs/adr/0046 has the reasons.
+ * A worker that joins, or that begins its next pass, starts with the clock of
+ * the slowest worker. One that has not come, has ended its pass or has left
+ * does not count. docs/adr/0046 has the reasons.
  *
  * Each lane decides by the steps that it has applied itself. That is enough: a
  * lane may know less of a worker than another lane does, by one step, and never
- * more than the worker has done. */
+ * more than the worker has done.
+ *
+ * A lane that is made again from its journal counts by the updates and the ends
+ * of passes in it, and from a snapshot on by what that says. Workers count at
+ * once then, before they are heard again: pulls wait for them. One that had
+ * ended its pass counts until it says so once more. */
 #pragma once
 
 #include "ps/server/lane_internal.h"
@@ -29,8 +34,15 @@ void fl_staleness_file_stream(fl_ps_lane *l, uint32_t stream);
 /* Its contribution is applied. */
 void fl_staleness_step(fl_ps_lane *l, uint32_t stream);
 
-/* Another process has the stream's place. */
-void fl_staleness_forget_process(fl_ps_lane *l, uint32_t stream);
+/* The stream is that of another run's worker, which has not come yet. */
+void fl_staleness_forget(fl_ps_lane *l, uint32_t stream);
+
+/* Of a journal's records: a contribution of the stream; the end of a pass, for
+ * these streams; a snapshot, whose streams the lane has now. */
+void fl_staleness_replay_step(fl_ps_lane *l, uint32_t stream);
+void fl_staleness_replay_pass(fl_ps_lane *l, const fl_stream_record *stream,
+                              uint32_t n);
+void fl_staleness_restore(fl_ps_lane *l);
 
 /* Is that message a pull that has to wait? */
 bool fl_staleness_holds(const fl_ps_lane *l, const fl_msg_head *head);

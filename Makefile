@@ -291,6 +291,13 @@ $(LIBDIR)/libfleet_cuda.so: $(CUDA_OBJ) $(CUDA_ENTRY)
 	    -Xlinker --exclude-libs=ALL \
 	    -Xlinker -rpath,$(dir $(NVCC_PATH))../lib64
 
+# How a real GPU fails; for test/gpu-run.
+$(CUDA_BUILD)/gpu_faults: test/gpu-faults/gpu_faults.cu $(CUDA_LIB) $(LIBDIR)/libfleet.so
+	@mkdir -p $(@D)
+	@echo "  NVCC  $@"
+	$(Q)$(NVCC_PATH) $(filter-out -Xptxas -v,$(NVCCFLAGS_)) -o $@ $< -L$(LIBDIR) -lfleet \
+	    -Xlinker -rpath,$(abspath $(LIBDIR))
+
 # --- tests ------------------------------------------------------------------
 # The rooms of test/ in one program, linked with the library's objects so that the
 # inside can be tested too.
@@ -424,6 +431,7 @@ test-long: setup
 	    suite TEST_ARGS='--filter "@(socket*|ps_*)/*"'; fi
 	@FLEET_SIM_SEEDS=$${FLEET_SIM_SEEDS:-100} $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter "@(sim|sim_staleness|sim_feed)/*"'
+	@test/gpu-run --device $(EMU_PLUGIN)
 	@$(MAKE) --no-print-directory valgrind
 	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300

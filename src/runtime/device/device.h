@@ -155,6 +155,9 @@ typedef struct fl_device_class {
                              const fl_gemm_data *data);
     void (*gemm_destroy)(fl_device *d, fl_gemm *g);
 
+    /* How the product is computed, in a word. */
+    const char *(*gemm_way)(const fl_gemm *g);
+
     /* Work that is queued on q between begin and end is not done but kept in a
      * graph; each launch then does all of it, in that order and with the same
      * addresses, so the memory must live as long as the graph. Between begin
@@ -186,7 +189,7 @@ typedef struct fl_device_options {
 
 /* --- the table ------------------------------------------------------------ */
 
-enum { FL_DEVICE_VERSION = 6 };
+enum { FL_DEVICE_VERSION = 7 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

@@ -319,6 +319,7 @@ static const fl_device_class methods = {
     fl_cuda_gemm_create,
     fl_cuda_gemm_run,
     fl_cuda_gemm_destroy,
+    fl_cuda_gemm_way,
     fl_cuda_capture_begin,
     fl_cuda_capture_end,
     fl_cuda_graph_launch,

@@ -394,6 +394,13 @@ fleet_status fl_cuda_gemm_create(fl_device *d, fl_queue *q,
     return status;
 }
 
+const char *fl_cuda_gemm_way(const fl_gemm *g)
+{
+    static const char *const word[] = {"fused", "biased", "filled", "own"};
+
+    return word[g->by];
+}
+
 /* Descriptions are the host's memory: this waits for no GPU. */
 void fl_cuda_gemm_destroy(fl_device *, fl_gemm *g)
 {

@@ -10,3 +10,6 @@ fleet_status fl_cuda_gemm_create(fl_device *d, fl_queue *q,
 fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, fl_gemm *g,
                               const fl_gemm_data *data);
 void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g);
+
+/* "fused", "biased", "filled" or "own". */
+const char *fl_cuda_gemm_way(const fl_gemm *g);

@@ -6,7 +6,11 @@ __global__ static void cast_all(T *out, int64_t ldo, const float *x,
                                 int64_t ldx, int64_t n, int64_t cols)
 {
     FL_EACH(i, n)
-    fl_store(&out[i / cols * ldo + i % cols], x[i / cols * ldx + i % cols]);
+    {
+        int64_t row = fl_quotient(i, cols), col = i - row * cols;
+
+        fl_store(&out[row * ldo + col], x[row * ldx + col]);
+    }
 }
 
 /* Without gaps, and so without divisions. */

@@ -45,8 +45,8 @@
  *             before; then m and v are the means of the row's new moments
  *             (Fleet's SparseSharedAdamSGDRule) [row_m, row_v]
  *
- * A program with dense parameters that are trained cannot be minimized with one
- * of these: fleet_optimizer_set_table() gives it to tables.
+ * A program with dense parameters that are trained by it cannot be minimized
+ * with one of these: fleet_optimizer_set_table() gives it to tables.
  *
  * FTRL computes weights from z and n alone. An initial value w counts until
  * its weight's first update, whose g leaves of it about |g| w / (beta + |g|).
@@ -70,8 +70,9 @@
  * number of its own updates (Paddle's servers). Rows that are rare then learn
  * more slowly: their corrections stay large where the second moment is divided.
  *
- * A table's rows are updated by the optimizer that is minimized, unless
- * fleet_optimizer_set_table() gives the table one of its own.
+ * All is updated by the optimizer that is minimized, but for tables to which
+ * fleet_optimizer_set_table() gives one of their own, and dense parameters to
+ * which fleet_optimizer_add_group() does.
  *
  * Ownership: optimizers belong to the handle and die with it. Threads: one at a
  * time per handle.
@@ -186,8 +187,8 @@ FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
  * tables included. fleet_param_attr's learning_rate and l2_decay of the table
  * go on top. All processes of a job call it alike, before fleet_minimize(): who
  * joins with another optimizer of a table is refused with the field and both
- * values. On a GPU 4 tables of a program may have their own: FLEET_EUNSUPPORTED
- * by the executor of one that has more.
+ * values. On a GPU a program may have 4 such optimizers, those of groups
+ * included: FLEET_EUNSUPPORTED by the executor of one that has more.
  *
  *   FLEET_EINVAL  NULL; of_table is `optimizer`, is another handle's, has
  *                 tables itself, or clips by norm; optimizer is a table's
@@ -198,6 +199,38 @@ FLEET_API fleet_optimizer *fleet_ftrl(fleet *fleet, float learning_rate,
 FLEET_API fleet_status fleet_optimizer_set_table(fleet_optimizer *optimizer,
                                                  const char *table,
                                                  fleet_optimizer *of_table);
+
+/* fleet_optimizer_add_group - dense parameters of the program whose names match
+ * the pattern (fnmatch(3): `*`, `?`, `[...]`; "fc_0.w" is one, "deep_*" a
+ * tower) are a group, as a list of PyTorch's param_groups or of Paddle's
+ * parameters is: they are updated by `of_group`, a rule with numbers, states, a
+ * learning rate, a schedule, L2 and L1 decay and a clip by value of its own;
+ * all else by `optimizer`, which is minimized. Both optimizers are the
+ * handle's; groups and tables may share one. A parameter of several groups is
+ * of the one that was added last; NULL in place of of_group puts parameters
+ * back.
+ *
+ * What was said of fleet_optimizer_set_table() holds: schedules go by the
+ * number of the update, the clips by norm are `optimizer`'s, learning_rate and
+ * l2_decay of fleet_param_attr go on top, all processes of a job call it alike,
+ * in every mode. Parameters that have no gradient, frozen ones and moving
+ * averages, may be among them. A save has the states that each parameter's rule
+ * keeps, by name, and loads into a handle with the same groups; into other ones
+ * as fleet_load_options say.
+ *
+ *   FLEET_EINVAL       NULL; of_group is `optimizer`, is another handle's, as
+ *                      the program may not be, has tables or groups itself,
+ *                      clips by norm, or is a rule of whole rows; optimizer is
+ *                      a table's or a group's
+ *   FLEET_ENOENT       the program has no dense parameter of such a name
+ *   FLEET_ESTATE       after fleet_minimize() of either
+ *   FLEET_EUNSUPPORTED by fleet_minimize(): with strategy.lars, lamb or dgc
+ *   FLEET_ENOMEM       some of them may be in the group
+ */
+FLEET_API fleet_status fleet_optimizer_add_group(fleet_optimizer *optimizer,
+                                                 const fleet_program *program,
+                                                 const char *pattern,
+                                                 fleet_optimizer *of_group);
 
 /* The setters that follow take effect with the next update, in every mode: with
  * parameter servers each worker's steps carry what they have set.
@@ -211,7 +244,7 @@ FLEET_API fleet_status fleet_optimizer_set_table(fleet_optimizer *optimizer,
  *   FLEET_EINVAL  out of range
  *   FLEET_ESTATE  inside a training pass over a dataset, in its callbacks for
  *                 instance; on a server from fleet_init_server() on; of a
- *                 table's optimizer after fleet_minimize()
+ *                 table's or a group's optimizer after fleet_minimize()
  *   FLEET_ENOMEM  nothing is changed
  */
 

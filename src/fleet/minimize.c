@@ -8,7 +8,7 @@
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "runtime/graph/shown_slots.h"
 #include "runtime/optim/narrow_rows.h"
-#include "runtime/optim/table_optimizers.h"
+#include "runtime/optim/own_optimizers.h"
 #include "runtime/plan/remote.h"
 
 /* What an earlier call has not given. That call has said why, so the failure is
@@ -145,7 +145,8 @@ static fleet_status check_rows_alone(const fleet_program *p,
     const fl_rule *rule = fl_rule_of(o->kind);
 
     for (size_t i = 0; rule->n_row > 0 && i < p->n_var; i++)
-        if (p->var[i]->kind == FL_VAR_PARAM && !p->var[i]->attr.frozen)
+        if (p->var[i]->kind == FL_VAR_PARAM && !p->var[i]->attr.frozen &&
+            !fl_optimizer_own(o, p->var[i]->name))
             return fl_fail(FLEET_EUNSUPPORTED,
                            "fleet_minimize: %s keeps numbers of whole rows and "
                            "is for tables, but \"%s\" is a dense parameter: "
@@ -248,13 +249,33 @@ static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
     if (o->n_user > 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_minimize: the optimizer is a table's "
-                       "(fleet_optimizer_set_table()) and nothing else's");
-    for (size_t i = 0; i < o->n_table; i++)
-        if (!has_table(f, o->tables[i].table))
+                       "(fleet_optimizer_set_table()) or a group's, and "
+                       "nothing else's");
+    for (size_t i = 0; i < o->n_own; i++)
+        if (!o->own[i].is_param && !has_table(f, o->own[i].name))
             return fl_fail(FLEET_ENOENT,
                            "fleet_minimize: the table \"%s\" has an optimizer "
                            "of its own, and no program has that table",
-                           o->tables[i].table);
+                           o->own[i].name);
+    return FLEET_OK;
+}
+
+/* What changes updates themselves is written for one rule. */
+static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
+{
+    const fleet_distributed_strategy *s = &f->strategy;
+    const char *field = s->lars   ? "lars"
+                        : s->lamb ? "lamb"
+                        : s->dgc && fl_mode_has_ranks(fl_handle_mode(f)) ? "dgc"
+                                                                         : NULL;
+
+    for (size_t i = 0; field && i < o->n_own; i++)
+        if (o->own[i].is_param)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: \"%s\" is of a group with an "
+                           "optimizer of its own, and strategy.%s is for one "
+                           "that updates all dense parameters",
+                           o->own[i].name, field);
     return FLEET_OK;
 }
 
@@ -284,6 +305,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
                        "[1]",
                        loss->name, fl_shape_print(&loss->shape).chars);
     FL_TRY(check_tables(f, o));
+    FL_TRY(check_groups(f, o));
     FL_TRY(check_rows_alone(p, o));
     FL_TRY(check_storage(f, p));
     if (fl_shown_slots_check(p) != FLEET_OK)

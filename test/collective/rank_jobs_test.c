@@ -37,6 +37,30 @@ TEST_LIMIT(adult_has_the_bits_of_servers_in_every_mode, 300)
     CHECK_CONTAINS(line, want);
 }
 
+static const char *grouped(const char *strategy)
+{
+    return test_keep(
+        job_at_rate(job_adult(strategy),
+                    "0.001, \"groups\": {\"tower_*\": {\"type\": \"momentum\", "
+                    "\"learning_rate\": 0.02, \"l2_decay\": 0.001}, \"*.b\": "
+                    "{\"type\": \"adagrad\", \"initial_accumulator\": 0.1}}"));
+}
+
+TEST_LIMIT(groups_have_the_bits_of_servers_in_every_mode, 240)
+{
+    const char *want;
+
+    launch_need_mpirun();
+    test_use_fraction(20);
+    want = job_hash(job_train("--server_num 2 --worker_num 2",
+                              grouped("\"a_sync\": false")));
+    CHECK_CONTAINS(job_train("--nproc_per_node 2", grouped("")), want);
+    CHECK_CONTAINS(
+        job_train("--nproc_per_node 2", grouped("\"sharding\": true")), want);
+    CHECK_CONTAINS(job_train(HYBRID, grouped(SYNC_ROWS)), want);
+    CHECK(!strstr(job_train("--nproc_per_node 2", job_adult("")), want));
+}
+
 /* MPI adds 4 ranks up in pairs. */
 TEST_LIMIT(deterministic_ranks_that_share_no_host_have_the_bits_of_servers, 240)
 {

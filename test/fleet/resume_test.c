@@ -157,6 +157,7 @@ TEST(so_it_does_with_other_rules_merge_groups_threads_and_rows_in_fewer_bits)
         {.how = {.optimizer = "ftrl"}, .shuffle = 7},
         {.how = {.optimizer = "momentum", .layers = "lars"}, .shuffle = 1000},
         {.how = {.optimizer = KIT_ROW_ADAM, .embedding = "adagrad"}},
+        {.how = {.optimizer = "momentum", .group = "adam"}, .shuffle = 20},
         {.how = {.merge = 4, .decay = true}, .shuffle = 50, .threads = 3},
         {.how = {.merge = 3}, .saves = false, .batch = 64},
         {.how = {.storage = FLEET_ROW_INT8}, .shuffle = 10},

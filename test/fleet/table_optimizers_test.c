@@ -260,9 +260,9 @@ TEST(pairs_that_cannot_be_are_refused_by_name)
                 "another handle");
     CHECK_OK(fleet_optimizer_set_table(n.all, "a", n.a));
     CHECK_FAILS(fleet_optimizer_set_table(n.a, "b", n.b), FLEET_EINVAL,
-                "is a table's itself");
+                "a table's or a group's itself");
     CHECK_FAILS(fleet_optimizer_set_table(n.b, "b", n.all), FLEET_EINVAL,
-                "has tables itself");
+                "has tables or groups itself");
     CHECK_FAILS(fleet_optimizer_set_global_norm_clip(n.a, 1), FLEET_EINVAL,
                 "norm is that of all gradients");
     CHECK_OK(fleet_optimizer_set_global_norm_clip(n.b, 1));
@@ -493,14 +493,14 @@ TEST(a_configuration_gives_tables_their_optimizers)
     CHECK_OK(fl_config_read(&c, text, strlen(text), "f.json"));
     CHECK_INT(c.optimizer.n_own, 2);
     own = c.optimizer.own;
-    CHECK_TEXT(own[0].table, "embedding");
+    CHECK_TEXT(own[0].name, "embedding");
     CHECK_INT(own[0].type, FL_RULE_ROWWISE_ADAGRAD);
     CHECK(own[0].learning_rate == 0.25);
     CHECK(FL_NUMBER_OF(&own[0], ROWWISE_ADAGRAD, epsilon) == 0.5f);
     CHECK(own[0].l1_decay == 0.125 && own[0].clip_value == 3);
     CHECK(own[1].l1_decay == 0 && own[1].clip_value == 0);
     CHECK(own[0].bounds && own[0].low == -1 && own[0].high == 2);
-    CHECK_TEXT(own[1].table, "more");
+    CHECK_TEXT(own[1].name, "more");
     CHECK_INT(own[1].type, FL_RULE_ADAM); /* not that around it */
     fl_config_done(&c);
     check_config(CONFIG("{\"tables\": []}"),

@@ -57,6 +57,14 @@ TEST(models_agree_with_each_optimizer)
                    "gpu:0", NULL);
 }
 
+TEST(models_agree_whose_groups_have_rules_of_their_own)
+{
+    agree_both((kit_options){.group = "adam", .optimizer = "sgd"}, "gpu:0",
+               NULL);
+    agree_both((kit_options){.group = "sgd", .clip = 0.1f, .merge = 2}, "gpu:0",
+               NULL);
+}
+
 TEST(models_agree_that_merge_and_clip)
 {
     agree_both((kit_options){.merge = 2, .clip = 0.1f, .optimizer = "sgd"},

@@ -277,7 +277,7 @@ static fleet_status apply_table(fake_worker *w, fake_sum *t, const fl_update *u)
     fl_rows *r = fl_store_rows(s, t->table);
     fleet_param_attr attr = attr_of(w, t->table);
     fl_update own =
-        fl_table_update(r->optimizer, &none, u, (int64_t)u->version - 1);
+        fl_own_update(r->optimizer, &none, u, (int64_t)u->version - 1);
 
     set_factors(&own, &attr);
     for (int64_t i = 0; i < t->keys.n; i++) {

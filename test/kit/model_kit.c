@@ -140,6 +140,8 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, how->clip));
     give_rule(f, o, "embedding", how->embedding);
     give_rule(f, o, "embedding_wide", how->wide);
+    if (how->group)
+        kit_group(f, o, how->group);
     if (how->decay)
         CHECK_OK(fleet_optimizer_set_exponential_decay(o, 0.5f, 3, 1));
     strategy.lars = how->layers && strcmp(how->layers, "lars") == 0;

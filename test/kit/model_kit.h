@@ -29,8 +29,9 @@ typedef struct scene_training {
     const char *optimizer;        /* "sgd", ...; NULL: "adam" */
     const char *embedding, *wide; /* own rules of tables "embedding" and
                                      "embedding_wide"; NULL: none */
-    fleet_row_storage storage;    /* of both */
-    fleet_table_options life;     /* likewise */
+    const char *group;         /* own rule of the tower's weights; NULL: none */
+    fleet_row_storage storage; /* of both */
+    fleet_table_options life;  /* likewise */
     bool a_sync;
     bool bounds_staleness; /* in async, by max_staleness */
     int max_staleness;

@@ -216,6 +216,18 @@ fleet_optimizer *kit_rule(fleet *f, const char *name, float rate)
     return rest;
 }
 
+void kit_group(fleet *f, fleet_optimizer *o, const char *rule)
+{
+    fleet_optimizer *own = kit_own_rule(f, rule, 0.03f);
+
+    CHECK(own != NULL);
+    CHECK_OK(fleet_optimizer_set_l2_decay(own, 0.004f));
+    CHECK_OK(fleet_optimizer_set_l1_decay(own, 0.002f));
+    CHECK_OK(fleet_optimizer_set_value_clip(own, 0.02f));
+    CHECK_OK(fleet_optimizer_set_exponential_decay(own, 0.8f, 2, 0));
+    CHECK_OK(fleet_optimizer_add_group(o, f->program[0], "tower_?.w", own));
+}
+
 const char *kit_rule_name(int i)
 {
     return i < FL_N_RULE    ? fl_rule_of((fl_rule_kind)i)->name
@@ -256,6 +268,8 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options)
         CHECK_OK(fleet_optimizer_set_norm_clip(o, options->norm_clip));
     if (options->clip > 0)
         CHECK_OK(fleet_optimizer_set_global_norm_clip(o, options->clip));
+    if (options->group)
+        kit_group(f, o, options->group);
     s.gradient_merge = options->merge > 1;
     s.gradient_merge_configs.k_steps = options->merge > 1 ? options->merge : 1;
     s.gradient_merge_configs.avg = !options->sum;

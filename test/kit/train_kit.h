@@ -60,6 +60,7 @@ typedef struct kit_options {
                   it is of the CPU */
     bool fp16; /* the same, of float16: on a GPU */
     const fleet_amp_configs *scaling; /* then; NULL: Fleet's */
+    const char *group;  /* own rule of parameters "tower_?.w"; NULL: none */
     const char *layers; /* lars, which makes it momentum, lamb; NULL: neither */
     float layer_decay, layer_coeff, layer_epsilon; /* 0: Fleet's; LAMB has a
                                                       decay alone */
@@ -103,6 +104,10 @@ fleet_optimizer *kit_optimizer(fleet *f, const kit_options *options);
 #define KIT_ROW_ADAM "adam row_steps"
 fleet_optimizer *kit_rule(fleet *f, const char *name, float rate);
 fleet_optimizer *kit_own_rule(fleet *f, const char *name, float rate);
+
+/* Weights "tower_?.w" of the handle's first program become a group of o's,
+ * whose rule, with other numbers than o's, is that one. */
+void kit_group(fleet *f, fleet_optimizer *o, const char *rule);
 
 /* All of these names, from 0 on; NULL: there are no more. */
 const char *kit_rule_name(int i);

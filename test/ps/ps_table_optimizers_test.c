@@ -55,6 +55,20 @@ TEST(two_tables_have_two_rules_under_one_clip)
     check_bits(&j);
 }
 
+/* In geo a server has no rule, and workers' copies have their own. */
+TEST(groups_of_dense_parameters_have_the_bits_of_one_process)
+{
+    static const char *const rule[] = {"adam", "ftrl"};
+
+    for (int i = 0; i < 2; i++) {
+        ps_job j = job_of("momentum", "adagrad", NULL);
+
+        j.how.group = rule[i];
+        j.how.clip = i ? 0.05f : 0;
+        check_bits(&j);
+    }
+}
+
 /* A hash that does not depend on the table's rule would be right above, too. */
 TEST(a_tables_rule_is_not_that_of_the_others)
 {

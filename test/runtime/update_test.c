@@ -355,7 +355,7 @@ TEST(a_clip_by_norm_is_set_before_training_and_alone)
     own = fleet_sgd(m.f, 1);
     CHECK_OK(fleet_optimizer_set_table(o, "t", own));
     CHECK_FAILS(fleet_optimizer_set_norm_clip(own, 1), FLEET_EINVAL,
-                "not on a table's: it clips that table's gradient, too");
+                "or a group's: it clips their gradients, too");
     o = fleet_sgd(m.f, 1);
     CHECK_OK(fleet_optimizer_set_global_norm_clip(o, 1));
     CHECK_FAILS(fleet_optimizer_set_norm_clip(o, 1), FLEET_EINVAL,

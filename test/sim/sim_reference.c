@@ -290,7 +290,7 @@ static void update_rows(sim_reference *r, const fl_update *all, int table)
     const fleet_param_attr none = {0};
     fl_rows *rows = fl_store_rows(r->store, tables[table]);
     fl_update own =
-        fl_table_update(rows->optimizer, &none, all, r->store->updates);
+        fl_own_update(rows->optimizer, &none, all, r->store->updates);
     fl_update u = for_attr(&own, &rows->attr);
     sim_row_sums *s = &r->rows[table];
     float *row[SIM_MOST_SUM];

@@ -41,8 +41,10 @@ typedef struct fl_config_optimizer {
     fleet_plateau_options plateau;
     bool bounds; /* of rows, low to high */
     double low, high;
-    const char *table;               /* that it is of; NULL: of no single one */
-    struct fl_config_optimizer *own; /* of single tables, n_own of them */
+    const char *name; /* of the table that it is of, or the pattern of a group's
+                         parameters; NULL: of none alone */
+    bool is_group;
+    struct fl_config_optimizer *own; /* of tables, then of groups: n_own */
     int n_own;
 } fl_config_optimizer;
 

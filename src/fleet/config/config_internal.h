@@ -42,10 +42,10 @@ fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at);
 fleet_optimizer *fl_config_make_optimizer(fleet *f,
                                           const fl_config_optimizer *o);
 
-/* Give the program's tables the optimizers that the configuration says, beside
- * `o`. FLEET_ECONFIG: a table that the program does not have. */
-fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
-                                  const fleet_program *p, fleet_optimizer *o);
+/* Give the program's tables and groups the optimizers that the configuration
+ * says, beside `o`. FLEET_ECONFIG: a name that the program does not have. */
+fleet_status fl_config_set_own(const fl_config *c, fleet *f,
+                               const fleet_program *p, fleet_optimizer *o);
 
 /* A failure of what is at the path. */
 static inline fleet_status fl_config_in(fleet_status status, const char *path)

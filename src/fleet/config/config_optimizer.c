@@ -213,7 +213,7 @@ static fleet_status read_plateau(const fl_at *at, fl_config_optimizer *o)
 }
 
 /* What tables' optimizers have, too, and then what only the first one has. */
-enum { SHARED_KEYS = 7, OWN_KEYS = 4 };
+enum { SHARED_KEYS = 7, OWN_KEYS = 5 };
 
 static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
                              fl_config_optimizer *o)
@@ -225,7 +225,7 @@ static fleet_status read_one(fl_config *c, const fl_at *at, bool is_table,
     const char *keys[NUMBER_KEYS + SHARED_KEYS + OWN_KEYS + 1] = {
         "type",      "learning_rate", "l2_decay",   "l1_decay",
         "decay",     "row_bounds",    "clip_value", "clip_global_norm",
-        "clip_norm", "tables",        "plateau"};
+        "clip_norm", "tables",        "groups",     "plateau"};
     int n = SHARED_KEYS + (is_table ? 0 : OWN_KEYS);
     fl_at type = fl_at_key(at, "type"), decay = fl_at_key(at, "decay");
     fl_at bounds = fl_at_key(at, "row_bounds");
@@ -253,26 +253,23 @@ fl_config_optimizer fl_config_optimizer_default(void)
     return (fl_config_optimizer){.type = FL_RULE_ADAM, .learning_rate = 1e-3};
 }
 
-static fleet_status read_tables(fl_config *c, const fl_at *at)
+/* Of tables by their names, or of groups by their patterns. */
+static fleet_status read_own(fl_config *c, const fl_at *at, bool is_group)
 {
     fl_config_optimizer *o = &c->optimizer;
+    const int before = o->n_own;
 
     FL_TRY(fl_at_any_keys(at));
-    if (!at->json)
-        return FLEET_OK;
-    o->own = fl_arena_alloc(&c->arena,
-                            (size_t)(fl_at_count(at) + 1) * sizeof *o->own);
-    if (!o->own)
-        return FLEET_ENOMEM;
     for (fl_at e = fl_at_first_member(at); e.json; fl_at_next_member(at, &e)) {
         fl_config_optimizer *one = &o->own[o->n_own];
 
         if (!fl_at_is_object(&e))
             return fl_at_expected(&e, "an optimizer: an object");
         FL_TRY(read_one(c, &e, true, one));
-        one->table = fl_at_name(&e);
-        for (int i = 0; i < o->n_own; i++)
-            if (strcmp(o->own[i].table, one->table) == 0)
+        one->name = fl_at_name(&e);
+        one->is_group = is_group;
+        for (int i = before; i < o->n_own; i++)
+            if (strcmp(o->own[i].name, one->name) == 0)
                 return fl_fail(FLEET_ECONFIG, "%s: stands twice", e.path);
         o->n_own++;
     }
@@ -294,11 +291,17 @@ static fleet_status no_rows(const fl_config *c, const fl_at *at)
 
 fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at)
 {
-    fl_at tables = fl_at_key(at, "tables");
+    fl_at tables = fl_at_key(at, "tables"), groups = fl_at_key(at, "groups");
+    size_t n = (size_t)(fl_at_count(&tables) + fl_at_count(&groups) + 1);
+    fl_config_optimizer *o = &c->optimizer;
 
-    FL_TRY(read_one(c, at, false, &c->optimizer));
+    FL_TRY(read_one(c, at, false, o));
     FL_TRY(no_rows(c, at));
-    return read_tables(c, &tables);
+    o->own = fl_arena_alloc(&c->arena, n * sizeof *o->own);
+    if (!o->own)
+        return FLEET_ENOMEM;
+    FL_TRY(read_own(c, &tables, false));
+    return read_own(c, &groups, true);
 }
 
 /* --- made ----------------------------------------------------------------- */
@@ -355,18 +358,33 @@ static fleet_status no_such_table(const fleet_program *p, const char *name)
     return status;
 }
 
-fleet_status fl_config_set_tables(const fl_config *c, fleet *f,
-                                  const fleet_program *p, fleet_optimizer *o)
+static fleet_status set_group(const fleet_program *p, const char *pattern,
+                              fleet_optimizer *o, fleet_optimizer *own)
+{
+    fleet_status status = fleet_optimizer_add_group(o, p, pattern, own);
+
+    return status == FLEET_ENOENT
+               ? fl_fail(FLEET_ECONFIG,
+                         "optimizer.groups.%s: the model has no dense "
+                         "parameter of such a name",
+                         pattern)
+               : status;
+}
+
+fleet_status fl_config_set_own(const fl_config *c, fleet *f,
+                               const fleet_program *p, fleet_optimizer *o)
 {
     for (int i = 0; i < c->optimizer.n_own; i++) {
         const fl_config_optimizer *said = &c->optimizer.own[i];
         fleet_optimizer *own;
 
-        if (!has_table(p, said->table))
-            return no_such_table(p, said->table);
+        if (!said->is_group && !has_table(p, said->name))
+            return no_such_table(p, said->name);
         own = fl_config_make_optimizer(f, said);
-        FL_TRY(own ? fleet_optimizer_set_table(o, said->table, own)
-                   : fl_last_code());
+        if (!own)
+            return fl_last_code();
+        FL_TRY(said->is_group ? set_group(p, said->name, o, own)
+                              : fleet_optimizer_set_table(o, said->name, own));
     }
     return FLEET_OK;
 }

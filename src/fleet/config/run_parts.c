@@ -69,7 +69,7 @@ fleet_status fl_run_make_model(fl_config_run *t)
                                    t->c->own_gpu ? own : t->c->device, NULL));
     FL_TRY(t->c->model->family->make(t));
     FL_TRY(fl_config_set_param_home(t->c, t->program));
-    FL_TRY(fl_config_set_tables(t->c, t->f, t->program, o));
+    FL_TRY(fl_config_set_own(t->c, t->f, t->program, o));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);
     if (!o)
         return fl_last_code();

@@ -70,7 +70,8 @@ static fleet_status check_param(const fl_saved *s, const fl_store *store,
 
     if (has_other_shape(item, p) && o->on_shape == FLEET_SHAPE_INITIALIZE)
         return FLEET_OK;
-    status = check_item(s, item, p->name, &p->shape, fl_store_rule(store), o);
+    status =
+        check_item(s, item, p->name, &p->shape, fl_store_rule(store, p), o);
     return has_other_shape(item, p)
                ? fl_fail(status,
                          "%s: on_shape \"initialize\" has it begin anew",
@@ -167,7 +168,7 @@ static fleet_status check_table(applying *a)
 static void apply_dense(const applying *a, const fl_saved_record *r,
                         const fl_param *p)
 {
-    const fl_rule *rule = fl_store_rule(a->store);
+    const fl_rule *rule = fl_store_rule(a->store, p);
     const fl_flat *g = p->flat;
     size_t bytes = (size_t)r->head.n * sizeof(float);
     int64_t at = fl_block_offset(p, r->head.index);
@@ -182,7 +183,7 @@ static void apply_dense(const applying *a, const fl_saved_record *r,
             memcpy(g->state[i] + (at - g->first),
                    r->payload + (size_t)(1 + from) * bytes, bytes);
         else if (g->state[i])
-            fl_store_first_states(a->store, g->state[i] + (at - g->first),
+            fl_store_first_states(a->store, p, g->state[i] + (at - g->first),
                                   (int64_t)r->head.n);
     }
 }
@@ -546,7 +547,7 @@ void fl_saved_note(const fl_saved *s, const fl_store *store,
         if (p && has_other_shape(&s->param[i], p))
             fl_saved_note_shape(s, store, &s->param[i], &p->shape);
         else if (p)
-            fl_saved_note_states(&s->param[i], store, fl_store_rule(store));
+            fl_saved_note_states(&s->param[i], store, fl_store_rule(store, p));
     }
     for (int i = 0; i < s->n_table; i++) {
         const fl_rows *rows = fl_store_rows(store, s->table[i].name);

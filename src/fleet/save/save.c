@@ -56,9 +56,9 @@ static fleet_status begin_record(parts *p, const fl_record *r)
     return p->writer.status;
 }
 
-static int state_count(const fl_save *s)
+static int state_count(const fl_save *s, const fl_param *p)
 {
-    return s->states ? fl_store_states(s->store) : 0;
+    return s->states ? fl_store_states(s->store, p) : 0;
 }
 
 /* The rule whose states of rows are saved; NULL: none are. */
@@ -127,7 +127,7 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
             continue;
         FL_TRY(begin_record(p, &r));
         fl_writer_put(&p->writer, floats_of(s, g, -1) + at, bytes);
-        for (int i = 0; i < state_count(s); i++)
+        for (int i = 0; i < state_count(s, param); i++)
             fl_writer_put(&p->writer, floats_of(s, g, i) + (at - g->first),
                           bytes);
         FL_TRY(p->writer.status);
@@ -299,7 +299,7 @@ static fleet_status put_param(const fl_save *s, fl_json *list,
     FL_TRY(fl_json_put_array(entry, "shape", &shape));
     for (int i = 0; i < p->shape.n_dim; i++)
         FL_TRY(fl_json_append(shape, fl_json_int(p->shape.dim[i])));
-    return put_states(s->states ? fl_store_rule(s->store) : NULL, entry);
+    return put_states(s->states ? fl_store_rule(s->store, p) : NULL, entry);
 }
 
 /* What a table's optimizer is, besides its states of weights. */

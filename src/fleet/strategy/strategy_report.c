@@ -167,7 +167,7 @@ static fleet_status dump_passes(fleet *f, fl_text *out)
     fl_plan_destroy(plan);
     fl_param_home_dump(f->trained, out);
     dump_lives(f->trained, out);
-    if (f->trained->training.optimizer->n_table > 0)
+    if (f->trained->training.optimizer->n_own > 0)
         fl_job_signature_add_optimizer(out, f->trained->training.optimizer);
     return out->status;
 }

@@ -14,10 +14,11 @@ enum { CHUNK_FLOATS = 1 << 18, CHUNK_ROWS = 1 << 16 };
 
 /* --- what there is -------------------------------------------------------- */
 
-static int state_count(const fleet *f)
+static int state_count(const fleet *f, const fl_param *p)
 {
-    return f->store->optimizer ? fl_rule_of(f->store->optimizer->kind)->n_state
-                               : 0;
+    return f->store->optimizer
+               ? fl_rule_of(fl_param_optimizer(f->store, p)->kind)->n_state
+               : 0;
 }
 
 static fleet_parameter_info info_of(const char *name, const fl_shape *shape)
@@ -46,7 +47,7 @@ fleet_status fleet_parameter_list(fleet *f, fleet_parameter_info *list,
         const fl_param *p = s->params.entry[i].value;
 
         list[at] = info_of(p->name, &p->shape);
-        list[at++].n_state = state_count(f);
+        list[at++].n_state = state_count(f, p);
     }
     for (size_t i = 0; i < s->tables.n && at < room; i++) {
         const fl_rows *r = s->tables.entry[i].value;

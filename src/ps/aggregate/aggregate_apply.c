@@ -66,21 +66,23 @@ fleet_status fl_aggregate_norms(fl_aggregate *u, float scale, uint64_t *key,
 
 /* --- applying ------------------------------------------------------------- */
 
-static void apply_block(const fleet_optimizer *o, const fl_update *all,
+static void apply_block(const fl_store *store, const fl_update *all,
                         const fl_aggregate_block *b)
 {
     const fl_param *p = b->param;
-    fl_update u = fl_update_with(all, &p->attr);
+    fl_update u =
+        fl_own_update(p->optimizer, &p->attr, all, (int64_t)all->version - 1);
     int64_t at = fl_block_offset(p, b->block);
     float *s[FL_MAX_STATE] = {NULL};
 
     for (int i = 0; i < FL_MAX_STATE; i++)
         if (p->flat->state[i])
             s[i] = p->flat->state[i] + at;
-    fl_optimizer_dense(o, &p->attr)(&u, p->flat->weight + at, b->grad, s, b->n);
+    fl_optimizer_dense(fl_param_optimizer(store, p),
+                       &p->attr)(&u, p->flat->weight + at, b->grad, s, b->n);
 }
 
-/* Changes of copies, as workers have made them with their own optimizers. */
+/* Changes of copies, as workers have made them. */
 static void add_blocks(const fl_aggregate *u)
 {
     for (int i = 0; i < u->n_block; i++) {
@@ -149,10 +151,8 @@ static fleet_status find_others(find_method *find, fl_rows *rows,
 void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
                               float clip, const fl_update_settings *settings)
 {
-    const fleet_optimizer *o = u->layout->store->optimizer;
-
-    u->update = (fl_update){0};
-    fl_optimizer_update(o, done, (int)n_batch, &u->update);
+    fl_optimizer_update(u->layout->store->optimizer, done, (int)n_batch,
+                        &u->update);
     fl_update_settings_apply(settings, &u->update);
     u->update.clip = clip;
     if (u->layout->store->sums) {
@@ -165,7 +165,7 @@ void fl_aggregate_apply_dense(fl_aggregate *u, int64_t done, uint32_t n_batch,
     }
     for (int i = 0; i < u->n_block; i++)
         if (u->block[i].grad)
-            apply_block(o, &u->update, &u->block[i]);
+            apply_block(u->layout->store, &u->update, &u->block[i]);
 }
 
 /* Of a table with a life: what has no row when this returns is left out. */

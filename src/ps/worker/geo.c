@@ -53,8 +53,9 @@ fleet_status fl_geo_copy_rows(fl_rows *rows, const uint64_t *key,
 static void update_param(fl_worker *w, const fl_update *all,
                          const fl_push_param *p)
 {
-    const fleet_optimizer *o = w->layout.store->optimizer;
-    fl_update u = fl_update_with(all, &p->param->attr);
+    const fleet_optimizer *o = fl_param_optimizer(w->layout.store, p->param);
+    fl_update u = fl_own_update(p->param->optimizer, &p->param->attr, all,
+                                w->remote.updates);
 
     for (int i = 0; i < w->layout.n_param; i++)
         if (w->layout.param[i] == p->param)
@@ -205,8 +206,6 @@ fleet_status fl_geo_flush(fl_worker *w)
 static void begin_params(fl_worker *w)
 {
     const fl_store *s = w->layout.store;
-    float first = s->optimizer ? s->optimizer->number[FL_FIRST_STATE] : 0;
-
     for (int i = 0; i < w->layout.n_param; i++) {
         const fl_param *p = w->layout.param[i];
         fl_geo_param *of = &w->geo->param[i];
@@ -214,8 +213,7 @@ static void begin_params(fl_worker *w)
         memcpy(of->base, p->flat->weight + p->offset,
                (size_t)p->n * sizeof(float));
         for (int k = 0; k < FL_MAX_STATE && of->state[k]; k++)
-            for (int64_t j = 0; j < p->n; j++)
-                of->state[k][j] = first;
+            fl_store_first_states(s, p, of->state[k], p->n);
     }
 }
 
@@ -275,11 +273,16 @@ static fleet_status make_table(const fl_worker *w, const fl_rows *of,
                                        o ? o->number[FL_FIRST_STATE] : 0);
 }
 
+/* Servers of a store of sums keep none; copies do. */
+static int states_of(const fl_store *s, const fl_param *p)
+{
+    return s->optimizer ? fl_rule_of(fl_param_optimizer(s, p)->kind)->n_state
+                        : 0;
+}
+
 static fleet_status make_all(fl_worker *w)
 {
     const fl_partition *l = &w->layout;
-    const fleet_optimizer *o = l->store->optimizer;
-    const fl_rule *rule = o ? fl_rule_of(o->kind) : NULL;
     fl_geo *g = w->geo;
 
     FL_TRY(FL_NEW(&g->param, ((size_t)l->n_param + 1) * sizeof *g->param));
@@ -294,7 +297,8 @@ static fleet_status make_all(fl_worker *w)
         FL_TRY(FL_NEW(&g->slot[i].wanted,
                       ((size_t)l->n_table + 1) * sizeof *g->slot[i].wanted));
     for (int i = 0; i < l->n_param; i++)
-        FL_TRY(make_param(l->param[i], rule ? rule->n_state : 0, &g->param[i]));
+        FL_TRY(make_param(l->param[i], states_of(l->store, l->param[i]),
+                          &g->param[i]));
     for (int i = 0; i < l->n_table; i++)
         FL_TRY(make_table(w, l->table[i], &g->table[i]));
     return FLEET_OK;

@@ -103,12 +103,12 @@ static int bits_of(int64_t modulo)
 static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
 {
     const fleet_optimizer *all = l->plan->store->optimizer, *o = all;
-    int own = all ? 1 + fl_optimizer_own_at(all, table->name) : 0;
+    int own = all ? 1 + fl_optimizer_own_number(all, table->name) : 0;
     fl_rule_kind rule;
     int64_t modulo = table->shape.dim[0];
 
     if (own > 0)
-        o = all->tables[own - 1].optimizer;
+        o = fl_optimizer_own_of(all, own - 1);
     rule = o ? o->kind : FL_RULE_SGD;
     return (fl_device_lookup){.dim = table->shape.dim[1],
                               .modulo = modulo,

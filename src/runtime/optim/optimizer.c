@@ -99,9 +99,9 @@ void fl_optimizer_destroy(fleet_optimizer *o)
     fl_schedule_done(&o->schedule);
     fl_free(o->correct_a);
     fl_free(o->correct_b);
-    for (size_t i = 0; i < o->n_table; i++)
-        fl_free(o->tables[i].table);
-    fl_free(o->tables);
+    for (size_t i = 0; i < o->n_own; i++)
+        fl_free(o->own[i].name);
+    fl_free(o->own);
     fl_free(o);
 }
 
@@ -158,8 +158,8 @@ static fleet_status check_rate(const fleet_optimizer *o, int64_t done)
 fleet_status fl_optimizer_check_rates(const fleet_optimizer *o, int64_t done)
 {
     FL_TRY(check_rate(o, done));
-    for (size_t i = 0; i < o->n_table; i++)
-        FL_TRY(check_rate(o->tables[i].optimizer, done));
+    for (size_t i = 0; i < o->n_own; i++)
+        FL_TRY(check_rate(o->own[i].optimizer, done));
     return FLEET_OK;
 }
 
@@ -218,8 +218,9 @@ fleet_status fl_optimizer_check_setter(const fleet_optimizer *o,
                        call);
     if (o->n_user > 0 && o->is_fixed)
         return fl_fail(FLEET_ESTATE,
-                       "%s: a table's optimizer is set before "
-                       "fleet_minimize(): it is one for the whole training",
+                       "%s: the optimizer of a table or of a group is set "
+                       "before fleet_minimize(): it is one for the whole "
+                       "training",
                        call);
     if (o->passes > 0)
         return fl_fail(
@@ -270,7 +271,7 @@ fleet_status fleet_optimizer_set_global_norm_clip(fleet_optimizer *o,
         return fl_fail(FLEET_EINVAL,
                        "fleet_optimizer_set_global_norm_clip: the norm is that "
                        "of all gradients: set it on the optimizer that is "
-                       "minimized, not on a table's");
+                       "minimized, not on a table's or a group's");
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("global norm", (double)norm);
     if (o->norm_clip > 0)
@@ -295,7 +296,7 @@ fleet_status fleet_optimizer_set_norm_clip(fleet_optimizer *o, float norm)
     if (o->n_user > 0)
         return fl_fail(FLEET_EINVAL,
                        "%s: set it on the optimizer that is minimized, not on "
-                       "a table's: it clips that table's gradient, too",
+                       "a table's or a group's: it clips their gradients, too",
                        call);
     if (!(norm > 0) || !isfinite(norm))
         return out_of_range("norm", (double)norm);

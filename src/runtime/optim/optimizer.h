@@ -9,11 +9,13 @@
 #include "runtime/optim/rule.h"
 #include "runtime/optim/schedule.h"
 
-/* A table whose rows have an optimizer of their own. */
-typedef struct fl_table_optimizer {
-    char *table;
+/* A table, or a dense parameter of a group, that has an optimizer of its
+ * own. */
+typedef struct fl_own_optimizer {
+    char *name;
+    bool is_param;
     fleet_optimizer *optimizer;
-} fl_table_optimizer;
+} fl_own_optimizer;
 
 struct fleet_optimizer {
     fl_context *context;
@@ -34,9 +36,10 @@ struct fleet_optimizer {
     _Atomic int passes;  /* over datasets, that train with it now */
     bool serves; /* on a server: workers say how their updates are made */
 
-    fl_table_optimizer *tables; /* n_table of them */
-    size_t n_table, table_capacity;
-    int n_user;    /* tables whose optimizer it is: it updates nothing else */
+    fl_own_optimizer *own; /* n_own of them */
+    size_t n_own, own_capacity;
+    int n_user;    /* tables and parameters whose optimizer it is: it updates
+                      nothing else */
     bool is_fixed; /* a program has been minimized: its tables stay, and of a
                       table's optimizer all that is set */
 

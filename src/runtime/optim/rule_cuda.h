@@ -20,6 +20,28 @@ __device__ static inline bool fl_update_is_off(const fl_device_update *now)
     return now->skip || (now->stop && *now->stop);
 }
 
+/* The numbers of an optimizer of a table's or a parameter's own, of which it is
+ * the number from 1 on; scale, clip and version stay as they are. */
+__device__ static inline void fl_update_take_own(fl_update *u,
+                                                 const fl_device_update *now,
+                                                 int own)
+{
+    const fl_device_own &o = now->own[own - 1];
+    fl_device_rates r = o.after[now->more];
+
+    u->lr = r.lr;
+    u->decay = o.decay;
+    u->most = o.most;
+    u->l1 = o.l1;
+    for (int i = 0; i < FL_MAX_NUMBER; i++)
+        u->number[i] = o.number[i];
+    u->correct_a = r.correct_a;
+    u->correct_b = r.correct_b;
+    u->correct_a_at = o.correct_a_at;
+    u->correct_b_at = o.correct_b_at;
+    u->n_correct = o.n_correct;
+}
+
 /* What changes from weight to weight: states are read and written in place. */
 typedef struct fl_weight {
     float *w, *s0, *s1;

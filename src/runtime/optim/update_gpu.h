@@ -14,10 +14,10 @@ typedef struct fl_device_rates {
  * were skipped: two iterations are under way at a time. */
 enum { FL_MOST_UNKNOWN = 2 };
 
-/* The most tables of a program on a GPU that have optimizers of their own. */
+/* The most optimizers of tables and groups that a program on a GPU can have. */
 enum { FL_MOST_OWN = 4 };
 
-/* What the optimizer of such a table says in place of the whole update's. */
+/* What such an optimizer says in place of the whole update's. */
 typedef struct fl_device_own {
     float decay, most, l1, number[FL_MAX_NUMBER];
     const float *correct_a_at, *correct_b_at; /* device memory */
@@ -33,7 +33,7 @@ typedef struct fl_device_update {
     int64_t known_skips; /* that the numbers of u know of */
     fl_device_rates after[FL_MOST_UNKNOWN + 1]; /* [i]: after i more skips */
     int32_t more;                               /* how many of them u is for */
-    fl_device_own own[FL_MOST_OWN]; /* by the optimizer's list of tables */
+    fl_device_own own[FL_MOST_OWN]; /* by fl_optimizer_own_number() */
     int32_t micro; /* which batch of the merge group this is, from 0 */
     int64_t batch; /* as fl_update_now has it */
     int32_t dgc;   /* what dgc takes has been sent as it changes the weights */

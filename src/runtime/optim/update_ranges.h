@@ -12,6 +12,10 @@
 typedef struct fl_update_range {
     int64_t offset, n;
     fl_update_rates rates;
+    fl_rule_kind rule;
+    int own; /* its optimizer's number in fl_device_update.own, from 1 on; 0: it
+                has none of its own */
+    const struct fleet_optimizer *optimizer; /* its own, on the host; NULL */
     bool dgc; /* its gradient is what ranks have exchanged */
 } fl_update_range;
 
@@ -19,7 +23,6 @@ typedef struct fl_update_range {
 typedef struct fl_update_ranges {
     fl_update_range *block;
     int n;
-    fl_rule_kind rule;
     int64_t first; /* of the group: where its states begin */
 } fl_update_ranges;
 

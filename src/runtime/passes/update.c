@@ -1,6 +1,7 @@
 /* update.c - pass update: an optimizer's rule changes the weights of dense
  * parameters by their gradients, and rows by theirs; servers do that where they
  * keep the parameters. */
+#include "runtime/optim/own_optimizers.h"
 #include "runtime/optim/update_gpu.h"
 #include "runtime/optim/update_ranges.h"
 #include "runtime/lookup/lookup.h"
@@ -60,11 +61,13 @@ static fleet_status update_run(const fl_instance *in, const fl_range *r)
     const fl_update_ranges *all = in->step->config;
     const fl_update_range *p = &all->block[r->begin];
     const fl_update_now *now = fl_ptr(in, UPDATE_NOW);
-    fl_rule_kind rule = fl_rule_with(now->optimizer->kind, &p->rates);
+    fl_rule_kind rule = fl_rule_with(p->rule, &p->rates);
     change by = {in, now->u, fl_rule_set_best()->of[rule].dense};
 
     if (now->skip)
         return FLEET_OK;
+    if (p->optimizer)
+        fl_update_take_own(&by.u, p->optimizer, (int64_t)now->u.version - 1);
     fl_update_change(&by.u, &p->rates);
     if (p->dgc && now->density > 0) { /* was done before it was sent */
         by.u.scale = 1.0f;
@@ -88,7 +91,8 @@ static bool can_follow(const fl_update_range *a, const fl_update_range *b)
     return a->offset + a->n == b->offset &&
            a->rates.learning_rate == b->rates.learning_rate &&
            a->rates.decay == b->rates.decay &&
-           a->rates.average == b->rates.average && a->dgc == b->dgc;
+           a->rates.average == b->rates.average &&
+           a->optimizer == b->optimizer && a->dgc == b->dgc;
 }
 
 /* Cut what `like` has of the group's own part into blocks, appended to all. */
@@ -115,7 +119,6 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
     fl_update_ranges all = {
         .block =
             fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
-        .rule = s->optimizer->kind,
         .first = g->first};
     fl_update_range run = {0};
 
@@ -126,8 +129,14 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
 
         if (p->flat != g || !fl_is_updated_locally(l, p))
             continue;
-        fl_update_range q = {p->offset, (p->n + 15) / 16 * 16,
-                             fl_update_rates_of(&p->attr), fl_dgc_takes(l, p)};
+        fl_update_range q = {
+            .offset = p->offset,
+            .n = (p->n + 15) / 16 * 16,
+            .rates = fl_update_rates_of(&p->attr),
+            .rule = fl_param_optimizer(s, p)->kind,
+            .own = 1 + fl_optimizer_own_number(s->optimizer, p->name),
+            .optimizer = p->optimizer,
+            .dgc = fl_dgc_takes(l, p)};
         if (run.n && can_follow(&run, &q)) {
             run.n += q.n;
             continue;
@@ -141,7 +150,7 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
 
 static void emit_update(fl_lowering *l, const fl_dense *d)
 {
-    const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
+    const int n_state = fl_flat_states(l->plan->store, d->flat);
     const fl_update_ranges *all = make_ranges(l, d->flat);
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
@@ -150,9 +159,9 @@ static void emit_update(fl_lowering *l, const fl_dense *d)
         l->status = FLEET_ENOMEM;
         return;
     }
-    for (int i = 0; i < rule->n_state; i++)
+    for (int i = 0; i < n_state; i++)
         o[STATE + i] = (fl_operand)FL_RW(fl_state_value(l, d->flat, i));
-    fl_emit(l, &kernel_update, NULL, all, o, STATE + rule->n_state);
+    fl_emit(l, &kernel_update, NULL, all, o, STATE + n_state);
 }
 
 /* --- the pass ------------------------------------------------------------ */

@@ -71,7 +71,6 @@ struct group {
     float *w, *s0, *s1;
     const float *g;
     const fl_update_range *piece;
-    fl_rule_kind rule;
     int64_t first; /* of the states */
 };
 
@@ -86,7 +85,9 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
 
     if (fl_update_is_off(now))
         return;
-    all.rule = fl_rule_with(all.rule, &p.rates);
+    if (p.own > 0)
+        fl_update_take_own(&u, now, p.own);
+    const fl_rule_kind rule = fl_rule_with(p.rule, &p.rates);
     fl_update_change(&u, &p.rates);
     if (p.dgc && now->dgc) {
         u.scale = 1.0f;
@@ -97,8 +98,7 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
          i += (int64_t)gridDim.y * FL_THREADS) {
         int64_t at = p.offset + i, s = at - all.first;
 
-        fl_rule_apply(all.rule, u,
-                      {all.w + at, all.s0 + s, all.s1 + s, all.g[at]});
+        fl_rule_apply(rule, u, {all.w + at, all.s0 + s, all.s1 + s, all.g[at]});
     }
 }
 
@@ -125,7 +125,6 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                  s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
                  fl_step_f32(s, GRADIENT),
                  static_cast<const fl_update_range *>(list_of(s)->copy),
-                 c->rule,
                  c->first};
 
     return FL_LAUNCH(update_pieces, dim3((unsigned)c->n, blocks_of_piece(c)),

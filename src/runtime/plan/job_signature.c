@@ -73,17 +73,17 @@ static void add_one(fl_text *t, const fleet_optimizer *o, float rate)
     fl_text_add(t, "\n");
 }
 
-/* The next of its tables by name, behind `after`; NULL: there is none. */
-static const fl_table_optimizer *next_table(const fleet_optimizer *o,
-                                            const char *after)
+/* The next of its list by name, behind `after`; NULL: there is none. */
+static const fl_own_optimizer *next_own(const fleet_optimizer *o,
+                                        const char *after)
 {
-    const fl_table_optimizer *next = NULL;
+    const fl_own_optimizer *next = NULL;
 
-    for (size_t i = 0; i < o->n_table; i++) {
-        const fl_table_optimizer *one = &o->tables[i];
+    for (size_t i = 0; i < o->n_own; i++) {
+        const fl_own_optimizer *one = &o->own[i];
 
-        if ((!after || strcmp(one->table, after) > 0) &&
-            (!next || strcmp(one->table, next->table) < 0))
+        if ((!after || strcmp(one->name, after) > 0) &&
+            (!next || strcmp(one->name, next->name) < 0))
             next = one;
     }
     return next;
@@ -95,9 +95,10 @@ static void add_all_optimizers(fl_text *t, const fleet_optimizer *o, float rate)
 
     fl_text_add(t, "optimizer: ");
     add_one(t, o, rate);
-    for (const fl_table_optimizer *one; (one = next_table(o, name));
-         name = one->table) {
-        fl_text_add(t, "optimizer of table \"%s\": ", one->table);
+    for (const fl_own_optimizer *one; (one = next_own(o, name));
+         name = one->name) {
+        fl_text_add(t, "optimizer of %s \"%s\": ",
+                    one->is_param ? "parameter" : "table", one->name);
         add_one(t, one->optimizer, one->optimizer->learning_rate);
     }
 }

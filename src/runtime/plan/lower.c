@@ -188,8 +188,9 @@ int fl_update_value(fl_lowering *l)
 int fl_state_value(fl_lowering *l, const fl_flat *g, int i)
 {
     const fl_rule *rule = fl_rule_of(l->plan->store->optimizer->kind);
+    const char *name = rule->state[i] ? rule->state[i] : "state";
 
-    return fl_flat_value(l, FL_VALUE_PARAM, rule->state[i], g->end - g->first,
+    return fl_flat_value(l, FL_VALUE_PARAM, name, g->end - g->first,
                          g->state[i]);
 }
 

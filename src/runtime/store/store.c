@@ -346,41 +346,62 @@ static void fill_first(const fl_store *s, const fl_param *p)
                             fl_block_size(p, b));
 }
 
-void fl_store_first_states(const fl_store *s, float *state, int64_t n)
+int fl_flat_states(const fl_store *s, const fl_flat *g)
 {
+    int most = 0;
+
+    for (size_t i = 0; i < s->params.n; i++) {
+        const fl_param *p = s->params.entry[i].value;
+        int n = p->flat == g ? fl_store_states(s, p) : 0;
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+void fl_store_first_states(const fl_store *s, const fl_param *p, float *state,
+                           int64_t n)
+{
+    const float first = fl_param_optimizer(s, p)->number[FL_FIRST_STATE];
+
     for (int64_t i = 0; i < n; i++)
-        state[i] = s->optimizer->number[FL_FIRST_STATE];
+        state[i] = first;
+}
+
+/* The i-th states of the group's blocks of it that are in this process. */
+static void first_states_of(const fl_store *s, const fl_flat *g,
+                            const fl_param *p, int i)
+{
+    for (int64_t b = 0; p->flat == g && b < fl_blocks_of(p); b++) {
+        int64_t at = fl_block_offset(p, b);
+
+        if (at >= 0 && at >= g->first && at < g->end)
+            fl_store_first_states(s, p, g->state[i] + (at - g->first),
+                                  fl_block_size(p, b));
+    }
 }
 
 void fl_store_first_values(const fl_store *s, const fl_param *p)
 {
-    const fl_flat *g = p->flat;
-
     fill_first(s, p);
-    for (int64_t b = 0; b < fl_blocks_of(p); b++) {
-        int64_t at = fl_block_offset(p, b);
-
-        for (int i = 0; i < FL_MAX_STATE; i++)
-            if (at >= 0 && g->state[i] && at >= g->first && at < g->end)
-                fl_store_first_states(s, g->state[i] + (at - g->first),
-                                      fl_block_size(p, b));
-    }
+    for (int i = 0; p->flat && i < FL_MAX_STATE && p->flat->state[i]; i++)
+        first_states_of(s, p->flat, p, i);
 }
 
 static fleet_status add_group_states(fl_store *s, fl_flat *g)
 {
-    const float first = s->optimizer->number[FL_FIRST_STATE];
+    const int n_state = fl_flat_states(s, g);
     int64_t n;
 
     g->first = fl_share_first(s, g, s->share.rank);
     g->end = fl_share_first(s, g, s->share.rank + 1);
     n = g->end - g->first;
-    for (int i = 0; i < fl_store_states(s); i++) {
+    for (int i = 0; i < n_state; i++) {
         if (g->state[i])
             continue;
         FL_TRY(FL_NEW(&g->state[i], (size_t)n * sizeof(float)));
-        for (int64_t j = 0; first > 0 && j < n; j++)
-            g->state[i][j] = first;
+        for (size_t k = 0; k < s->params.n; k++)
+            first_states_of(s, g, s->params.entry[k].value, i);
     }
     for (int i = 0; i < 2; i++)
         if (s->optimizer->residuals && !g->residual[i])
@@ -470,6 +491,8 @@ static fleet_status add_param(fl_store *s, const fleet_var *v, fl_flat *g,
         return FLEET_ENOMEM;
     *p = param_of(v);
     p->flat = g;
+    if (s->optimizer)
+        p->optimizer = fl_optimizer_own(s->optimizer, v->name);
     p->offset = *offset;
     p->name = fl_arena_strdup(&s->arena, v->name);
     blocks = (size_t)fl_blocks_of(p);
@@ -544,6 +567,11 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
         fl_store_written(s);
     }
     s->optimizer = o;
+    for (size_t i = 0; i < s->params.n; i++) {
+        fl_param *p = s->params.entry[i].value;
+
+        p->optimizer = fl_optimizer_own(o, p->name);
+    }
     for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));
     for (size_t i = 0; i < s->tables.n; i++)

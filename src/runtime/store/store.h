@@ -36,9 +36,10 @@ typedef struct fl_param {
     const char *name;
     fl_shape shape;
     fleet_param_attr attr;
-    fl_flat *flat;     /* NULL: the store keeps no block of it */
-    int64_t offset, n; /* floats in the group */
-    int64_t *block;    /* where each of its blocks is in the group, -1: not in
+    fleet_optimizer *optimizer; /* its own; NULL: that of the store */
+    fl_flat *flat;              /* NULL: the store keeps no block of it */
+    int64_t offset, n;          /* floats in the group */
+    int64_t *block; /* where each of its blocks is in the group, -1: not in
                           this store; NULL: all are, one behind the other */
 } fl_param;
 
@@ -142,11 +143,18 @@ static inline bool fl_store_is_shared(const fl_store *s)
     return s->remote || s->agree;
 }
 
-/* The rule that it is trained by, whose states it keeps; NULL: none. Of dense
- * parameters, and of the rows of a table. */
-static inline const fl_rule *fl_store_rule(const fl_store *s)
+/* The rule that it is trained by, whose states it keeps; NULL: none. Of a dense
+ * parameter, and of the rows of a table. */
+static inline const fleet_optimizer *fl_param_optimizer(const fl_store *s,
+                                                        const fl_param *p)
 {
-    return s->optimizer && !s->sums ? fl_rule_of(s->optimizer->kind) : NULL;
+    return p->optimizer ? p->optimizer : s->optimizer;
+}
+
+static inline const fl_rule *fl_store_rule(const fl_store *s, const fl_param *p)
+{
+    return s->optimizer && !s->sums ? fl_rule_of(fl_param_optimizer(s, p)->kind)
+                                    : NULL;
 }
 
 static inline const fl_rule *fl_store_row_rule(const fl_store *s,
@@ -157,13 +165,16 @@ static inline const fl_rule *fl_store_row_rule(const fl_store *s,
                : NULL;
 }
 
-/* How many numbers it keeps for each weight of a dense parameter. */
-static inline int fl_store_states(const fl_store *s)
+/* How many numbers it keeps for each weight of a dense parameter; a flat group
+ * has room for as many as any of its parameters has. */
+static inline int fl_store_states(const fl_store *s, const fl_param *p)
 {
-    const fl_rule *rule = fl_store_rule(s);
+    const fl_rule *rule = fl_store_rule(s, p);
 
     return rule ? rule->n_state : 0;
 }
+
+int fl_flat_states(const fl_store *s, const fl_flat *g);
 
 /* Are the optimizer's states of dense parameters on several ranks? */
 static inline bool fl_store_is_sharded(const fl_store *s)
@@ -209,8 +220,9 @@ fleet_status fl_store_train(fl_store *s, fleet_optimizer *o);
 /* As it was made: its weights, and its states in this process. Under the lock,
  * in the host's memory. */
 void fl_store_first_values(const fl_store *s, const fl_param *p);
-/* n floats of a state of dense parameters; of rows: fl_rows_first_floats(). */
-void fl_store_first_states(const fl_store *s, float *state, int64_t n);
+/* n floats of a state of a dense parameter; of rows: fl_rows_first_floats(). */
+void fl_store_first_states(const fl_store *s, const fl_param *p, float *state,
+                           int64_t n);
 
 fl_param *fl_store_param(const fl_store *s, const char *name);
 fl_rows *fl_store_rows(const fl_store *s, const char *name);

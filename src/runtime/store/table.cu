@@ -262,22 +262,8 @@ __device__ static fl_update update_of(const changes &c,
 {
     fl_update u = now->u;
 
-    if (c.own > 0) {
-        const fl_device_own &o = now->own[c.own - 1];
-        fl_device_rates r = o.after[now->more];
-
-        u.lr = r.lr;
-        u.decay = o.decay;
-        u.most = o.most;
-        u.l1 = o.l1;
-        for (int i = 0; i < FL_MAX_NUMBER; i++)
-            u.number[i] = o.number[i];
-        u.correct_a = r.correct_a;
-        u.correct_b = r.correct_b;
-        u.correct_a_at = o.correct_a_at;
-        u.correct_b_at = o.correct_b_at;
-        u.n_correct = o.n_correct;
-    }
+    if (c.own > 0)
+        fl_update_take_own(&u, now, c.own);
     fl_update_change(&u, &c.rates);
     return u;
 }

@@ -19,7 +19,7 @@
 #include "runtime/graph/filter_shape.h"
 #include "runtime/graph/initializer.h"
 #include "runtime/optim/narrow_rows.h"
-#include "runtime/optim/table_optimizers.h"
+#include "runtime/optim/own_optimizers.h"
 #include "runtime/simd/simd.h"
 
 enum { FL_BUCKET_BITS = 10, FL_N_BUCKET = 1 << FL_BUCKET_BITS };
@@ -340,7 +340,7 @@ static inline const fleet_optimizer *fl_rows_optimizer(
 static inline fl_update fl_rows_update(const fl_rows *r, const fl_update *all,
                                        int64_t done)
 {
-    return fl_table_update(r->optimizer, &r->attr, all, done);
+    return fl_own_update(r->optimizer, &r->attr, all, done);
 }
 
 /* --- epochs --------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "runtime/exec/gpu/gpu_run.h"
 #include "runtime/lookup/lookup_gpu.h"
+#include "runtime/optim/own_optimizers.h"
 
 static size_t aligned_bytes(size_t bytes)
 {
@@ -275,16 +276,34 @@ static fleet_status find_corrections(fl_compiled *c, const fleet_optimizer *o,
     return FLEET_OK;
 }
 
+static fleet_status check_number(const char *name, int own)
+{
+    if (own < FL_MOST_OWN)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "\"%s\" has an optimizer of its own, after %d others: that "
+                   "many can be trained on a GPU",
+                   name, FL_MOST_OWN);
+}
+
+/* Of dense parameters that the plan updates. */
+static fleet_status check_groups(const fl_plan *plan)
+{
+    const fleet_optimizer *all = plan->store->optimizer;
+
+    for (size_t i = 0; plan->training && i < all->n_own; i++)
+        if (all->own[i].is_param)
+            FL_TRY(check_number(all->own[i].name, fl_optimizer_own_number(
+                                                      all, all->own[i].name)));
+    return FLEET_OK;
+}
+
 static fleet_status find_optimizer(fl_compiled *c, const fl_rows *rows)
 {
     const fleet_optimizer *all = c->plan->store->optimizer;
-    int own = fl_optimizer_own_at(all, rows->name);
+    int own = fl_optimizer_own_number(all, rows->name);
 
-    if (own >= FL_MOST_OWN)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "table \"%s\" has an optimizer of its own, after %d "
-                       "others: that many can be trained on a GPU",
-                       rows->name, FL_MOST_OWN);
+    FL_TRY(check_number(rows->name, own));
     return find_corrections(c, fl_rows_optimizer(all, rows),
                             c->gpu->correct[1 + own]);
 }
@@ -294,6 +313,7 @@ fleet_status fl_gpu_plan_find_tables(fl_compiled *c)
     const fl_plan *plan = c->plan;
     fl_gpu_plan *t = c->gpu;
 
+    FL_TRY(check_groups(plan));
     for (fl_lookup_gpu *x = plan->lookups; x; x = x->next) {
         fl_rows *rows = fl_store_rows(plan->store, x->table->name);
 

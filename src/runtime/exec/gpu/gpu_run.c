@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "runtime/device/trace.h"
 #include "runtime/plan/copy_steps.h"
+#include "runtime/optim/own_optimizers.h"
 
 fleet_status fl_gpu_plan_put(fl_gpu_plan *t, const fl_gpu_command *command)
 {
@@ -214,8 +215,12 @@ void fl_fill_device_update(const fl_store *s, const fl_update_now *now,
                              .dgc = now->density > 0};
     to->u.correct_a_at = to->u.correct_b_at = NULL; /* rows' */
     fill_rates(s, now->optimizer, to->after);
-    for (size_t i = 0; i < now->optimizer->n_table && i < FL_MOST_OWN; i++)
-        fill_own(s, now->optimizer->tables[i].optimizer, &to->own[i]);
+    for (int i = 0; i < FL_MOST_OWN; i++) {
+        const fleet_optimizer *own = fl_optimizer_own_of(now->optimizer, i);
+
+        if (own)
+            fill_own(s, own, &to->own[i]);
+    }
 }
 
 /* Each step of an iteration sends the update from a place of its own. */

@@ -57,7 +57,7 @@ typedef struct fake_worker {
     fake_server *server;
     fl_store *store; /* the worker's own */
     int index;
-    fake_slot slot[FL_N_SLOT];
+    fake_slot slot[FL_MOST_PULL_SLOT];
     int fail_at[FAKE_N_CALL]; /* which call from now on fails, once; 0: none */
     bool looks, comes_early;  /* came() has the rows of then, and says so */
     float clip;               /* of the last push */

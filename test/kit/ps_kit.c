@@ -76,7 +76,7 @@ static void open_node(ps_node *n)
                                         : 0};
     fleet_options o = {
         .seed = 5,
-        .num_threads = 1,
+        .num_threads = j->thread > 1 ? 2 : 1,
         .log = keep_log,
         .log_user = n,
         .role = &role,
@@ -131,10 +131,12 @@ fleet_status ps_begin(ps_node *n)
 
 fleet_status ps_passes(ps_node *n, int passes)
 {
+    const fleet_train_options o = {.thread = n->job->thread,
+                                   .hogwild = n->job->hogwild};
     fleet_status status = FLEET_OK;
 
     for (int i = 0; i < passes && status == FLEET_OK; i++)
-        status = fleet_train_from_dataset(n->s.e, n->s.data, NULL, &n->result);
+        status = fleet_train_from_dataset(n->s.e, n->s.data, &o, &n->result);
     return status;
 }
 

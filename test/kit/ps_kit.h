@@ -58,6 +58,7 @@ struct ps_job {
     const char *file[PS_MOST_FILES]; /* of training; none: no dataset */
     int64_t batch, shuffle;          /* 0: PS_BATCH */
     int passes;                      /* 0: 1 */
+    int thread, hogwild;             /* trainer threads; 0: 1 */
     const char *load; /* what the workers load before fleet_init_worker() */
     const char *server_load; /* what the servers load */
     const char *id;          /* of the job */

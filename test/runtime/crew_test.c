@@ -527,25 +527,103 @@ TEST(tests_have_one_thread)
     scene_close(&s);
 }
 
-TEST(servers_and_merge_groups_under_way_are_refused)
-{
+/* --- with servers --------------------------------------------------------- */
+
+typedef struct remote_scene {
     fake_server server;
     fake_worker worker;
     scene s;
+} remote_scene;
 
-    scene_open(&s, NULL, "adam");
-    scene_data(&s, scene_file("a.txt", 10, 1), BATCH, 1, 0);
-    fake_server_open(&server, s.p, 1, true);
-    fake_worker_open(&worker, &server, s.f, 0);
-    s.e = fleet_executor_create(s.p, NULL);
-    CHECK_FAILS(pass(&s, 2, 0), FLEET_EUNSUPPORTED,
-                "trainer threads do not train with servers");
-    fleet_executor_destroy(s.e);
-    s.e = NULL;
-    fake_worker_close(&worker);
-    fake_server_close(&server);
-    scene_close(&s);
+static void open_remote(remote_scene *r, int merge, bool sync)
+{
+    const scene_training how = {.merge = merge};
+    const fleet_options f = {.seed = 5, .num_threads = 2};
+
+    scene_open_as(&r->s, &f, &how);
+    scene_data(&r->s, scene_file("a.txt", 200, 1), BATCH, 1, 0);
+    fake_server_open(&r->server, r->s.p, 1, sync);
+    fake_worker_open(&r->worker, &r->server, r->s.f, 0);
+    r->s.e = fleet_executor_create(r->s.p, NULL);
 }
+
+/* Nothing that was pulled is in use. */
+static void close_remote(remote_scene *r)
+{
+    fleet_executor_destroy(r->s.e);
+    r->s.e = NULL;
+    fake_worker_close(&r->worker);
+    fake_server_close(&r->server);
+    scene_close(&r->s);
+}
+
+static uint64_t train_remotely(int threads, int merge, bool sync)
+{
+    remote_scene r;
+    uint64_t hash;
+
+    open_remote(&r, merge, sync);
+    CHECK_OK(pass(&r.s, threads, 0));
+    CHECK_OK(pass(&r.s, threads, 0));
+    hash = fake_server_hash(&r.server);
+    close_remote(&r);
+    return hash;
+}
+
+/* Rows that come at the last moment, and go as soon as they may. */
+TEST(with_servers_in_order_has_the_bits_of_a_gradient_merge)
+{
+    for (int threads = 2; threads < 5; threads++)
+        for (int sync = 0; sync < 2; sync++)
+            CHECK(train_remotely(threads, 1, sync) ==
+                  train_remotely(1, threads, sync));
+}
+
+/* All pulls of a round are under way before one is waited for; the update is
+ * one push. */
+TEST(with_servers_a_round_pulls_for_all_and_pushes_once)
+{
+    remote_scene r;
+
+    open_remote(&r, 1, true);
+    CHECK_OK(pass(&r.s, 3, 0));
+    CHECK_CONTAINS(r.worker.calls, "pull2 pull3 pull4 arrive2 arrive3 arrive4 "
+                                   "push settle drop2 drop3 drop4");
+    close_remote(&r);
+}
+
+TEST(with_servers_hogwild_pushes_each_batch)
+{
+    remote_scene r;
+
+    open_remote(&r, 1, false);
+    CHECK_OK(pass(&r.s, 2, 1));
+    CHECK_CONTAINS(r.worker.calls, "arrive2 arrive3 push push drop2 drop3");
+    close_remote(&r);
+    open_remote(&r, 1, true);
+    CHECK_FAILS(pass(&r.s, 2, 1), FLEET_EUNSUPPORTED,
+                "with hogwild do not train with servers in sync");
+    close_remote(&r);
+}
+
+/* Whichever call of it fails: nothing stays under way, and the next pass
+ * trains. */
+TEST(with_servers_a_call_that_fails_ends_the_pass)
+{
+    for (int call = FAKE_PULL; call <= FAKE_PUSH; call++)
+        for (int hogwild = 0; hogwild < 2; hogwild++)
+            for (int n = 1; n < 4; n++) {
+                remote_scene r;
+
+                open_remote(&r, 1, false);
+                r.worker.fail_at[call] = n;
+                CHECK(pass(&r.s, 2, hogwild) != FLEET_OK);
+                CHECK_OK(pass(&r.s, 2, hogwild));
+                close_remote(&r);
+            }
+}
+
+/* --- memory --------------------------------------------------------------- */
 
 /* A pass in which allocation n fails, 0: none, and one after it; how many
  * allocations the first one made. */

@@ -12,6 +12,7 @@
 #include "fleet/train/save_every.h"
 #include "fleet/train/slot_bounds.h"
 #include "fleet/train/slot_fits.h"
+#include "fleet/train/threads_fit.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/crew.h"
 #include "runtime/exec/executor.h"
@@ -296,6 +297,8 @@ static fleet_status train_round(pass *p, fl_batch *const *b, int n)
         FL_TRY(fl_crew_plan(p->crew, rows[0], &plan));
         FL_TRY(begin_training(p, plan));
     }
+    if (stops_together(p))
+        pass_on_wish(p, fl_stop_wanted(p->d->fleet));
     FL_TRY(fl_crew_round(p->crew, rows, n));
     for (int i = 0; i < n; i++)
         count_batch(p, rows[i]);
@@ -393,6 +396,7 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
     if (!p->e->training && p->e->program->training.loss)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
+    FL_TRY(fl_threads_fit(p->d->fleet, p->o));
     if (p->o->thread > 1)
         FL_TRY(fl_crew_of(p->e,
                           &(fl_crew_kind){p->o->thread, p->o->hogwild != 0},

@@ -293,9 +293,6 @@ static fleet_status make_all(fl_worker *w)
         FL_NEW(&g->push_rows, ((size_t)l->n_table + 1) * sizeof *g->push_rows));
     FL_TRY(FL_NEW(&g->changed,
                   ((size_t)(l->n_table * w->n_lane) + 1) * sizeof *g->changed));
-    for (int i = 0; i < FL_N_SLOT; i++)
-        FL_TRY(FL_NEW(&g->slot[i].wanted,
-                      ((size_t)l->n_table + 1) * sizeof *g->slot[i].wanted));
     for (int i = 0; i < l->n_param; i++)
         FL_TRY(make_param(l->param[i], states_of(l->store, l->param[i]),
                           &g->param[i]));

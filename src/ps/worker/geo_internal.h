@@ -41,7 +41,7 @@ typedef struct fl_geo_wanted {
 } fl_geo_wanted;
 
 typedef struct fl_geo_slot {
-    fl_geo_wanted *wanted;     /* by table */
+    fl_geo_wanted *wanted;     /* by table; NULL: it was never used */
     const fl_pull_rows *asked; /* by the plan */
     int n_asked;
     bool under_way, own; /* own: a pull of the worker's own copies */
@@ -53,7 +53,7 @@ struct fl_geo {
     float share;         /* 1 / workers */
     fl_geo_param *param; /* by the worker's partition, as table */
     fl_geo_table *table;
-    fl_geo_slot slot[FL_N_SLOT];
+    fl_geo_slot slot[FL_MOST_PULL_SLOT];
     uint64_t tick;               /* updates of copies; their rows' version */
     uint64_t pushed;             /* the last one that was pushed */
     uint64_t life;               /* grows when copies are forgotten */

@@ -79,6 +79,9 @@ static fleet_status ask_rows(fl_worker *w, int slot)
     int64_t missing;
 
     s->life = w->geo->life;
+    if (!s->wanted)
+        FL_TRY(FL_NEW(&s->wanted,
+                      ((size_t)w->layout.n_table + 1) * sizeof *s->wanted));
     FL_TRY(look_up_all(w, s, &missing));
     s->under_way = missing > 0;
     return missing > 0 ? ask_missing(w, slot) : FLEET_OK;
@@ -168,7 +171,7 @@ void fl_geo_drop(fl_remote *x, int slot)
 
 void fl_geo_slots_done(fl_worker *w)
 {
-    for (int i = 0; i < FL_N_SLOT; i++) {
+    for (int i = 0; i < FL_MOST_PULL_SLOT; i++) {
         fl_geo_wanted *a = w->geo->slot[i].wanted;
 
         for (int t = 0; a && t < w->layout.n_table; t++) {

@@ -285,6 +285,7 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     uint64_t version;
 
     FL_TRY(fl_client_status(w->client));
+    FL_TRY(fl_worker_make_keys(w, &s->keys));
     if (now) /* what is there now has what was gathered */
         FL_TRY(fl_group_flush(w));
     prefetch = prefetch && (!gathers || fl_group_pushes_next(w));

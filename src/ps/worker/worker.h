@@ -39,7 +39,7 @@ typedef struct fl_pull_request {
     size_t aligned_capacity;
 } fl_pull_request;
 
-enum { FL_DENSE_SLOT = FL_N_SLOT }; /* for dense weights alone */
+enum { FL_DENSE_SLOT = FL_MOST_PULL_SLOT }; /* for dense weights alone */
 
 typedef struct fl_pull_buffer {
     bool under_way, arrived, has_rows; /* arrived: with its weights */
@@ -52,7 +52,7 @@ typedef struct fl_pull_buffer {
     fl_pull_request **request;
     int n_request;
     size_t n_made, request_capacity; /* made ones are used again */
-    fl_lane_keys *keys;              /* by lane */
+    fl_lane_keys *keys;              /* by lane; NULL: it was never used */
 } fl_pull_buffer;
 
 /* Blocks of a lane: param << 32 | block. */
@@ -110,11 +110,11 @@ typedef struct fl_worker {
     fl_partition layout;
     int n_lane; /* of all servers */
     fl_bucket_map map;
-    uint16_t owner[FL_N_BUCKET];        /* by that map: lane by bucket */
-    fl_lane_blocks *block;              /* by lane */
-    fl_pull_buffer slot[FL_N_SLOT + 1]; /* and FL_DENSE_SLOT */
-    fl_request *push;                   /* by lane: of the last push */
-    fl_request *pushing;                /* of the one that is being made */
+    uint16_t owner[FL_N_BUCKET]; /* by that map: lane by bucket */
+    fl_lane_blocks *block;       /* by lane */
+    fl_pull_buffer slot[FL_MOST_PULL_SLOT + 1]; /* and FL_DENSE_SLOT */
+    fl_request *push;                           /* by lane: of the last push */
+    fl_request *pushing; /* of the one that is being made */
     fl_request **before; /* n_before pushes under way before push[], the oldest
                             first; after them arrays to be used again */
     int n_before, n_made;

@@ -36,6 +36,9 @@ static inline fl_lane_keys *fl_worker_keys_for(const fl_worker *w,
     return k;
 }
 
+/* Unless they were made before. */
+fleet_status fl_worker_make_keys(const fl_worker *w, fl_lane_keys **keys);
+
 static inline int64_t fl_worker_now(const fl_worker *w)
 {
     return w->host.now_ms(w->host.arg);

@@ -157,8 +157,9 @@ static fleet_status leave(fl_worker *w)
 fleet_status fl_worker_leave(fl_worker *w)
 {
     FL_TRY(fl_worker_wait_update(w)); /* it may ask for weights, in vain */
-    for (int i = 0; i <= FL_DENSE_SLOT; i++) /* pulled ahead, in vain */
+    for (int i = 0; i < FL_MOST_PULL_SLOT; i++) /* pulled ahead, in vain */
         w->remote.methods->drop(&w->remote, i);
+    fl_worker_drop(&w->remote, FL_DENSE_SLOT);
     FL_TRY(fl_geo_flush(w));
     return leave(w);
 }

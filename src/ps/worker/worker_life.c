@@ -34,8 +34,10 @@ static void list_blocks(fl_worker *w)
         }
 }
 
-static fleet_status make_keys(const fl_worker *w, fl_lane_keys **keys)
+fleet_status fl_worker_make_keys(const fl_worker *w, fl_lane_keys **keys)
 {
+    if (*keys)
+        return FLEET_OK;
     FL_TRY(FL_NEW(keys, (size_t)w->n_lane * sizeof **keys));
     for (int i = 0; i < w->n_lane; i++)
         FL_TRY(FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
@@ -58,9 +60,10 @@ static fleet_status make_arrays(fl_worker *w)
                   ((size_t)w->layout.n_param + 1) * sizeof *w->grad_of));
     for (int i = 0; i < w->n_lane; i++)
         FL_TRY(FL_NEW(&w->block[i].key, blocks * sizeof *w->block[i].key));
-    for (int i = 0; i <= FL_N_SLOT; i++)
-        FL_TRY(make_keys(w, &w->slot[i].keys));
-    return make_keys(w, &w->push_keys);
+    for (int i = 0; i < FL_N_SLOT; i++)
+        FL_TRY(fl_worker_make_keys(w, &w->slot[i].keys));
+    FL_TRY(fl_worker_make_keys(w, &w->slot[FL_DENSE_SLOT].keys));
+    return fl_worker_make_keys(w, &w->push_keys);
 }
 
 fleet_status fl_worker_init(fl_worker *w, fl_client *client,
@@ -122,7 +125,7 @@ static void slot_done(fl_worker *w, int slot)
 void fl_worker_done(fl_worker *w)
 {
     fl_geo_done(w);
-    for (int i = 0; i <= FL_N_SLOT; i++)
+    for (int i = 0; i <= FL_DENSE_SLOT; i++)
         slot_done(w, i);
     fl_hot_pull_done(w);
     for (int i = 0; w->block && i < w->n_lane; i++)

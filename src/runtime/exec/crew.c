@@ -11,6 +11,7 @@
 #include "runtime/exec/crew_links.h"
 #include "runtime/exec/expected_rows.h"
 #include "runtime/exec/plan_cache.h"
+#include "runtime/exec/prefetch.h"
 #include "runtime/exec/run.h"
 
 typedef struct fl_crew_member {
@@ -30,7 +31,8 @@ struct fl_crew {
     fl_crew_kind kind;
     fleet_executor *front; /* that the caller has */
     fl_crew_member *member;
-    fl_hogwild *hogwild;
+    fl_remote *remote;       /* of the store, when it was made */
+    fl_hogwild *hogwild;     /* NULL: members do not update by themselves */
     int n_flat;              /* flat buffers of the store, when it was made */
     int64_t n_run;           /* before the last round */
     _Atomic int64_t updates; /* hogwild: begun so far */
@@ -46,6 +48,11 @@ static fleet_status refuse(const char *what, const char *why)
 static fleet_status check_hogwild(const fleet_executor *e, const char *what)
 {
     const fl_training *t = &e->program->training;
+
+    if (e->store->remote && e->store->remote->sync)
+        return refuse(what, "with hogwild do not train with servers in sync, "
+                            "where an update is of all workers: without it "
+                            "they bring the sum of their batches");
 
     if (t->merge.steps > 1)
         return refuse(what, "with hogwild do not merge batches "
@@ -74,12 +81,9 @@ static fleet_status check_kind(const fleet_executor *e,
     if (e->place.on_gpu)
         return refuse(what, "do not train on a GPU: place the executor on "
                             "FLEET_CPU");
-    if (e->store->remote)
-        return refuse(what, "do not train with servers, or rows of several "
-                            "ranks, in this version");
     if (e->store->agree)
         return refuse(what, "do not train among ranks: start more ranks");
-    if (fl_program_expects(e->program))
+    if (!e->store->remote && fl_program_expects(e->program))
         return refuse(what, "do not train tables with a memory cap "
                             "(memory_cap_bytes)");
     if (e->program->training.amp.type == FLEET_FLOAT16)
@@ -115,7 +119,7 @@ static fleet_status make_member(fl_crew *crew, fl_crew_member *m)
     m->e->kind = crew->kind;
     if (threads > 1)
         FL_TRY(fl_pool_create(&m->team, threads));
-    return crew->kind.hogwild ? make_copies(crew, m) : FLEET_OK;
+    return crew->hogwild ? make_copies(crew, m) : FLEET_OK;
 }
 
 static int count_flats(const fl_store *s)
@@ -130,7 +134,8 @@ static int count_flats(const fl_store *s)
 static fleet_status make_members(fl_crew *crew)
 {
     crew->n_flat = count_flats(crew->front->store);
-    if (crew->kind.hogwild)
+    crew->remote = crew->front->store->remote;
+    if (crew->kind.hogwild && !crew->remote)
         FL_TRY(fl_hogwild_create((int)crew->front->store->tables.n,
                                  &crew->hogwild));
     FL_TRY(FL_NEW(&crew->member, (size_t)crew->kind.n * sizeof *crew->member));
@@ -166,7 +171,7 @@ static bool is_of(const fl_crew *crew, const fl_crew_kind *kind)
     const fl_store *s = crew->front->store;
 
     return crew->kind.n == kind->n && crew->kind.hogwild == kind->hogwild &&
-           crew->n_flat == count_flats(s) &&
+           crew->remote == s->remote && crew->n_flat == count_flats(s) &&
            (!crew->hogwild || crew->hogwild->n_table == (int)s->tables.n);
 }
 
@@ -236,10 +241,10 @@ static void member_task(void *arg, int i, int thread)
     fl_crew_member *m = &crew->member[i];
 
     (void)thread;
-    if (crew->kind.hogwild)
+    if (crew->hogwild)
         copy_weights(crew, m);
     m->status = compute(m);
-    if (m->status == FLEET_OK && crew->kind.hogwild)
+    if (m->status == FLEET_OK && crew->hogwild)
         m->status = update_alone(crew, m);
     if (m->status != FLEET_OK)
         fl_error_take(&m->error, m->status);
@@ -278,6 +283,17 @@ fleet_status fl_crew_plan(fl_crew *crew, int64_t batch, const fl_plan **plan)
     return FLEET_OK;
 }
 
+/* All threads share what is done for one member now, or they share out the
+ * members. */
+static void share_threads(fl_crew *crew, int i, bool alone)
+{
+    fl_crew_member *m = &crew->member[i];
+
+    m->c->alone = alone;
+    m->c->team = m->team;
+    m->c->first_thread = alone ? i * fl_pool_size(m->team) : 0;
+}
+
 /* Under the store's lock. */
 static fleet_status begin_member(fl_crew *crew, int i)
 {
@@ -285,13 +301,12 @@ static fleet_status begin_member(fl_crew *crew, int i)
 
     FL_TRY(fl_compiled_map_store(m->c));
     m->e->n_run = crew->n_run + i + 1;
-    m->c->alone = true;
-    m->c->team = m->team;
-    m->c->first_thread = i * fl_pool_size(m->team);
+    share_threads(crew, i, false);
+    FL_TRY(fl_member_pull(m->e, m->c, m->batch, i));
     fl_compiled_bind(m->c, m->e->input, m->batch, false);
     FL_TRY(fl_executor_set_update(m->e, m->c, 1, false));
     fl_executor_set_batch(m->e, m->c, crew->front->micro + i);
-    if (!crew->kind.hogwild)
+    if (!crew->hogwild)
         return FLEET_OK;
     fl_crew_link_copies(m->c, crew->hogwild, m->weight);
     return fl_optimizer_check_rates(m->e->store->optimizer,
@@ -322,14 +337,24 @@ static fleet_status meet_member(fl_crew *crew, int i)
     fleet_status status;
 
     now->micro = front->micro + i;
-    m->c->alone = false;
-    m->c->first_thread = 0;
+    share_threads(crew, i, false);
     if (i > 0)
         fl_crew_link_sums(m->c, crew->member[0].c);
     status = fl_executor_run_part(m->e, m->c, m->batch, FL_MERGE);
     if (i > 0)
         fl_crew_link_sums(m->c, m->c);
     return status;
+}
+
+/* A batch of a worker in async is an update by itself. */
+static fleet_status push_member(const fl_crew_member *m)
+{
+    fl_update_now *now = fl_compiled_pointer(m->c, m->c->plan->update);
+
+    FL_TRY(fl_executor_set_update(m->e, m->c, 1, true));
+    now->micro = 1;
+    FL_TRY(fl_executor_run_part(m->e, m->c, m->batch, FL_UPDATE));
+    return fl_executor_end_update(m->e, m->c, NULL);
 }
 
 static fleet_status end_round(fl_crew *crew, int n)
@@ -340,6 +365,8 @@ static fleet_status end_round(fl_crew *crew, int n)
     e->merged = first;
     if (crew->kind.hogwild) {
         e->store->trainer = e;
+        for (int i = 0; i < n && crew->remote; i++)
+            FL_TRY(push_member(&crew->member[i]));
         return FLEET_OK;
     }
     fl_executor_set_micro(e, e->micro + n);
@@ -356,15 +383,29 @@ static void note_loss(fleet_executor *e, fl_crew_member *m)
     fl_executor_note_loss(e, m->e->n_run, m->batch, (float)m->loss);
 }
 
+/* Pulls of all members are under way before the first one is waited for. */
+static fleet_status begin_members(fl_crew *crew, int n)
+{
+    for (int i = 0; i < n; i++)
+        FL_TRY(begin_member(crew, i));
+    for (int i = 0; i < n; i++) {
+        const fl_crew_member *m = &crew->member[i];
+
+        FL_TRY(fl_member_wait_pull(m->e, m->c, m->batch));
+        share_threads(crew, i, true);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status run_locked(fl_crew *crew, int n)
 {
     fleet_executor *e = crew->front;
     fleet_status status;
 
     FL_TRY(fl_store_check(e->store));
+    FL_TRY(fl_executor_check_store(e));
     FL_TRY(fl_executor_take_over(e));
-    for (int i = 0; i < n; i++)
-        FL_TRY(begin_member(crew, i));
+    FL_TRY(begin_members(crew, n));
     run_members(crew, n);
     for (int i = 0; i < n; i++)
         if (crew->member[i].status != FLEET_OK)
@@ -389,7 +430,9 @@ fleet_status fl_crew_round(fl_crew *crew, const int64_t *batch, int n)
     crew->n_run = e->n_run;
     atomic_store(&crew->updates, e->store->updates);
     status = run_locked(crew, n);
-    if (crew->kind.hogwild) /* members that did not fail have updated */
+    for (int i = 0; i < n; i++)
+        fl_member_drop_pull(crew->member[i].e, crew->member[i].c, i);
+    if (crew->hogwild) /* members that did not fail have updated */
         e->store->updates = atomic_load(&crew->updates);
     pthread_rwlock_unlock(&e->store->lock);
     return status;

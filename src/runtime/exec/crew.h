@@ -17,6 +17,10 @@
  *
  * What counts in states of the store (metrics) does so where they meet.
  *
+ * A worker of servers pulls for all batches of a round before it computes any
+ * (prefetch.h). In order it pushes the sum of the round; with hogwild each
+ * batch's gradient by itself, one after the other, when all are computed.
+ *
  * Members run on the handle's compute threads, which they share out: n members
  * on m threads have m / n of them each, at least one, and never more than m run
  * at once. Numbers do not depend on m.
@@ -24,8 +28,7 @@
 #pragma once
 
 #include "runtime/exec/executor.h"
-
-enum { FL_MOST_MEMBERS = 64 };
+#include "runtime/plan/remote.h"
 
 typedef struct fl_crew fl_crew;
 

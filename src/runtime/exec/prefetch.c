@@ -94,7 +94,7 @@ static fleet_status run_pull(fleet_executor *e, fl_pulled *p, bool prefetches)
 
     fl_compiled_slot(c, p->slot);
     now = fl_compiled_pointer(c, c->plan->pull);
-    *now = (fl_pull_now){p->slot, prefetches};
+    *now = (fl_pull_now){.slot = p->slot, .prefetches = prefetches};
     fl_compiled_bind(c, p->input, p->batch, true);
     FL_TRY(fl_compiled_begin(c, p->batch, true));
     return fl_compiled_run(c, e->context, p->batch, FL_PULL);
@@ -181,6 +181,40 @@ void fl_executor_pulled(fleet_executor *e)
     free_slot(e->remote, &done);
     e->current = e->next;
     e->next = done;
+}
+
+/* --- members of a crew ---------------------------------------------------- */
+
+static bool pulls(const fleet_executor *e, const fl_compiled *c)
+{
+    return e->remote && c->plan->pull >= 0;
+}
+
+fleet_status fl_member_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
+                            int i)
+{
+    fl_pull_now *now;
+
+    if (!pulls(e, c))
+        return FLEET_OK;
+    now = fl_compiled_pointer(c, c->plan->pull);
+    *now = (fl_pull_now){.slot = FL_N_SLOT + i, .rows_alone = i > 0};
+    fl_compiled_bind(c, e->input, batch, true);
+    FL_TRY(fl_compiled_begin(c, batch, true));
+    return fl_executor_run_part(e, c, batch, FL_PULL);
+}
+
+fleet_status fl_member_wait_pull(fleet_executor *e, fl_compiled *c,
+                                 int64_t batch)
+{
+    return pulls(e, c) ? fl_executor_run_part(e, c, batch, FL_PULL_WAIT)
+                       : FLEET_OK;
+}
+
+void fl_member_drop_pull(const fleet_executor *e, const fl_compiled *c, int i)
+{
+    if (pulls(e, c) && e->remote == e->store->remote)
+        e->remote->methods->drop(e->remote, FL_N_SLOT + i);
 }
 
 /* --- passes -------------------------------------------------------------- */

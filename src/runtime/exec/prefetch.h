@@ -42,3 +42,20 @@ void fl_executor_pulled(fleet_executor *e);
 /* Forget one pull and its batch; or both. */
 void fl_executor_drop_pull(const fleet_executor *e, fl_pulled *p);
 void fl_executor_drop(fleet_executor *e);
+
+/* --- for a crew, likewise ------------------------------------------------- */
+
+/* Members pull each into a slot of its own, behind the slots of executors.
+ * Without a remote store nothing is done. */
+
+/* Ask for what member i's batch needs, which is bound; the first member's pull
+ * brings the dense weights. */
+fleet_status fl_member_pull(fleet_executor *e, fl_compiled *c, int64_t batch,
+                            int i);
+
+/* It has come. */
+fleet_status fl_member_wait_pull(fleet_executor *e, fl_compiled *c,
+                                 int64_t batch);
+
+/* It is not used any more, whether it has come or not. */
+void fl_member_drop_pull(const fleet_executor *e, const fl_compiled *c, int i);

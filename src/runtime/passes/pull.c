@@ -44,8 +44,9 @@ static fleet_status pull_run(const fl_instance *in, const fl_range *r)
                 (fl_pull_part){of->keys.key, of->keys.n, of->value};
         }
     }
-    return x->methods->pull(x, p->now.slot, p->table, c->n_table, c->dense,
-                            p->now.prefetches, c->now);
+    return x->methods->pull(x, p->now.slot, p->table, c->n_table,
+                            c->dense && !p->now.rows_alone, p->now.prefetches,
+                            c->now);
 }
 
 static const fl_kernel kernel_pull = {
@@ -122,7 +123,7 @@ static fleet_status emit_pull(fl_lowering *l, const pull_config *like)
     if (like->dense)
         for (size_t i = 0; i < plan->n_dense; i++)
             fl_operands_add(&all, plan->dense[i].weight, FL_READ_WRITE);
-    l->phase = FL_FORWARD;
+    l->phase = plan->crew.n > 1 ? FL_PULL_WAIT : FL_FORWARD;
     fl_emit(l, &kernel_wait, NULL, c, all.o, all.n);
     return l->status;
 }

@@ -62,7 +62,8 @@ typedef struct fl_operand {
 /* When a step runs. */
 typedef enum fl_phase {
     FL_PULL,      /* perhaps while the iteration before this one is under way */
-    FL_PULL_WAIT, /* what was pulled has come; of plans that prefetch rows */
+    FL_PULL_WAIT, /* what was pulled has come; of plans that prefetch rows,
+                     and of members of a crew */
     FL_PREFETCH,  /* rows are made ready for a GPU; perhaps at the same time */
     FL_FORWARD,
     FL_BACKWARD,
@@ -197,6 +198,7 @@ typedef struct fl_update_now {
 typedef struct fl_pull_now {
     int slot;
     bool prefetches;
+    bool rows_alone; /* the weights come with another pull */
 } fl_pull_now;
 
 /* The largest batch that a plan is made for. */

@@ -25,8 +25,13 @@
 #include "runtime/optim/update_settings.h"
 #include "runtime/plan/norm_list.h"
 
-/* Pull slots: for the pull of this iteration, and for that of the next. */
-enum { FL_N_SLOT = 2 };
+/* Pull slots: for the pull of this iteration, and for that of the next; behind
+ * them, where the remote is a worker's, one for each trainer thread. */
+enum {
+    FL_N_SLOT = 2,
+    FL_MOST_MEMBERS = 64, /* trainer threads of a pass */
+    FL_MOST_PULL_SLOT = FL_N_SLOT + FL_MOST_MEMBERS
+};
 
 /* What a pull asks of one table: keys in, rows out. Each key once. */
 typedef struct fl_pull_part {
@@ -144,7 +149,7 @@ struct fl_remote {
      * this one has waited for. */
     bool wants_stop, stops;
 
-    /* Slots that executors have: from a pull to its iteration's end, or to its
-     * drop. The executors' alone. */
+    /* Which of the first FL_N_SLOT slots executors have: from a pull to its
+     * iteration's end, or to its drop. The executors' alone. */
     bool taken[FL_N_SLOT];
 };

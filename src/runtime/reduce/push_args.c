@@ -120,10 +120,11 @@ int fl_push_most_operands(const fl_plan *plan)
 
 fl_push_args fl_push_args_of(const fl_lowering *l)
 {
+    const fl_training *t = &l->program->training;
+
     return (fl_push_args){.store = l->plan->store,
-                          .average = l->program->training.merge.average,
-                          .sum = l->plan->store->agree &&
-                                 l->program->training.sum_over_ranks,
+                          .average = t->merge.steps == 1 || t->merge.average,
+                          .sum = l->plan->store->agree && t->sum_over_ranks,
                           .merged = l->plan->group > 1};
 }
 

@@ -4,7 +4,7 @@
 #include "runtime/device/cuda/block.h"
 #include "runtime/device/cuda/device_list.h"
 #include "runtime/optim/rule_cuda.h"
-#include "runtime/passes/layer_blocks.h"
+#include "runtime/plan/layer_blocks.h"
 
 enum { NOW, GRADIENT, WEIGHT, SQUARES, RATIOS = SQUARES, STATE };
 

@@ -1,7 +1,7 @@
 /* lars_lamb.h - what the passes lars and lamb share. */
 #pragma once
 
-#include "runtime/passes/layer_blocks.h"
+#include "runtime/plan/layer_blocks.h"
 #include "runtime/plan/pass.h"
 
 /* What a part of a step works on: a block. */

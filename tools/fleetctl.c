@@ -1,6 +1,6 @@
-/* fleetctl.c - asks the servers of a job that runs what they have;
- * docs/elastic.md. It finds them as a worker does, by the environment or by
- * flags. */
+/* fleetctl.c - asks the servers of a job that runs what they have, and lets
+ * lanes go from one to another; docs/elastic.md. It finds them as a worker
+ * does, by the environment or by flags. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,11 @@
 #include "base/memory.h"
 #include "fleetctl/ask.h"
 #include "fleetctl/environ.h"
+#include "fleetctl/move.h"
 #include "fleetctl/show.h"
 #include "net/keys.h"
 
-enum { FAILED = 1, CALLED_WRONGLY = 2, TIMEOUT_MS = 5000 };
+enum { FAILED = 1, CALLED_WRONGLY = 2, TIMEOUT_MS = 5000, MOVE_MS = 600000 };
 
 static const char usage[] =
     "usage: fleetctl [FLAGS] status\n"
@@ -24,16 +25,18 @@ static const char usage[] =
     "  --servers LIST  their endpoints (PADDLE_PSERVERS_IP_PORT_LIST)\n"
     "  --job_id ID     (PADDLE_JOB_ID, or default)\n"
     "  --keys FOLDER   with control-0.secret (FLEET_KEYS)\n"
-    "  --timeout MS    until who is silent is said to be (5000)\n"
+    "  --timeout MS    until who is silent is said to be (5000); of a move,\n"
+    "                  until it must be over (600000)\n"
     "  --json          JSON, and no table\n"
     "  --help\n"
     "\n"
     "It ends with 1 if a server does not answer, and with 2 if it is called\n"
-    "wrongly or refused.\n";
+    "wrongly or refused, or a lane stays where it is.\n";
 
 typedef struct options {
-    const char *servers, *job, *keys;
+    const char *servers, *job, *keys, *command;
     int timeout_ms, pid;
+    int server, lane, to; /* of a move; lane -1: all */
     bool json, help;
 } options;
 
@@ -71,6 +74,21 @@ static bool read_flag(options *o, int found)
     }
 }
 
+static bool read_command(options *o, int n, char **word)
+{
+    char more;
+
+    o->command = n > 0 ? word[0] : "";
+    o->lane = -1;
+    if (strcmp(o->command, "move") == 0)
+        return n == 3 &&
+               sscanf(word[1], "%d:%d%c", &o->server, &o->lane, &more) == 2 &&
+               o->lane >= 0 && sscanf(word[2], "%d%c", &o->to, &more) == 1;
+    if (strcmp(o->command, "drain") == 0)
+        return n == 2 && sscanf(word[1], "%d%c", &o->server, &more) == 1;
+    return strcmp(o->command, "status") == 0 && n == 1;
+}
+
 static bool read_flags(options *o, int argc, char **argv)
 {
     static const struct option known[] = {
@@ -87,8 +105,7 @@ static bool read_flags(options *o, int argc, char **argv)
     while ((found = getopt_long(argc, argv, "", known, NULL)) != -1)
         if (!read_flag(o, found))
             return false;
-    return o->help ||
-           (argc - optind == 1 && strcmp(argv[optind], "status") == 0);
+    return o->help || read_command(o, argc - optind, argv + optind);
 }
 
 /* As a subscriber comes: with the servers of the job, and a key of its own. */
@@ -116,7 +133,7 @@ static fleet_status show_status(const options *o, const fl_role *role,
     fleet_status status;
 
     FL_TRY(ask_open(&j, role, keys));
-    status = ask_all(j, o->timeout_ms);
+    status = ask_all(j, o->timeout_ms ? o->timeout_ms : TIMEOUT_MS);
     if (status == FLEET_OK)
         *silent = o->json ? show_json(j, role) : show_table(j, role);
     ask_close(j);
@@ -125,9 +142,25 @@ static fleet_status show_status(const options *o, const fl_role *role,
     return status;
 }
 
+static fleet_status do_command(const options *o, const fl_role *role,
+                               const fl_keys *keys, int *silent)
+{
+    int move_ms = o->timeout_ms ? o->timeout_ms : MOVE_MS;
+    fleet_status status;
+
+    if (strcmp(o->command, "status") == 0)
+        return show_status(o, role, keys, silent);
+    if (o->lane >= 0)
+        status = move_lane(role, keys, o->server, o->lane, o->to, move_ms);
+    else
+        status = move_all(role, keys, o->server, move_ms);
+    fflush(stdout);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
-    options o = {.timeout_ms = TIMEOUT_MS};
+    options o = {0};
     fl_role role = {.listen_fd = -1};
     fl_keys *keys = NULL;
     fleet_status status = FLEET_OK;
@@ -142,7 +175,7 @@ int main(int argc, char **argv)
     if (status == FLEET_OK)
         status = open_role(&o, &role, &keys);
     if (status == FLEET_OK)
-        status = show_status(&o, &role, keys, &silent);
+        status = do_command(&o, &role, keys, &silent);
     if (status != FLEET_OK)
         fprintf(stderr, "fleetctl: %s\n", fleet_last_error());
     fl_role_done(&role);

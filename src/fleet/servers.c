@@ -243,6 +243,37 @@ static const char *no_restart(const fleet *f)
     return NULL;
 }
 
+static bool any_has_a_cap(const fleet *f)
+{
+    for (size_t i = 0; f->store && i < f->store->tables.n; i++) {
+        const fl_rows *r = f->store->tables.entry[i].value;
+
+        if (r->cap_bytes > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Why lanes of this job may not go from one server's process to another;
+ * NULL: they may. */
+static const char *no_move(const fleet *f)
+{
+    fl_job_mode mode = fl_handle_mode(f);
+
+    if (mode != FL_PS_SYNC && mode != FL_PS_ASYNC)
+        return "lanes move in ps-sync and ps-async alone";
+    if (f->strategy.log != FLEET_DURABLE_NONE)
+        return "with strategy.log a server comes back where its log is";
+    if (f->strategy.replicas > 1)
+        return "with strategy.replicas 2 a lane's copies stay in two processes";
+    if (f->strategy.a_sync_configs.max_staleness >= 0)
+        return "with a_sync_configs.max_staleness a copy does not know how far "
+               "workers are apart";
+    return any_has_a_cap(f) ? "a table has memory_cap_bytes, and a copy does "
+                              "not wait for rows that are out of memory"
+                            : NULL;
+}
+
 static bool writes_log(const fleet *f)
 {
     return f->strategy.log != FLEET_DURABLE_NONE;
@@ -450,7 +481,8 @@ fl_server_options fl_servers_options(fleet *f)
         .restart_ms = writes_log(f) && !no_restart(f)
                           ? f->strategy.log_configs.restart_deadline_ms
                           : 0,
-        .no_restart = writes_log(f) ? no_restart(f) : NULL};
+        .no_restart = writes_log(f) ? no_restart(f) : NULL,
+        .no_move = no_move(f)};
 }
 
 /* load: a load_how.c text; NULL: nothing. */

@@ -22,6 +22,7 @@ static const char sender_prefix[] = "sender "; /* of ZAP's user id */
 struct fl_guard {
     const fl_keys *keys;
     int server[2];       /* that are let in, too; -1: none */
+    bool all_servers;    /* are */
     uint64_t generation; /* of fork() */
     char domain[DOMAIN_SIZE];
     fl_guard *next;
@@ -133,8 +134,8 @@ static int sender_of(const fl_guard *g, const uint8_t *key)
     int subscriber = fl_keys_find(g->keys, FL_ROLE_SUBSCRIBER, key);
     int server = fl_keys_find(g->keys, FL_ROLE_SERVER, key);
     bool controls = fl_keys_find(g->keys, FL_ROLE_CONTROL, key) >= 0;
-    bool is_let_in =
-        server >= 0 && (server == g->server[0] || server == g->server[1]);
+    bool is_let_in = server >= 0 && (g->all_servers || server == g->server[0] ||
+                                     server == g->server[1]);
 
     return worker >= 0       ? worker + 1
            : subscriber >= 0 ? subscriber + FL_GUARD_SUBSCRIBER
@@ -276,6 +277,13 @@ void fl_guard_let_in(fl_guard *g, int server)
 {
     pthread_mutex_lock(&handler.lock);
     g->server[g->server[0] >= 0] = server;
+    pthread_mutex_unlock(&handler.lock);
+}
+
+void fl_guard_let_in_servers(fl_guard *g)
+{
+    pthread_mutex_lock(&handler.lock);
+    g->all_servers = true;
     pthread_mutex_unlock(&handler.lock);
 }
 

@@ -18,6 +18,9 @@ fleet_status fl_guard_create(fl_guard **g, const fl_keys *keys);
  * guarded. */
 void fl_guard_let_in(fl_guard *g, int server);
 
+/* All of them may: lanes may go from one to another. */
+void fl_guard_let_in_servers(fl_guard *g);
+
 /* When its sockets are closed. NULL is fine. */
 void fl_guard_destroy(fl_guard *g);
 

@@ -376,6 +376,8 @@ fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p)
 {
     int e;
 
+    if (!s)
+        return FLEET_OK;
     FL_TRY(check_process(s));
     FL_TRY(check_frames(s, p));
     if (s->listening != (to != NULL))
@@ -507,6 +509,8 @@ fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p)
     fl_peer somebody;
 
     *p = NULL;
+    if (!s)
+        return FLEET_OK;
     FL_TRY(check_process(s));
     FL_TRY(fl_memory_spare(CALL_BYTES, zeromq));
     for (;;) {
@@ -555,18 +559,31 @@ static int poll_until(zmq_pollitem_t *item, int n, int timeout_ms)
     return rc;
 }
 
+static int count_sockets(fl_socket *const *s, int all)
+{
+    int n = all < 0 ? all : 0;
+
+    for (int i = 0; i < all; i++)
+        n += s[i] != NULL;
+    return n;
+}
+
 fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms)
 {
     zmq_pollitem_t item[MOST_WAIT];
+    int all = n;
 
+    n = count_sockets(s, all);
     if (n < 0 || n >= MOST_WAIT)
         return fl_fail(FLEET_EINVAL, "cannot wait for %d sockets, 0 to %d", n,
                        MOST_WAIT - 1);
     FL_TRY(fl_memory_spare(CALL_BYTES, zeromq));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0, k = 0; i < all; i++) {
+        if (!s[i])
+            continue;
         FL_TRY(check_process(s[i]));
-        item[i] = (zmq_pollitem_t){.socket = s[i]->zmq, .events = ZMQ_POLLIN};
+        item[k++] = (zmq_pollitem_t){.socket = s[i]->zmq, .events = ZMQ_POLLIN};
     }
     if (wakeup)
         item[n] = (zmq_pollitem_t){.fd = wakeup->fd, .events = ZMQ_POLLIN};

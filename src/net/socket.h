@@ -76,7 +76,8 @@ fleet_status fl_socket_send(fl_socket *s, const fl_peer *to, fl_packet *p);
 /* The next packet, with one reference, and the peer that sent it (listening;
  * `from` may be NULL for a connected one); *p NULL: there is none now. Never
  * waits. What is no message at all (too many frames, a sender with a long name)
- * is dropped and counted; a frame that is too large ends its connection. */
+ * is dropped and counted; a frame that is too large ends its connection. A
+ * socket that is NULL has none, and nothing goes to it. */
 fleet_status fl_socket_receive(fl_socket *s, fl_peer *from, fl_packet **p);
 
 uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
@@ -85,6 +86,7 @@ uint64_t fl_socket_dropped(const fl_socket *s); /* counted as above */
 
 /* Until one of the sockets has something to receive, the wakeup (NULL: none)
  * rings, which clears it, or timeout_ms are over (0: only look; -1: no end).
+ * A socket may be NULL.
  * 1,025 sockets at most: a worker waits for 1,024 lanes. */
 fleet_status fl_socket_wait(fl_socket *const *s, int n, const fl_wakeup *wakeup,
                             int timeout_ms);

@@ -16,6 +16,7 @@ int64_t lane_restart_ms;
 int64_t lane_changes;
 fl_replica_role lane_replica;
 bool lane_comes_again;
+const char *lane_no_move;
 
 static int n_open; /* kits: they share models */
 static int n_made; /* so far */
@@ -141,6 +142,7 @@ static void open_as(lane_kit *k, sim_kind kind, int n_stream, bool sync,
     o.most_changes = lane_changes;
     o.replica = lane_replica;
     o.comes_again = lane_comes_again;
+    o.no_move = lane_no_move;
     o.process = (uint32_t)++n_made;
     o.most_copy = SIZE_MAX;
     fl_log_init(&k->log, keep_line, k, FLEET_LOG_INFO);

@@ -59,6 +59,7 @@ extern int64_t lane_changes;
 /* Which copy they begin as. */
 extern fl_replica_role lane_replica;
 extern bool lane_comes_again;
+extern const char *lane_no_move;
 
 /* The only lane of the only server, for n workers. */
 void lane_open(lane_kit *k, sim_kind kind, int n_stream, bool sync);

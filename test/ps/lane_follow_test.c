@@ -2,7 +2,7 @@
  * one that follows has a record, and what it does with what the other says. */
 #define SUITE lane_follow
 #include "lane_kit.h"
-#include "ps/server/lane_replica.h"
+#include "ps/server/lane_copy.h"
 #include "test.h"
 
 #include <string.h>
@@ -442,4 +442,140 @@ TEST(a_replica_that_comes_again_to_a_job_that_is_over_does_not_fail)
     CHECK_INT(alone_after(2500, true), FL_LANE_RUNS);
     CHECK_INT(alone_after(3500, true), FL_LANE_LEFT);
     CHECK_INT(alone_after(3500, false), FL_LANE_FAILED);
+}
+
+/* --- a lane that goes to another process ---------------------------------- */
+
+/* The only copy, with an update that a worker was told of, is to go; the taker
+ * has what it is. */
+static void open_moving(pair *c)
+{
+    lane_open(&c->leader, SIM_SGD, 1, true);
+    lane_push(&c->leader, 0, 1, 7, 1);
+    lane_hear_status(&c->leader, 0, FL_ANSWER_OK);
+    CHECK_OK(fl_copy_move(c->leader.lane, 0));
+    open_follower(c);
+    copy(c);
+    CHECK(hash_of(&c->follower) == hash_of(&c->leader));
+}
+
+/* The worker knows the way, so the taker is a copy. */
+static void join(pair *c)
+{
+    say_epoch(&c->leader, 1, FL_VIEW_ALONE);
+    lane_hear(&c->leader, FOLLOWER);
+    fl_lane_follow(c->follower.lane, c->leader.heard, c->follower.now_ms);
+    lane_hear_status(&c->leader, 0, FL_ANSWER_OK);
+    settle(c);
+    CHECK_INT(fl_lane_replica(c->leader.lane), FL_REPLICA_LEADS);
+}
+
+/* The worker hears it at once, and what it sends to the old place again. */
+TEST(a_lane_that_moves_is_led_by_the_taker)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    say_view(&c.leader, 4);
+    CHECK_INT(lane_hear(&c.leader, 0)->head.status, FL_ANSWER_FENCED);
+    CHECK_INT(fl_view_of(&c.leader.msg.head), 4 + FL_VIEW_TAKEN);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_FENCED);
+    say_view(&c.follower, 4 + FL_VIEW_TAKEN);
+    lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.follower.lane), FL_REPLICA_ALONE);
+    lane_push(&c.follower, 0, 1, 7, 1);
+    lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(c.follower.lane), 1);
+    lane_push(&c.follower, 0, 2, 8, 1);
+    lane_hear_status(&c.follower, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(c.follower.lane), 2);
+    lane_tick_until(&c.leader, c.leader.now_ms + 700);
+    CHECK_INT(fl_lane_state_of(c.leader.lane), FL_LANE_LEFT);
+    close_pair(&c);
+}
+
+TEST(a_lane_stays_if_the_taker_is_not_heard_of)
+{
+    pair c;
+
+    open_moving(&c);
+    for (int64_t ms = 500; ms <= 2000; ms += 500) {
+        lane_tick_until(&c.leader, ms);
+        say_view(&c.leader, FL_VIEW_ALONE);
+        lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    }
+    CHECK_CONTAINS(c.leader.lines,
+                   "its move is given up: its process was not heard of");
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    close_pair(&c);
+}
+
+static void lose_all(lane_kit *k)
+{
+    while (k->n_sent > 0)
+        lane_hear(k, k->sent[0].to);
+}
+
+/* It dies as a copy, before the worker has said that it knows the epoch. */
+TEST(a_lane_stays_if_the_taker_dies_before_it_leads)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    lane_push(&c.leader, 0, 2, 8, 1);
+    lane_tick_until(&c.leader, c.leader.now_ms + 1200);
+    lose_all(&c.leader); /* the taker never gets the record */
+    say_view(&c.leader, 4 + FL_VIEW_ALONE);
+    lose_all(&c.leader);
+    lane_tick_until(&c.leader, c.leader.now_ms + 200);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK); /* of the push */
+    lane_push(&c.leader, 0, 3, 8, 1);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_version(c.leader.lane), 3);
+    close_pair(&c);
+}
+
+/* Two processes would write its files, or its result would go nowhere. */
+TEST(a_lane_that_saves_goes_when_it_has)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    lane_command(&c.leader, 0, 2, "save");
+    CHECK_INT(c.leader.n_command, 1);
+    say_view(&c.leader, 4);
+    lane_hear(&c.leader, 0); /* the save waits */
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    fl_lane_command_done(c.leader.lane, FLEET_OK, NULL, 0, 0, c.leader.now_ms);
+    lane_tick_until(&c.leader, c.leader.now_ms + 100);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
+    close_pair(&c);
+}
+
+TEST(lanes_that_may_not_move_say_why)
+{
+    lane_kit k;
+
+    lane_no_move = "so be it";
+    lane_open(&k, SIM_SGD, 1, true);
+    lane_no_move = NULL;
+    CHECK_FAILS(fl_copy_move(k.lane, 0), FLEET_EUNSUPPORTED,
+                "its lanes stay where they are: so be it");
+    lane_close(&k);
+    lane_open(&k, SIM_SGD, 1, true);
+    CHECK_FAILS(fl_copy_move(k.lane, 1), FLEET_EINVAL,
+                "there is no server 1: expected 0 to 0");
+    CHECK_OK(fl_copy_move(k.lane, 0));
+    CHECK_OK(fl_copy_move(k.lane, 0));
+    lane_close(&k);
 }

@@ -94,7 +94,7 @@ TEST_LIMIT(status_tells_lanes_and_workers, 120)
     CHECK_CONTAINS(said, "job \"default\", 2 servers");
     CHECK_INT(count(said, "serves, by server 0 ("), 2);
     CHECK_INT(count(said, "serves, by server 1 ("), 2);
-    CHECK_INT(count(said, " ms ago  trains ("), 2);
+    CHECK_INT(count(said, " ms ago  "), 2);
     CHECK_INT(run(of_worker("--json status"), said), 0);
     check_json(said);
     CHECK_INT(run(of_worker("--keys '' --timeout 1000 status"), said), 1);

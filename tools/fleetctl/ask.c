@@ -1,6 +1,8 @@
 /* ask.c - messages to all lanes of a job, and their answers. */
 #include "ask.h"
 
+#include "said.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,7 +14,7 @@
 
 enum {
     AGAIN_MS = 300,
-    MOST_OF_SERVER = 2 * FL_MOST_LANE,
+    MOST_OF_SERVER = FL_MSG_MOST_SECTION,
     IDLE_BYTES = 1 << 20
 };
 
@@ -20,7 +22,7 @@ struct asked_job {
     const fl_role *role;
     const fl_keys *keys;
     fl_packet_pool *pool;
-    uint64_t requests;
+    uint64_t requests, command;
     int n; /* places: MOST_OF_SERVER for each server */
     asked_lane *lane;
     fl_socket **socket;
@@ -85,7 +87,7 @@ void ask_close(asked_job *j)
 
 /* --- questions ------------------------------------------------------------ */
 
-static fleet_status ask_lane(asked_job *j, int at)
+static fleet_status say(asked_job *j, int at, const char *words)
 {
     const fl_msg_head head = {.version = FL_MSG_VERSION,
                               .kind = FL_MSG_ADMIN,
@@ -97,11 +99,16 @@ static fleet_status ask_lane(asked_job *j, int at)
     fl_packet *p;
 
     fl_msg_begin(&w, j->pool, &head);
-    fl_msg_text(&w, FL_SECTION_TEXT, FL_CONTROL_STATUS);
+    fl_msg_text(&w, FL_SECTION_TEXT, words);
     FL_TRY(fl_msg_end(&w, true, &p));
     fl_socket_send(j->socket[at], NULL, p); /* a lost one is sent again */
     fl_packet_drop(p);
     return FLEET_OK;
+}
+
+static fleet_status ask_lane(asked_job *j, int at)
+{
+    return say(j, at, FL_CONTROL_STATUS);
 }
 
 static fleet_status ask_silent(asked_job *j)
@@ -187,10 +194,31 @@ static fleet_status receive(asked_job *j, int at)
     return FLEET_OK;
 }
 
+/* Some process leads it. Of its own lanes a server has the first places. */
+static bool is_led(const asked_job *j, int server, int lane)
+{
+    for (int i = 0; i < j->n; i++) {
+        fl_at at = fl_at_root(j->lane[i].is);
+
+        if (j->lane[i].is && said_leads(&j->lane[i]) &&
+            said_number(&at, "server") == server &&
+            said_number(&at, "lane") == lane)
+            return true;
+    }
+    return false;
+}
+
+bool ask_misses(const asked_job *j, int at)
+{
+    const asked_lane *l = &j->lane[at];
+
+    return l->server >= 0 && !l->is && !is_led(j, l->server, l->number);
+}
+
 static bool all_have_answered(const asked_job *j)
 {
     for (int i = 0; i < j->n; i++)
-        if (j->lane[i].server >= 0 && !j->lane[i].is)
+        if (ask_misses(j, i))
             return false;
     return true;
 }
@@ -228,4 +256,50 @@ const asked_lane *ask_lanes(const asked_job *j, int *n)
 {
     *n = j->n;
     return j->lane;
+}
+
+/* --- commands ------------------------------------------------------------- */
+
+/* Answers of before may still come: they are of other requests. */
+static fleet_status hear_command(asked_job *j, int at, bool *done)
+{
+    static fl_msg msg;
+    fl_packet *p;
+
+    while (fl_socket_receive(j->socket[at], NULL, &p) == FLEET_OK && p) {
+        fleet_status status = FLEET_OK;
+
+        if (fl_msg_decode(p, &msg) == FLEET_OK &&
+            msg.head.kind == FL_MSG_ANSWER && msg.head.request >= j->command) {
+            *done = true;
+            if (msg.head.status != FL_ANSWER_OK)
+                status = refused(&msg);
+        }
+        fl_packet_drop(p);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
+fleet_status ask_command(asked_job *j, int at, const char *words,
+                         int timeout_ms)
+{
+    int64_t end_ms = fl_now_ms() + timeout_ms;
+    bool done = false;
+
+    j->command = j->requests + 1;
+    while (!done && fl_now_ms() < end_ms) {
+        FL_TRY(say(j, at, words));
+        FL_TRY(fl_socket_wait(&j->socket[at], 1, NULL, AGAIN_MS));
+        FL_TRY(hear_command(j, at, &done));
+    }
+    if (done)
+        return FLEET_OK;
+    return fl_fail(FLEET_ETIMEDOUT, "server %d does not answer",
+                   j->lane[at].server);
+}
+
+int ask_first_of(int server)
+{
+    return server * MOST_OF_SERVER;
 }

@@ -20,6 +20,17 @@ void ask_close(asked_job *j); /* NULL is fine */
  * server's words. */
 fleet_status ask_all(asked_job *j, int timeout_ms);
 
+/* Words of ps/control/control.h to the lane at that place of ask_lanes(), until
+ * it has done so. */
+fleet_status ask_command(asked_job *j, int at, const char *words,
+                         int timeout_ms);
+
+/* Where ask_lanes() has the first lane of a server. */
+int ask_first_of(int server);
+
+/* It does not answer, and no other process leads the lane that was there. */
+bool ask_misses(const asked_job *j, int at);
+
 /* In their order: those of server 0, the copies that its process has, and so
  * on; of a server that is silent its first one alone, without a word. */
 const asked_lane *ask_lanes(const asked_job *j, int *n);

@@ -1,6 +1,8 @@
 /* show.c - tables of lanes and of workers; JSON. */
 #include "show.h"
 
+#include "said.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,26 +13,10 @@
 
 /* --- what a lane says ----------------------------------------------------- */
 
-static int64_t number_at(const fl_at *object, const char *key)
-{
-    fl_at at = fl_at_key(object, key);
-    int64_t n = -1;
-
-    return fl_at_int(&at, INT64_MIN, INT64_MAX, &n) == FLEET_OK ? n : -1;
-}
-
-static const char *text_at(const fl_at *object, const char *key)
-{
-    fl_at at = fl_at_key(object, key);
-    const char *text = "-";
-
-    return fl_at_string(&at, &text) == FLEET_OK ? text : "-";
-}
-
 /* "-": it does not say, as a command has its store. */
 static const char *amount(const fl_at *lane, const char *key, char text[24])
 {
-    int64_t n = number_at(lane, key);
+    int64_t n = said_number(lane, key);
 
     snprintf(text, 24, "%" PRId64, n);
     return n < 0 ? "-" : text;
@@ -45,11 +31,11 @@ static void show_lane(const asked_lane *l)
 
     printf("%6" PRId64 " %4" PRId64 "  %-7s %4" PRId64 " %10" PRId64
            " %11s %12s %10s  %s, by server %d (%s)\n",
-           number_at(&at, "server"), number_at(&at, "lane"),
-           text_at(&at, "copy"), number_at(&at, "view"),
-           number_at(&at, "version"), amount(&at, "rows", rows),
+           said_number(&at, "server"), said_number(&at, "lane"),
+           said_text(&at, "copy"), said_number(&at, "view"),
+           said_number(&at, "version"), amount(&at, "rows", rows),
            amount(&at, "bytes", bytes), amount(&at, "dense", dense),
-           text_at(&at, "state"), l->server, text_at(&at, "process"));
+           said_text(&at, "state"), l->server, said_text(&at, "process"));
 }
 
 /* Of a worker what the lanes that lead say. */
@@ -60,8 +46,8 @@ typedef struct worker_sum {
 
 static void add_word(worker_sum *sum, const fl_at *one)
 {
-    int64_t step = number_at(one, "step"), ms = number_at(one, "silent_ms");
-    const char *process = text_at(one, "process");
+    int64_t step = said_number(one, "step"), ms = said_number(one, "silent_ms");
+    const char *process = said_text(one, "process");
 
     if (!sum->state || step < sum->least)
         sum->least = step;
@@ -71,15 +57,7 @@ static void add_word(worker_sum *sum, const fl_at *one)
         sum->silent_ms = ms;
     if (strcmp(process, "-") != 0 || !sum->process)
         sum->process = process;
-    sum->state = text_at(one, "state");
-}
-
-static bool leads(const asked_lane *l)
-{
-    fl_at at = fl_at_root(l->is);
-    const char *copy = text_at(&at, "copy");
-
-    return strcmp(copy, "follows") != 0 && strcmp(copy, "gone") != 0;
+    sum->state = said_text(one, "state");
 }
 
 static worker_sum sum_worker(const asked_lane *lane, int n, int worker)
@@ -90,7 +68,7 @@ static worker_sum sum_worker(const asked_lane *lane, int n, int worker)
         fl_at at = fl_at_root(lane[i].is), list = fl_at_key(&at, "workers"),
               one;
 
-        if (lane[i].server < 0 || !lane[i].is || !leads(&lane[i]))
+        if (lane[i].server < 0 || !lane[i].is || !said_leads(&lane[i]))
             continue;
         one = fl_at_index(&list, worker);
         if (one.json)
@@ -115,12 +93,14 @@ static void show_workers(const asked_lane *lane, int n)
     }
 }
 
-static int count_silent(const asked_lane *lane, int n, const fl_role *role)
+static int count_silent(const asked_job *j, const fl_role *role)
 {
+    int n;
+    const asked_lane *lane = ask_lanes(j, &n);
     int silent = 0;
 
     for (int i = 0; i < n; i++) {
-        if (lane[i].server < 0 || lane[i].is)
+        if (!ask_misses(j, i))
             continue;
         silent++;
         fprintf(stderr, "fleetctl: server %d at %s does not answer%s\n",
@@ -148,7 +128,7 @@ int show_table(const asked_job *j, const fl_role *role)
         if (lane[i].server >= 0 && lane[i].is)
             show_lane(&lane[i]);
     show_workers(lane, n);
-    return flushed(count_silent(lane, n, role));
+    return flushed(count_silent(j, role));
 }
 
 /* --- as JSON -------------------------------------------------------------- */
@@ -185,13 +165,11 @@ int show_json(const asked_job *j, const fl_role *role)
     fl_json *json = fl_json_object();
     char *text =
         put_all(j, role, json) == FLEET_OK ? fl_json_print(json, true) : NULL;
-    int n;
-    const asked_lane *lane = ask_lanes(j, &n);
 
     fl_json_free(json);
     if (!text)
         return -1;
     puts(text);
     fl_free(text);
-    return flushed(count_silent(lane, n, role));
+    return flushed(count_silent(j, role));
 }

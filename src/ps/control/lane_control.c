@@ -1,5 +1,6 @@
 /* lane_control.c - what fleetctl asks a lane: what it keeps, which copy of it
  * this is, how far its workers are. docs/elastic.md. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
@@ -7,7 +8,7 @@
 #include "ps/control/control.h"
 #include "ps/locality.h"
 #include "ps/server/lane_budget.h"
-#include "ps/server/lane_replica.h"
+#include "ps/server/lane_copy.h"
 
 /* --- what it is ----------------------------------------------------------- */
 
@@ -33,6 +34,12 @@ static const char *state_of(const fl_ps_lane *l)
     return l->busy || l->saving ? "saves, loads or hashes" : "serves";
 }
 
+/* A lane that has come to another process knows its own alone. */
+static const char *address_of(const fl_ps_lane *l, int i)
+{
+    return l->o.address[i] ? l->o.address[i] : "{}";
+}
+
 static fleet_status put_identity(const fl_ps_lane *l, fl_json *json)
 {
     char who[96];
@@ -42,9 +49,14 @@ static fleet_status put_identity(const fl_ps_lane *l, fl_json *json)
     FL_TRY(fl_json_put(json, "lane", fl_json_int(l->o.lane)));
     FL_TRY(fl_json_put(json, "lanes", fl_json_int(l->o.n_lane)));
     FL_TRY(fl_json_put(json, "process", fl_json_string(who)));
+    if (l->o.address)
+        FL_TRY(fl_json_put(json, "address",
+                           fl_json_string(address_of(l, l->o.lane))));
     FL_TRY(fl_json_put(json, "mode", fl_json_string(l->o.mode)));
     FL_TRY(fl_json_put(json, "copy", fl_json_string(copy_of(l))));
     FL_TRY(fl_json_put(json, "view", fl_json_int(fl_replica_view_of(l))));
+    if (l->replica && l->replica->moves)
+        FL_TRY(fl_json_put(json, "moves_to", fl_json_int(l->replica->mover)));
     FL_TRY(fl_json_put(json, "state", fl_json_string(state_of(l))));
     if (l->error.code != FLEET_OK)
         FL_TRY(fl_json_put(json, "error", fl_json_string(l->error.text)));
@@ -144,6 +156,7 @@ static fleet_status describe_lane(const fl_ps_lane *l, fl_json *json)
 /* It says nothing that a follower has to have before: it does not wait. */
 static void answer(fl_ps_lane *l, const fl_peer *from, const char *text)
 {
+    char guest[FL_LANE_TEXT];
     fl_msg_writer w;
     fl_packet *p;
 
@@ -151,7 +164,9 @@ static void answer(fl_ps_lane *l, const fl_peer *from, const char *text)
     w.head.flags |= FL_MSG_CRC_ALL;
     fl_msg_text(&w, FL_SECTION_TEXT, text);
     for (int i = 0; l->o.address && i < l->o.n_lane + l->o.n_also; i++)
-        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+        fl_msg_text(&w, FL_SECTION_HELLO, address_of(l, i));
+    for (int i = 0; l->host.guest && l->host.guest(l->host.arg, i, guest); i++)
+        fl_msg_text(&w, FL_SECTION_HELLO, guest);
     if (fl_msg_end(&w, true, &p) == FLEET_OK) /* else it is asked again */
         fl_lane_send(l, from, FL_CONTROL_STREAM, p);
 }
@@ -168,17 +183,63 @@ static void answer_status(fl_ps_lane *l, const fl_peer *from)
     fl_json_free(json);
 }
 
+/* What behind it is; NULL: that is not the word. */
+static const char *behind(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    return strncmp(words, word, n) == 0 ? words + n : NULL;
+}
+
+static fleet_status give_lane(fl_ps_lane *l, const char *to)
+{
+    char *end;
+    long server = strtol(to, &end, 10);
+
+    if (end == to || *end)
+        return fl_fail(FLEET_EINVAL,
+                       "expected a server's number, got \"%.40s\"", to);
+    return fl_copy_move(l, server > INT32_MAX ? -1 : (int)server);
+}
+
+static fleet_status take_lane(fl_ps_lane *l, const char *what)
+{
+    if (!l->host.take || l->o.lane > 0)
+        return fl_fail(FLEET_EUNSUPPORTED, "it takes no lanes");
+    if (l->o.no_move)
+        return fl_fail(FLEET_EUNSUPPORTED, "it takes no lanes: %s",
+                       l->o.no_move);
+    return l->host.take(l->host.arg, what);
+}
+
+static fleet_status do_command(fl_ps_lane *l, const char *words)
+{
+    const char *to = behind(words, FL_CONTROL_GIVE);
+    const char *what = behind(words, FL_CONTROL_TAKE);
+
+    if (to)
+        return give_lane(l, to);
+    if (what)
+        return take_lane(l, what);
+    return fl_fail(FLEET_EINVAL,
+                   "fleetctl wants what this server does not know: \"%.40s\"",
+                   words);
+}
+
 void fl_lane_control(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    char *word = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
+    char *words = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
 
     (void)p;
-    if (word && strcmp(word, FL_CONTROL_STATUS) == 0)
+    if (!words)
+        return; /* it is asked again */
+    if (strcmp(words, FL_CONTROL_STATUS) == 0)
         answer_status(l, from);
-    else if (word)
-        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "fleetctl wants what this server does not know: "
-                       "\"%.40s\"",
-                       word);
-    fl_free(word);
+    else if (do_command(l, words) == FLEET_OK)
+        answer(l, from, "");
+    else
+        fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, fl_last_code(),
+                       "server %d, lane %d: %s", l->o.server, l->o.lane,
+                       fleet_last_error());
+    fl_free(words);
 }

@@ -24,14 +24,8 @@ enum {
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500,  /* after a failure: some workers may be gone */
     GATHERED = 256,         /* packets, at most, whose steps wait for a flush */
-    TAKEN_MS = 50,          /* until a port that is taken is tried again */
     LOOK_MS = 1             /* for rows that a table has out of memory */
 };
-
-static bool is_inproc(const fl_server *s)
-{
-    return strncmp(s->o.address, "inproc://", 9) == 0;
-}
 
 /* --- a lane's thread ------------------------------------------------------ */
 
@@ -91,7 +85,7 @@ static void note_socket(fl_lane_runner *r)
 
 void fl_server_ring(fl_server *s)
 {
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         if (s->runner[i].wakeup.fd >= 0)
             fl_wakeup_ring(&s->runner[i].wakeup);
 }
@@ -123,6 +117,7 @@ static bool begins(const fl_lane_runner *r)
 /* Reasons to end that are not this lane's: another lane's failure, a signal. */
 static void check_stop(fl_lane_runner *r)
 {
+    const fl_server *around = r->server->o.host;
     const char *stop;
     bool loads;
     fl_error failed;
@@ -135,6 +130,8 @@ static void check_stop(fl_lane_runner *r)
     loads = r->server->failed_to_load;
     pthread_mutex_unlock(&r->server->lock);
     stop = atomic_load(&r->server->stop); /* which another lane may have seen */
+    if (!stop && around)
+        stop = atomic_load(&around->stop);
     if (failed.code != FLEET_OK && loads && !stop)
         fl_lane_doom(r->lane, failed.code, failed.text);
     else if (failed.code != FLEET_OK)
@@ -142,8 +139,8 @@ static void check_stop(fl_lane_runner *r)
     if (!stop)
         return;
     snprintf(why, sizeof why, "%sserver %d has ended: %s",
-             r->server->o.follows ? "the replica of " : "", r->server->o.index,
-             stop);
+             r->server->o.follows && !around ? "the replica of " : "",
+             r->server->o.index, stop);
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 
@@ -162,7 +159,7 @@ static void report_strangers(const fl_lane_runner *r)
 /* A path that is gone is connected to in vain, and that is answered by tcp. */
 static void leave_ipc(fl_server *s)
 {
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         if (*s->runner[i].ipc)
             unlink(s->runner[i].ipc);
     fl_lane_offer(s->runner[0].lane, s->tcp_address);
@@ -174,7 +171,8 @@ static void watch_descriptors(const fl_lane_runner *r)
     fl_server *s = r->server;
     bool was = s->descriptors.scarce;
 
-    if (r->number > 0 || is_inproc(s) || (s->o.follows && !s->o.replica))
+    if (r->number > 0 || fl_server_is_inproc(s) ||
+        (s->o.follows && !s->o.replica))
         return; /* another server of this process looks for both */
     fl_descriptors_watch(&s->descriptors, fl_now_ms());
     if (s->descriptors.scarce && !was)
@@ -205,7 +203,7 @@ static void *run_lane(void *arg)
         fl_runner_begin_load(r) != FLEET_OK)
         fl_lane_abort(r->lane, fl_last_code(), fleet_last_error());
     while (fl_lane_state_of(r->lane) == FL_LANE_RUNS || r->has_command ||
-           r->cuts || r->copy) {
+           r->cuts || r->copy || fl_runner_awaits_guests(r)) {
         wait_for_messages(r, nap_ms(r, tick_ms));
         fl_runner_hear_leader(r);
         receive_all(r);
@@ -235,129 +233,6 @@ static void *run_lane(void *arg)
 }
 
 /* --- making it ------------------------------------------------------------ */
-
-/* Lane 0 has the server's address; the other lanes have the same ip and ports
- * of their own. */
-static void lane_address(const fl_server *s, int lane,
-                         char address[FL_ADDRESS_SIZE])
-{
-    const char *colon = strrchr(s->o.address, ':');
-
-    if (lane == 0)
-        snprintf(address, FL_ADDRESS_SIZE, "%s", s->o.address);
-    else if (is_inproc(s))
-        snprintf(address, FL_ADDRESS_SIZE, "%.100s/%d", s->o.address, lane);
-    else
-        snprintf(address, FL_ADDRESS_SIZE, "%.*s:%d",
-                 (int)(colon - s->o.address), s->o.address, s->port[lane]);
-}
-
-static int port_of(const char *address)
-{
-    return atoi(strrchr(address, ':') + 1);
-}
-
-static char *describe_lane(const char *bound, const char *ipc)
-{
-    fl_json *json = fl_json_object();
-    char locality[160], *text;
-    fleet_status status;
-
-    fl_locality_text(locality);
-    if (strncmp(bound, "inproc://", 9) == 0)
-        status = fl_json_put(json, "inproc", fl_json_string(bound));
-    else
-        status = fl_json_put(json, "port", fl_json_int(port_of(bound)));
-    if (status == FLEET_OK && *ipc)
-        status = fl_json_put(json, "ipc", fl_json_string(ipc));
-    if (status == FLEET_OK)
-        status = fl_json_put(json, "place", fl_json_string(locality));
-    text = status == FLEET_OK ? fl_json_print(json, false) : NULL;
-    fl_json_free(json);
-    return text;
-}
-
-/* Without keys nothing is open to other machines, unless the user says so. */
-static fleet_status check_reach(const fl_server *s, const char *address, int fd)
-{
-    char who[48];
-
-    if (s->guard || s->o.insecure)
-        return FLEET_OK;
-    snprintf(who, sizeof who, "%sserver %d",
-             s->o.follows ? "the replica of " : "", s->o.index);
-    return fl_address_check_keyless(who, address, is_inproc(s) ? -1 : fd);
-}
-
-static void say_port_is_taken(const fl_lane_runner *r)
-{
-    const fl_server *s = r->server;
-
-    FL_WARN(&s->o.context->log,
-            "server %d comes back, and workers look for its lane %d where it "
-            "was: %s; it is tried again, for %.1f s at most "
-            "(log_configs.restart_deadline_ms)",
-            s->o.index, r->number, fleet_last_error(),
-            (double)s->o.restart_ms / 1000);
-}
-
-/* Workers look for one that comes back where it was, and wait as long: so does
- * it, if another process has taken its port meanwhile. One that follows late
- * has its port from a server of this process that is going. */
-static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
-                                 char bound[FL_ADDRESS_SIZE])
-{
-    const fl_server *s = r->server;
-    int64_t end_ms =
-        fl_now_ms() + (s->o.seeks_copies ? s->o.connect_ms : s->o.restart_ms);
-    bool waits = s->comes_back || s->o.seeks_copies, said = false;
-    fleet_status status;
-
-    while ((status = fl_socket_bind(r->socket, address, fd, bound)) ==
-               FLEET_EIO &&
-           waits && fl_now_ms() < end_ms) {
-        if (!said && s->comes_back)
-            say_port_is_taken(r);
-        said = true;
-        usleep(TAKEN_MS * 1000);
-    }
-    return status == FLEET_OK || !s->comes_back
-               ? status
-               : fl_fail_in(status,
-                            "server %d comes back, and workers look for its "
-                            "lane %d where it was",
-                            s->o.index, r->number);
-}
-
-static fleet_status bind_lane(fl_server *s, fl_lane_runner *r)
-{
-    int fd = r->number == 0 ? s->o.listen_fd : -1;
-    char address[FL_ADDRESS_SIZE], bound[FL_ADDRESS_SIZE];
-    char path[FL_ADDRESS_SIZE + 8];
-    fl_address named;
-
-    lane_address(s, r->number, named);
-    FL_TRY(fl_address_resolve(named, address));
-    FL_TRY(check_reach(s, address, fd));
-    FL_TRY(fl_socket_listen(&r->socket));
-    if (s->guard)
-        FL_TRY(fl_socket_guard(r->socket, s->guard));
-    FL_TRY(bind_address(r, address, fd, bound));
-    if (!is_inproc(s)) {
-        s->port[r->number] = port_of(bound);
-        snprintf(r->ipc, sizeof r->ipc, "%s/%08x-server-%d-lane-%d",
-                 s->folder.path, s->mark, s->o.index, r->number);
-        snprintf(path, sizeof path, "ipc://%s", r->ipc);
-        FL_TRY(fl_socket_bind(r->socket, path, -1, NULL));
-    }
-    r->address = describe_lane(bound, r->ipc);
-    r->tcp_address = describe_lane(bound, "");
-    s->address[r->number] = r->address;
-    s->tcp_address[r->number] = r->tcp_address;
-    if (!r->address || !r->tcp_address)
-        return FLEET_ENOMEM;
-    return fl_wakeup_create(&r->wakeup);
-}
 
 fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
 {
@@ -390,6 +265,7 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
         .process = s->process,
         .seeks = s->o.seeks_copies && r->number == 0,
         .comes_again = s->o.comes_again,
+        .no_move = s->o.no_move,
         .journal = fl_runner_journal(r),
         .pool = s->pool,
         .log = &s->o.context->log};
@@ -400,7 +276,9 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
                                fl_runner_is_loading,
                                fl_runner_ask_leader,
                                fl_runner_begin_copy,
-                               fl_runner_ring};
+                               fl_runner_ring,
+                               s->o.host ? NULL : fl_runner_take_guest,
+                               s->o.host ? NULL : fl_runner_tell_guest};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -430,8 +308,8 @@ static fleet_status make_all(fl_server *s)
         s->port[i] = s->o.lane_port[i];
     FL_TRY(fl_server_make_addresses(s));
     s->descriptors.files = s->o.log.level == FL_NO_LOG ? 0 : s->o.n_lane;
-    if (!is_inproc(s))
-        FL_TRY(fl_descriptors_begin(&s->descriptors, s->o.n_lane,
+    if (!fl_server_is_inproc(s))
+        FL_TRY(fl_descriptors_begin(&s->descriptors, s->n_runner,
                                     !s->o.keep_limit));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     s->mark = (uint32_t)fl_nonce();
@@ -439,26 +317,26 @@ static fleet_status make_all(fl_server *s)
     if (!s->o.follows)
         draw_identity(s);
     FL_TRY(fl_server_log_open(s));
-    if (!is_inproc(s) && !*s->folder.path)
+    if (!fl_server_is_inproc(s) && !*s->folder.path)
         FL_TRY(fl_ipc_folder_open(&s->folder));
-    if (s->o.keys && !is_inproc(s))
+    if (s->o.keys && !fl_server_is_inproc(s))
         FL_TRY(fl_guard_create(&s->guard, s->o.keys));
     fl_server_let_in(s);
-    for (int i = 0; i < s->o.n_lane; i++) {
-        FL_TRY(bind_lane(s, &s->runner[i]));
+    for (int i = 0; i < s->n_runner; i++) {
+        FL_TRY(fl_server_bind_lane(s, &s->runner[i]));
         FL_TRY(fl_server_make_store(s, &s->runner[i]));
     }
     s->program = fl_job_signature_text(s->runner[0].store);
     if (!s->program)
         return FLEET_ENOMEM;
     FL_TRY(fl_server_log_begin(s));
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         FL_TRY(fl_server_make_lane(s, &s->runner[i]));
     if (s->o.follows)
         FL_TRY(fl_server_find_leader(s));
-    if (!is_inproc(s))
+    if (!fl_server_is_inproc(s))
         FL_TRY(fl_descriptors_check(&s->descriptors, s->o.n_worker,
-                                    s->o.n_lane + fl_server_copies(s)));
+                                    s->n_runner + fl_server_copies(s)));
     return FLEET_OK;
 }
 
@@ -477,11 +355,11 @@ fleet_status fl_server_create(fl_server **server, const fl_server_options *o)
     return fl_error_raise(&error);
 }
 
-static bool has_led(const fl_server *s)
+bool fl_server_has_led(const fl_server *s)
 {
     bool any = !s->o.follows;
 
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         any = any || fl_lane_replica(s->runner[i].lane) == FL_REPLICA_ALONE ||
               fl_lane_replica(s->runner[i].lane) == FL_REPLICA_LEADS;
     return any;
@@ -492,9 +370,9 @@ static void log_counts(const fl_server *s)
 {
     fl_lane_counts all = {0};
 
-    if (!has_led(s))
+    if (!fl_server_has_led(s))
         return;
-    for (int i = 0; i < s->o.n_lane; i++) {
+    for (int i = 0; i < s->n_runner; i++) {
         fl_lane_counts one = fl_lane_counted(s->runner[i].lane);
 
         fl_lane_counts_add(&all, &one);
@@ -513,7 +391,7 @@ bool fl_server_count(const fl_server *s, int lane, const char *name,
 static void begin_replay(fl_server *s)
 {
     atomic_store(&s->n_reading, s->o.n_lane);
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         fl_runner_begin_replay(&s->runner[i]);
 }
 
@@ -526,7 +404,7 @@ fleet_status fl_server_run(fl_server *s)
         fl_server_begin_follow(s);
     if (s->comes_back)
         begin_replay(s);
-    for (int i = 0; i < s->o.n_lane && status == FLEET_OK; i++) {
+    for (int i = 0; i < s->n_runner && status == FLEET_OK; i++) {
         fl_lane_runner *r = &s->runner[i];
 
         status = fl_thread_start(&r->thread, run_lane, r, "a lane");
@@ -538,9 +416,10 @@ fleet_status fl_server_run(fl_server *s)
         fl_error_take(&error, status);
         record_failure(s, &error, s->comes_back);
     }
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         if (s->runner[i].has_thread)
             pthread_join(s->runner[i].thread, NULL);
+    fl_server_join_guests(s);
     log_counts(s);
     fl_server_log_end(s);
     if (atomic_load(&s->stop))
@@ -581,8 +460,9 @@ void fl_server_destroy(fl_server *s)
 {
     if (!s)
         return;
-    for (int i = 0; s->runner && i < s->o.n_lane; i++)
+    for (int i = 0; s->runner && i < s->n_runner; i++)
         fl_runner_done(&s->runner[i]);
+    fl_server_forget_guests(s);
     fl_guard_destroy(s->guard);
     fl_packet_pool_destroy(s->pool);
     fl_ipc_folder_close(&s->folder);

@@ -71,11 +71,18 @@ typedef struct fl_server_options {
                                    not told */
     void *on_late_arg;
     bool comes_again;          /* as fl_lane_options has it */
+    const char *no_move;       /* likewise */
     bool tcp_only;             /* it goes to that one by tcp */
     struct fl_server *replica; /* the copies that its process has, of the lanes
                                   of the server before it: workers are told
                                   where they are. They outlive the server.
                                   NULL: its lanes have no copies */
+    /* of a lane that comes to the process of another server, beside it, as a
+     * server of one lane (server_guest.c): */
+    struct fl_server *host; /* that other server; NULL: it is none such */
+    int only_lane;          /* which one it is */
+    int at;                 /* the server in whose process it is before */
+    const char *lane_text;  /* and where, as HELLO's answer has it */
 } fl_server_options;
 
 typedef struct fl_server fl_server;

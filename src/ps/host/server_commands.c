@@ -123,7 +123,7 @@ bool fl_runner_is_loading(void *arg, uint64_t *bytes, uint64_t *total)
     bool any = false, known = true;
 
     *bytes = *total = 0;
-    for (int i = 0; (s->load || s->comes_back) && i < s->o.n_lane; i++) {
+    for (int i = 0; (s->load || s->comes_back) && i < s->n_runner; i++) {
         fl_lane_runner *r = &s->runner[i];
         uint64_t of = atomic_load(&r->progress.total);
 

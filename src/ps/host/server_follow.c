@@ -12,7 +12,9 @@ void fl_server_let_in(fl_server *s)
 {
     int n = s->o.n_server;
 
-    if (s->guard && s->o.replica) {
+    if (s->guard && !s->o.no_move)
+        fl_guard_let_in_servers(s->guard);
+    else if (s->guard && s->o.replica) {
         fl_guard_let_in(s->guard, (s->o.index + 1) % n);
         fl_guard_let_in(s->guard, (s->o.index + n - 1) % n);
     } else if (s->guard && s->o.follows) {
@@ -30,6 +32,8 @@ static int leaders_process(const fl_server *s)
 /* The first lane's address is the server's; it tells the addresses of all. */
 fleet_status fl_server_find_leader(fl_server *s)
 {
+    if (s->o.host)
+        return fl_guest_find_leader(s);
     return fl_socket_connect_to(&s->runner[0].leader, s->o.follows, s->o.keys,
                                 leaders_process(s));
 }
@@ -37,7 +41,7 @@ fleet_status fl_server_find_leader(fl_server *s)
 /* What its leader begins with it begins with, too. */
 void fl_server_begin_follow(fl_server *s)
 {
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         fl_lane_begin_follow(s->runner[i].lane, s->load, fl_now_ms());
 }
 
@@ -153,7 +157,7 @@ void fl_runner_hear_leader(fl_lane_runner *r)
 
 bool fl_server_was_fenced(const fl_server *s)
 {
-    for (int i = 0; i < s->o.n_lane; i++)
+    for (int i = 0; i < s->n_runner; i++)
         if (!fl_lane_was_fenced(s->runner[i].lane))
             return false;
     return true;

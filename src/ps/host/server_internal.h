@@ -18,6 +18,11 @@
 #include "ps/host/server.h"
 #include "ps/server_descriptors.h"
 
+enum { FL_MOST_GUEST = 24 }; /* lanes of other servers, so far */
+
+/* A lane of another server that has come to this process: server_guest.c. */
+typedef struct fl_guest fl_guest;
+
 /* A lane with what is around it. */
 typedef struct fl_lane_runner {
     fl_server *server;
@@ -82,7 +87,8 @@ struct fl_server {
     fl_server_options o;
     fl_server_identity identity;
     fl_bucket_map map;        /* of this server's lanes alone */
-    fl_lane_runner *runner;   /* o.n_lane of them */
+    fl_lane_runner *runner;   /* n_runner of them */
+    int n_runner;             /* o.n_lane, or 1 of them (o.host) */
     const char **address;     /* of each lane */
     const char **tcp_address; /* of each lane */
     fl_descriptors descriptors;
@@ -107,6 +113,8 @@ struct fl_server {
     pthread_mutex_t lock; /* over what follows */
     fl_error failed;
     bool failed_to_load; /* workers are told as they come */
+
+    fl_guest *guest[FL_MOST_GUEST];
 };
 
 /* Lanes of another server that its process has copies of: how many. */
@@ -126,6 +134,31 @@ fleet_status fl_server_make_addresses(fl_server *s); /* room for them */
 fleet_status fl_server_make_store(fl_server *s, fl_lane_runner *r);
 fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r);
 void fl_runner_done(fl_lane_runner *r); /* what it has goes */
+
+/* Its addresses, where workers find it (server_bind.c). */
+fleet_status fl_server_bind_lane(fl_server *s, fl_lane_runner *r);
+bool fl_server_is_inproc(const fl_server *s);
+
+/* Any of its lanes has led. */
+bool fl_server_has_led(const fl_server *s);
+
+/* --- lanes of other servers that come (server_guest.c) -------------------- */
+
+/* As fl_lane_host has them: of a runner. */
+fleet_status fl_runner_take_guest(void *arg, const char *words);
+bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT]);
+
+/* It is the first lane of a server to which lanes have come that run: as long
+ * as they do it answers fleetctl. */
+bool fl_runner_awaits_guests(const fl_lane_runner *r);
+
+/* They have ended; what one of them that has led has failed of is the server's
+ * failure, if it has none. */
+void fl_server_join_guests(fl_server *s);
+void fl_server_forget_guests(fl_server *s);
+
+/* Of the server that a guest is: a socket to where its lane is before. */
+fleet_status fl_guest_find_leader(fl_server *s);
 
 /* --- commands (server_commands.c) ----------------------------------------- */
 

@@ -20,10 +20,11 @@ fleet_status fl_server_make_runners(fl_server *s)
 
     n_lane[s->o.index] = s->o.n_lane;
     fl_bucket_map_begin(&s->map, s->o.n_server, n_lane);
-    FL_TRY(FL_NEW(&s->runner, (size_t)s->o.n_lane * sizeof *s->runner));
-    for (int i = 0; i < s->o.n_lane; i++) {
+    s->n_runner = s->o.host ? 1 : s->o.n_lane;
+    FL_TRY(FL_NEW(&s->runner, (size_t)s->n_runner * sizeof *s->runner));
+    for (int i = 0; i < s->n_runner; i++) {
         s->runner[i].server = s;
-        s->runner[i].number = i;
+        s->runner[i].number = s->o.host ? s->o.only_lane : i;
         s->runner[i].wakeup.fd = -1;
         atomic_store(&s->runner[i].loads, s->o.load && !s->o.follows);
     }

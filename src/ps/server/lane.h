@@ -53,6 +53,8 @@ typedef struct fl_lane_command {
 
 typedef struct fl_lane_copy fl_lane_copy; /* of a lane, that is made again */
 
+enum { FL_LANE_TEXT = 600 }; /* where a lane is, in JSON */
+
 /* What a lane's host does for it. */
 typedef struct fl_lane_host {
     void *arg;
@@ -74,6 +76,12 @@ typedef struct fl_lane_host {
     /* By that thread: fl_lane_copy_goes_on() is to be called. NULL: it is
      * called often. */
     void (*ring)(void *arg);
+    /* fleetctl wants a lane to come to the lane's process, of which `words`
+     * says where it is: it is begun. NULL: none may. */
+    fleet_status (*take)(void *arg, const char *words);
+    /* Where the i-th lane is that has come so, as HELLO's answer has it, into
+     * text; false: there are fewer. NULL: there are none. */
+    bool (*guest)(void *arg, int i, char text[FL_LANE_TEXT]);
 } fl_lane_host;
 
 /* Of two copies of a lane: lane_replica.h, lane_copy.c. */
@@ -136,6 +144,8 @@ typedef struct fl_lane_options {
                           that it follows: where that is */
     bool comes_again; /* the job was at work before it, and may have ended: a
                          leader that is not there is no failure */
+    const char
+        *no_move;     /* why it may not go to another process; NULL: it may */
     size_t most_copy; /* bytes that are written ahead for a copy that is made
                           again; 0: lane_copy.c has a number */
     fl_packet_pool *pool;

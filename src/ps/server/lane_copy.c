@@ -75,8 +75,9 @@ static void drop_copy(fl_ps_lane *l, const char *why)
     fl_replica *r = l->replica;
     fl_lane_copy *c = r->copy;
 
-    FL_WARN(l->o.log, "server %d, lane %d: its replica is not made again: %s",
-            l->o.server, l->o.lane, why);
+    FL_WARN(l->o.log, "server %d, lane %d: its %s: %s", l->o.server, l->o.lane,
+            r->moves ? "move is given up" : "replica is not made again", why);
+    r->moves = false;
     r->process = c->process;
     r->copy = NULL;
     if (c->writes) {
@@ -132,9 +133,10 @@ static void begin_copying(fl_ps_lane *l)
     r->fencing = false;
     fl_replica_keep(l, FL_COPY_BEHIND + 1);
     FL_INFO(l->o.log,
-            "server %d, lane %d: its replica is made again, from update "
+            "server %d, lane %d: its replica is made%s, from update "
             "%" PRId64 " on",
-            l->o.server, l->o.lane, l->version);
+            l->o.server, l->o.lane, r->moves ? ", to lead" : " again",
+            l->version);
     if (freeze_for(l, c) != FLEET_OK)
         drop_copy(l, fleet_last_error());
 }
@@ -305,8 +307,12 @@ void fl_copy_hear_epoch(fl_ps_lane *l)
         if (!r->said[i] && !l->stream[i].left)
             return;
     r->begins = false;
-    FL_INFO(l->o.log, "server %d, lane %d: it has a replica again (view %u)",
-            l->o.server, l->o.lane, r->view);
+    if (r->moves)
+        fl_copy_hand_over(l);
+    else
+        FL_INFO(l->o.log,
+                "server %d, lane %d: it has a replica again (view %u)",
+                l->o.server, l->o.lane, r->view);
 }
 
 static void take_acknowledged(fl_ps_lane *l)
@@ -447,6 +453,54 @@ void fl_copy_tick(fl_ps_lane *l)
     }
     if (c->phase != WAITS)
         fl_copy_goes_on(l);
+}
+
+/* --- a lane that goes to another process ---------------------------------- */
+
+static fleet_status check_move(const fl_ps_lane *l, int server)
+{
+    const fl_replica *r = l->replica;
+
+    if (l->o.no_move)
+        return fl_fail(FLEET_EUNSUPPORTED, "its lanes stay where they are: %s",
+                       l->o.no_move);
+    if (server < 0 || server >= l->o.layout->n_server)
+        return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
+                       server, l->o.layout->n_server - 1);
+    if (l->replaying || l->loading || l->error.code != FLEET_OK ||
+        l->state != FL_LANE_RUNS)
+        return fl_fail(FLEET_ESTATE, "it does not serve");
+    if (r && r->role == FL_REPLICA_GONE)
+        return fl_fail(FLEET_ESTATE, "it has gone to another process");
+    if (r && r->moves && r->mover != server &&
+        (r->copy || r->role == FL_REPLICA_LEADS))
+        return fl_fail(FLEET_EEXIST, "it is on its way to server %d", r->mover);
+    return FLEET_OK;
+}
+
+fleet_status fl_copy_move(fl_ps_lane *l, int server)
+{
+    FL_TRY(check_move(l, server));
+    if (!l->replica)
+        FL_TRY(fl_replica_begin_alone(l));
+    l->replica->mover = server;
+    l->replica->moves = true;
+    return FLEET_OK;
+}
+
+void fl_copy_hand_over(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (r->role != FL_REPLICA_LEADS || r->begins || r->proposes || l->busy ||
+        l->saving || l->frozen)
+        return;
+    FL_INFO(l->o.log,
+            "server %d, lane %d: it goes to the process of server %d, with "
+            "update %" PRId64 " (view %u)",
+            l->o.server, l->o.lane, r->mover, l->version,
+            r->view + FL_VIEW_TAKEN);
+    fl_replica_give_way(l);
 }
 
 /* --- questions of followers, and of newcomers ----------------------------- */

@@ -98,10 +98,10 @@ static void lead(fl_ps_lane *l)
     r->fencing = true;
     r->led_ms = l->now_ms;
     fl_replica_stand_alone(l, r->view + FL_VIEW_TAKEN);
-    FL_WARN(l->o.log,
-            "server %d, lane %d: its replica leads now, at update %" PRId64
-            " (view %u)",
-            l->o.server, l->o.lane, l->version, r->view);
+    fl_log_line(l->o.log, l->o.no_move ? FLEET_LOG_WARNING : FLEET_LOG_INFO,
+                "server %d, lane %d: its replica leads now, at update %" PRId64
+                " (view %u)",
+                l->o.server, l->o.lane, l->version, r->view);
     fl_lane_end_replay(l, FLEET_OK, NULL, l->awake.looked_ms);
     for (int i = 0; i < l->o.n_stream; i++)
         if (!l->stream[i].left)

@@ -253,7 +253,8 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from, const hello *h)
     }
     w.head.incarnation = incarnation;
     for (int i = 0; i < l->o.n_lane + l->o.n_also; i++)
-        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+        fl_msg_text(&w, FL_SECTION_HELLO,
+                    l->o.address[i] ? l->o.address[i] : "{}");
     fl_lane_end_answer(l, &w, from);
 }
 

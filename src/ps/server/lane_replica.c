@@ -90,7 +90,8 @@ static void say_addresses(fl_ps_lane *l, const fl_question *q,
 
     begin_answer(l, &w, q, status, fl_replica_view_of(l));
     for (int i = first; l->o.address && i < first + n; i++)
-        fl_msg_text(&w, FL_SECTION_HELLO, l->o.address[i]);
+        fl_msg_text(&w, FL_SECTION_HELLO,
+                    l->o.address[i] ? l->o.address[i] : "{}");
     end_answer(l, &w, q);
 }
 
@@ -289,7 +290,24 @@ void fl_replica_stand_alone(fl_ps_lane *l, uint32_t view)
 
     r->role = FL_REPLICA_ALONE;
     r->view = view;
+    r->moves = false;
     fl_replica_forget_follower(l);
+}
+
+/* So that none waits for its next heartbeat. */
+static void tell_workers(fl_ps_lane *l)
+{
+    for (int i = 0; i < l->o.n_stream; i++) {
+        const fl_stream_state *s = &l->stream[i];
+        const fl_msg_head head = {.version = FL_MSG_VERSION,
+                                  .kind = FL_MSG_HEARTBEAT,
+                                  .stream = (uint32_t)i,
+                                  .incarnation = s->incarnation,
+                                  .request = FL_MSG_OF_HEARTBEAT};
+
+        if (s->known && !s->left)
+            fl_lane_answer(l, &head, &s->peer, FL_ANSWER_FENCED, FL_NOBODY);
+    }
 }
 
 /* A worker has made the follower lead. What was not answered is not this
@@ -298,14 +316,17 @@ void fl_replica_give_way(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
 
-    FL_WARN(l->o.log,
-            "server %d, lane %d: its replica leads now (view %u), this copy "
-            "has none to serve any more",
-            l->o.server, l->o.lane, r->view + FL_VIEW_TAKEN);
+    if (!r->moves)
+        FL_WARN(l->o.log,
+                "server %d, lane %d: its replica leads now (view %u), this "
+                "copy has none to serve any more",
+                l->o.server, l->o.lane, r->view + FL_VIEW_TAKEN);
     r->role = FL_REPLICA_GONE;
     r->view += FL_VIEW_TAKEN;
     r->gone_ms = l->now_ms;
     fl_replica_forget_follower(l);
+    if (r->moves)
+        tell_workers(l);
 }
 
 bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
@@ -320,6 +341,8 @@ bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
         fl_replica_give_way(l);
     if (r->role != FL_REPLICA_GONE)
         return false;
+    if (r->moves)
+        l->replica->gone_ms = l->now_ms;
     fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);
     return true;
 }
@@ -402,6 +425,14 @@ static void await_follower(fl_ps_lane *l)
     fl_lane_abort(l, FLEET_ETIMEDOUT, text);
 }
 
+/* Workers that went over say nothing more to a copy that has given the lane
+ * away. */
+static int64_t lingers_ms(const fl_ps_lane *l)
+{
+    return l->replica->moves ? l->o.peer_ms / 2
+                             : FL_REPLICA_PATIENCE * l->o.peer_ms;
+}
+
 bool fl_replica_tick(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
@@ -410,12 +441,14 @@ bool fl_replica_tick(fl_ps_lane *l)
         return false;
     if (r->copy)
         fl_copy_tick(l);
+    if (r->moves)
+        fl_copy_hand_over(l);
     if (r->role == FL_REPLICA_LEADS)
         await_follower(l);
     else if (r->role == FL_REPLICA_FOLLOWS)
         fl_follower_tick(l);
     else if (r->role == FL_REPLICA_GONE &&
-             l->now_ms - r->gone_ms > FL_REPLICA_PATIENCE * l->o.peer_ms)
+             l->now_ms - r->gone_ms > lingers_ms(l))
         l->state = FL_LANE_LEFT;
     else if (r->fencing)
         fl_follower_fence(l);
@@ -445,12 +478,16 @@ static bool is_of_server(const fl_ps_lane *l, const fl_peer *from, int step)
 }
 
 /* It hears everything, and may end the job: the server's own process or that of
- * the next one has it, and no other key speaks for that. The process of the
- * server before this one asks where copies of its lanes are. */
+ * the next one has it, or of the one that the lane goes to, and no other key
+ * speaks for that. The process of the server before this one asks where copies
+ * of its lanes are. */
 static bool has_its_key(const fl_ps_lane *l, const fl_peer *from)
 {
     if (l->msg.head.flags & FL_MSG_COMMAND)
         return is_of_server(l, from, -1);
+    if (l->replica->moves &&
+        from->sender == FL_GUARD_SERVER + l->replica->mover)
+        return true;
     return is_of_server(l, from, 0) || is_of_server(l, from, 1);
 }
 
@@ -501,7 +538,7 @@ void fl_replica_abort(fl_ps_lane *l)
 
 /* --- life ----------------------------------------------------------------- */
 
-fleet_status fl_replica_begin(fl_ps_lane *l)
+static fleet_status make_replica(fl_ps_lane *l)
 {
     fl_replica *r;
 
@@ -515,9 +552,28 @@ fleet_status fl_replica_begin(fl_ps_lane *l)
     r->heard_ms = r->begun_ms = l->now_ms;
     FL_TRY(FL_NEW(&r->promised, (size_t)l->o.n_stream * sizeof *r->promised));
     FL_TRY(FL_NEW(&r->left, (size_t)l->o.n_stream * sizeof *r->left));
-    FL_TRY(FL_NEW(&r->said, (size_t)l->o.n_stream * sizeof *r->said));
+    return FL_NEW(&r->said, (size_t)l->o.n_stream * sizeof *r->said);
+}
+
+fleet_status fl_replica_begin_alone(fl_ps_lane *l)
+{
+    fleet_status status = make_replica(l);
+
+    if (status != FLEET_OK) {
+        fl_replica_done(l);
+        return status;
+    }
+    l->replica->role = FL_REPLICA_ALONE;
+    l->replica->view = FL_VIEW_ALONE; /* no copy is one until there is an
+                                         epoch of both */
+    return FLEET_OK;
+}
+
+fleet_status fl_replica_begin(fl_ps_lane *l)
+{
+    FL_TRY(make_replica(l));
     fl_replica_keep(l, 1);
-    if (r->role == FL_REPLICA_LEADS)
+    if (l->replica->role == FL_REPLICA_LEADS)
         atomic_fetch_add(&l->o.identity->unfollowed, 1);
     return FLEET_OK;
 }

@@ -62,6 +62,9 @@ struct fl_replica {
     fl_lane_copy
         *ending;    /* one that is not; what writes for it has not ended */
     uint32_t epoch; /* of the last one */
+    bool moves;     /* the copy is to lead: the lane goes to that server's
+                       process */
+    int mover;
 
     /* of one that follows */
     uint64_t want;              /* the next record */
@@ -100,6 +103,9 @@ static inline bool fl_replica_follows(const fl_ps_lane *l)
 {
     return l->replica && l->replica->role == FL_REPLICA_FOLLOWS;
 }
+
+/* Of a lane that was the only copy, and begins to have two. */
+fleet_status fl_replica_begin_alone(fl_ps_lane *l);
 
 /* --- one that leads (lane_replica.c) -------------------------------------- */
 

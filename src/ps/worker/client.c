@@ -269,7 +269,7 @@ static void send_abort(fl_client *c, int lane)
     fl_msg_text(&w, FL_SECTION_TEXT, c->error.text);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* they will miss us */
-    for (int i = 0; i <= c->o.replicas; i++)
+    for (int i = 0; i <= fl_client_has_other(c, &c->lane[lane]); i++)
         c->host.send(c->host.arg, fl_client_number(c, lane, i), p);
     fl_packet_drop(p);
 }
@@ -481,7 +481,7 @@ static bool is_replaced(fl_client *c, int lane)
 void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
 {
     fleet_status status = fl_msg_decode(p, &c->msg);
-    int copy = c->o.replicas ? lane / c->n_lane : 0;
+    int copy = lane / c->n_lane;
     fl_client_lane *l;
     fl_request *r;
 
@@ -492,7 +492,8 @@ void fl_client_receive(fl_client *c, int lane, fl_packet *p, int64_t now_ms)
         receive_other_version(c, lane);
     if (status != FLEET_OK || !fl_msg_same_id(c->msg.head.job, c->job) ||
         c->msg.head.stream != c->o.stream ||
-        (c->o.replicas && !fl_client_hears(c, lane, copy, now_ms)) ||
+        (fl_client_has_other(c, l) &&
+         !fl_client_hears(c, lane, copy, now_ms)) ||
         is_replaced(c, lane))
         return;
     if (fl_client_is_away(c, l, now_ms))

@@ -67,7 +67,8 @@ typedef struct fl_client_options {
     fl_log *log; /* NULL: none */
 } fl_client_options;
 
-/* With replicas the second copy of lane i of n has the number n + i. */
+/* The second copy of lane i of n has the number n + i: with replicas, or when
+ * moved() has said where it is. */
 typedef struct fl_client_host {
     void *arg;
     void (*send)(void *arg, int lane, fl_packet *p);

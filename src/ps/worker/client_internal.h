@@ -73,6 +73,22 @@ static inline int fl_client_number(const fl_client *c, int lane, int copy)
 
 /* --- two copies of each lane ---------------------------------------------- */
 
+/* The lane has another copy, or has had one as it went to another process. */
+static inline bool fl_client_has_other(const fl_client *c,
+                                       const fl_client_lane *l)
+{
+    return c->o.replicas || l->knows > 0;
+}
+
+/* Either copy may lead. */
+static inline bool fl_client_may_turn(const fl_client *c,
+                                      const fl_client_lane *l)
+{
+    return c->o.replicas ||
+           (l->knows > 0 && fl_view_epoch(l->view) == l->knows &&
+            fl_view_part(l->view) == FL_VIEW_BOTH);
+}
+
 /* c->msg, from that copy: is it of use, as the lane's word? */
 bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms);
 

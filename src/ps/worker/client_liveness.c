@@ -118,8 +118,12 @@ static void go_over(fl_client *c, int lane, uint32_t view, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
 
-    FL_WARN(c->o.log, "%s: lane %d is led by its replica now (view %u)",
-            l->name, lane, view);
+    if (c->o.replicas)
+        FL_WARN(c->o.log, "%s: lane %d is led by its replica now (view %u)",
+                l->name, lane, view);
+    else
+        FL_INFO(c->o.log, "%s: lane %d is in another process now (view %u)",
+                l->name, lane, view);
     l->at ^= 1;
     l->view = view;
     fl_client_came_back(c, l, now_ms);
@@ -202,7 +206,8 @@ void fl_client_hear_address(fl_client *c, int lane)
         return;
     l->knows = head->piece;
     l->other_ms = l->asked_ms = 0;
-    FL_INFO(c->o.log, "%s: lane %d gets its replica again", l->name, lane);
+    if (c->o.replicas)
+        FL_INFO(c->o.log, "%s: lane %d gets its replica again", l->name, lane);
 }
 
 /* It is late with an answer: it may be cut off from its replica, or not lead
@@ -330,9 +335,13 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
     int64_t most_ms = returns ? c->o.restart_ms : c->o.peer_ms, silent_ms;
     bool away;
 
-    if (c->o.replicas) /* first: its replica may have all of the deadline */
+    if (fl_client_may_turn(c, l)) { /* that may take all of the deadline */
         fl_client_look_for_leader(c, lane, now_ms);
-    else if (is_leaving(l) && c->o.request_ms < most_ms)
+        most_ms = most_ms > FL_REPLICA_PATIENCE * c->o.peer_ms
+                      ? most_ms
+                      : FL_REPLICA_PATIENCE * c->o.peer_ms;
+    }
+    if (!c->o.replicas && is_leaving(l) && c->o.request_ms < most_ms)
         most_ms = c->o.request_ms;
     silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
     away = fl_client_is_away(c, l, now_ms);

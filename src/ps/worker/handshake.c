@@ -134,7 +134,7 @@ fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
 {
     const char *ipc = "", *inproc = "", *place = "";
     fl_json *json = NULL;
-    int64_t port = 0;
+    int64_t port = 0, process = -1;
 
     FL_TRY(fl_json_parse(text, strlen(text), "lane", &json));
     fl_at root = fl_at_root(json), at = fl_at_key(&root, "ipc");
@@ -148,6 +148,10 @@ fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
     at = fl_at_key(&root, "port");
     if (status == FLEET_OK)
         status = fl_at_int(&at, 0, 65535, &port);
+    at = fl_at_key(&root, "process");
+    if (status == FLEET_OK)
+        status = fl_at_int(&at, 0, FL_MOST_SERVER - 1, &process);
+    lane->process = (int)process;
     lane->elsewhere = !*inproc && (!*place || strcmp(place, locality) != 0);
     if (*inproc)
         snprintf(lane->address, sizeof lane->address, "%.100s", inproc);

@@ -37,6 +37,7 @@ typedef struct fl_hello_lane {
     char address[FL_ADDRESS_SIZE];
     bool elsewhere; /* on another machine */
     uint32_t peer;  /* nonce of its process */
+    int process;    /* of which server it is, if that is said; else -1 */
 } fl_hello_lane;
 
 typedef struct fl_job_lanes {

@@ -98,7 +98,7 @@ static fleet_status connect_lane(fl_socket **socket, const fl_hello_lane *lane,
 fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
                               const fl_keys *keys, fl_socket ***sockets, int *n)
 {
-    size_t most = (lanes->replica ? 2 : 1) * (size_t)lanes->n;
+    size_t most = 2 * (size_t)lanes->n; /* lanes may move */
     const fl_hello_lane *lane = lanes->lane;
 
     *n = 0;
@@ -111,6 +111,7 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
         for (int i = 0; i < lanes->n_lane[s]; i++)
             FL_TRY(
                 connect_lane(*sockets, &lane[i], keys, (s + 1) % n_server, n));
+    *n = (int)most;
     return FLEET_OK;
 }
 
@@ -119,13 +120,22 @@ fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
                                 int n_server, const fl_keys *keys,
                                 bool tcp_only)
 {
-    int server = number % n_lane / (n_lane / n_server);
-    int process = (server + (number >= n_lane)) % n_server;
     fl_hello_lane lane = {0};
     char locality[160];
     fl_socket *other;
+    int process;
 
     fl_locality_text(locality);
+    FL_TRY(fl_hello_read_lane(address[0], 1, text, locality, tcp_only, &lane));
+    process = lane.process;
+    if (process < 0) { /* that of its server, or the next one's */
+        int server = number % n_lane / (n_lane / n_server);
+
+        process = (server + (number >= n_lane)) % n_server;
+    }
+    if (process >= n_server)
+        return fl_fail(FLEET_EINVAL, "a lane is said to be at server %d of %d",
+                       process, n_server);
     FL_TRY(fl_hello_read_lane(address[process], 1, text, locality, tcp_only,
                               &lane));
     FL_TRY(fl_socket_connect_to(&other, lane.address, keys, process));

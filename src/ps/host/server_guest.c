@@ -1,0 +1,274 @@
+/* server_guest.c - lanes of other servers that come to this process, while the
+ * job trains: each is a server of its own, with that lane alone, which follows
+ * the lane where it is, and leads when that one gives way. It ends when workers
+ * have left it, or when its lane goes to another process again. The list of
+ * them is the first lane's thread's alone, while that runs. docs/adr/0103. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/thread.h"
+#include "ps/host/server_internal.h"
+#include "ps/worker/handshake.h"
+
+struct fl_guest {
+    fl_server *host;
+    fl_server_options o;
+    fl_address address;
+    char *text;                  /* where the lane is before */
+    _Atomic(fl_server *) server; /* NULL: not made yet, or it has failed */
+    pthread_t thread;
+    atomic_bool over;
+    bool joined;
+    fl_error error;
+};
+
+/* --- one of them ---------------------------------------------------------- */
+
+static void *guest_main(void *arg)
+{
+    fl_guest *g = arg;
+    fl_server *server;
+    fleet_status status = fl_server_create(&server, &g->o);
+
+    if (status == FLEET_OK) {
+        atomic_store(&g->server, server);
+        status = fl_server_run(server);
+    }
+    fl_error_take(&g->error, status);
+    if (status != FLEET_OK)
+        FL_WARN(&g->o.context->log,
+                "server %d, lane %d, in the process of server %d: %s",
+                g->o.index, g->o.only_lane, g->host->o.index, g->error.text);
+    atomic_store(&g->over, true);
+    fl_server_ring(g->host);
+    return NULL;
+}
+
+static void destroy_guest(fl_guest *g)
+{
+    if (!g)
+        return;
+    fl_server_destroy(atomic_load(&g->server));
+    fl_free(g->text);
+    fl_free(g);
+}
+
+fleet_status fl_guest_find_leader(fl_server *s)
+{
+    fl_lane_runner *r = &s->runner[0];
+    fl_hello_lane at = {0};
+    char locality[160];
+
+    fl_locality_text(locality);
+    FL_TRY(fl_hello_read_lane(s->o.follows, 1, s->o.lane_text, locality,
+                              s->o.tcp_only, &at));
+    FL_TRY(fl_socket_connect_to(&r->leader, at.address, s->o.keys, s->o.at));
+    r->found = true;
+    return FLEET_OK;
+}
+
+/* --- what is asked for ---------------------------------------------------- */
+
+typedef struct wanted_lane {
+    int64_t server, lane, lanes, at;
+    const char *address, *home; /* the lane's; that process's server's */
+} wanted_lane;
+
+static fleet_status read_wanted(const fl_server *s, const fl_json *json,
+                                wanted_lane *w)
+{
+    const fl_at root = fl_at_root(json);
+    const struct {
+        const char *key;
+        int64_t most, *to;
+    } number[] = {{"server", s->o.n_server - 1, &w->server},
+                  {"lane", FL_MOST_LANE - 1, &w->lane},
+                  {"lanes", FL_MOST_LANE, &w->lanes},
+                  {"at", s->o.n_server - 1, &w->at}};
+    const struct {
+        const char *key, **to;
+    } text[] = {{"address", &w->address}, {"home", &w->home}};
+
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+        fl_at at = fl_at_key(&root, number[i].key);
+
+        FL_TRY(fl_at_required(&at));
+        FL_TRY(fl_at_int(&at, 0, number[i].most, number[i].to));
+    }
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        fl_at at = fl_at_key(&root, text[i].key);
+
+        FL_TRY(fl_at_required(&at));
+        FL_TRY(fl_at_string(&at, text[i].to));
+    }
+    if (w->lane >= w->lanes)
+        return fl_fail(FLEET_EINVAL, "there is no lane %lld of %lld",
+                       (long long)w->lane, (long long)w->lanes);
+    return FLEET_OK;
+}
+
+/* At this server's ip, and a port of the kernel's choice. */
+static void set_address(fl_guest *g)
+{
+    const char *own = g->host->o.address, *colon = strrchr(own, ':');
+
+    if (fl_server_is_inproc(g->host))
+        snprintf(g->address, sizeof g->address, "%.80s/of-%d-%d-%08x", own,
+                 g->o.index, g->o.only_lane, (unsigned)fl_nonce());
+    else
+        snprintf(g->address, sizeof g->address, "%.*s:0", (int)(colon - own),
+                 own);
+    g->o.address = g->address;
+}
+
+static fleet_status set_options(fl_guest *g, const wanted_lane *w)
+{
+    fl_server_options *o = &g->o;
+
+    *o = g->host->o;
+    o->host = g->host;
+    o->index = (int)w->server;
+    o->only_lane = (int)w->lane;
+    o->n_lane = (int)w->lanes;
+    o->at = (int)w->at;
+    g->text = fl_alloc(strlen(w->address) + strlen(w->home) + 2);
+    if (!g->text)
+        return FLEET_ENOMEM;
+    strcpy(g->text, w->address);
+    o->lane_text = g->text;
+    o->follows =
+        strcpy(g->text + strlen(w->address) + 1, w->home); /* behind it */
+    o->listen_fd = -1;
+    o->lane_port = NULL;
+    o->load = NULL;
+    o->comes_again = true;
+    set_address(g);
+    return FLEET_OK;
+}
+
+static bool is_of(const fl_guest *g, const wanted_lane *w)
+{
+    return g && !atomic_load(&g->over) && g->o.index == w->server &&
+           g->o.only_lane == w->lane;
+}
+
+static fleet_status start_guest(fl_server *s, int place, const wanted_lane *w)
+{
+    fl_guest *g;
+    fleet_status status;
+
+    FL_TRY(FL_NEW(&s->guest[place], sizeof *g));
+    g = s->guest[place];
+    g->host = s;
+    status = set_options(g, w);
+    if (status == FLEET_OK)
+        status =
+            fl_thread_start(&g->thread, guest_main, g, "a lane that comes");
+    if (status == FLEET_OK)
+        return FLEET_OK;
+    destroy_guest(g);
+    s->guest[place] = NULL;
+    return status;
+}
+
+/* The place of one that is over is the next one's. */
+static fleet_status find_place(fl_server *s, int *place)
+{
+    for (int i = 0; i < FL_MOST_GUEST; i++) {
+        fl_guest *g = s->guest[i];
+
+        if (g && !atomic_load(&g->over))
+            continue;
+        if (g) {
+            pthread_join(g->thread, NULL);
+            destroy_guest(g);
+            s->guest[i] = NULL;
+        }
+        *place = i;
+        return FLEET_OK;
+    }
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "server %d has %d lanes of other servers already",
+                   s->o.index, (int)FL_MOST_GUEST);
+}
+
+static fleet_status take_wanted(fl_server *s, const wanted_lane *w)
+{
+    int place = 0;
+
+    for (int i = 0; i < FL_MOST_GUEST; i++)
+        if (is_of(s->guest[i], w))
+            return FLEET_OK; /* said once more */
+    FL_TRY(find_place(s, &place));
+    return start_guest(s, place, w);
+}
+
+fleet_status fl_runner_take_guest(void *arg, const char *words)
+{
+    const fl_lane_runner *r = arg;
+    wanted_lane w = {0};
+    fl_json *json = NULL;
+    fleet_status status;
+    fl_error error;
+
+    FL_TRY(fl_json_parse(words, strlen(words), "take", &json));
+    status = read_wanted(r->server, json, &w);
+    if (status == FLEET_OK)
+        status = take_wanted(r->server, &w);
+    fl_error_take(&error, status);
+    fl_json_free(json);
+    return fl_error_raise(&error);
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT])
+{
+    const fl_lane_runner *r = arg;
+
+    for (int k = 0; r->number == 0 && k < FL_MOST_GUEST; k++) {
+        const fl_guest *g = r->server->guest[k];
+        const fl_server *s = g ? atomic_load(&g->server) : NULL;
+
+        if (!s || atomic_load(&g->over) || i-- > 0)
+            continue;
+        snprintf(text, FL_LANE_TEXT, "%s", s->runner[0].address);
+        return true;
+    }
+    return false;
+}
+
+bool fl_runner_awaits_guests(const fl_lane_runner *r)
+{
+    bool any = false;
+
+    for (int i = 0; r->number == 0 && i < FL_MOST_GUEST; i++) {
+        const fl_guest *g = r->server->guest[i];
+
+        any = any || (g && !atomic_load(&g->over));
+    }
+    return any;
+}
+
+void fl_server_join_guests(fl_server *s)
+{
+    for (int i = 0; i < FL_MOST_GUEST; i++) {
+        fl_guest *g = s->guest[i];
+        const fl_server *server;
+
+        if (!g || g->joined)
+            continue;
+        pthread_join(g->thread, NULL);
+        g->joined = true;
+        server = atomic_load(&g->server);
+        if (s->failed.code == FLEET_OK && server && fl_server_has_led(server))
+            s->failed = g->error;
+    }
+}
+
+void fl_server_forget_guests(fl_server *s)
+{
+    for (int i = 0; i < FL_MOST_GUEST; i++)
+        destroy_guest(s->guest[i]);
+}

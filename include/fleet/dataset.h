@@ -43,7 +43,9 @@ typedef enum fleet_transform {
     FLEET_STANDARDIZE,       /* (x - mean) / deviation over the training data */
     FLEET_LOG1P_STANDARDIZE, /* both, the logarithm first */
     FLEET_HASH,              /* fleet_hash_text() of the cell */
-    FLEET_EQUALS             /* 1 if the cell is one of `equals`, else 0 */
+    FLEET_EQUALS,            /* 1 if the cell is one of `equals`, else 0 */
+    FLEET_WORDS /* ids with dim -1: fleet_hash_text() of each word: of letters,
+                   digits and what is not ASCII; A to Z become a to z */
 } fleet_transform;
 
 /* A slot: what one data variable is fed with. All-zero fields are defaults. */
@@ -69,6 +71,22 @@ typedef struct fleet_slot {
     int weighted; /* nonzero, with FLEET_INT64 and dim -1: values are "id" or
                      "id:weight", for a variable of fleet_data_weighted(); an
                      id without a weight has 1 */
+
+    /* A slot that no line has: it is made of slots in front of it, whose names
+     * these are, and stands behind all slots that lines have. Of FLEET_INT64,
+     * with the dim of the slot that it is made of, or the product of their
+     * dims; -1 if one of them is -1. Not for libsvm.
+     *
+     *   crossed    of 2 to 8 slots of ids: an id for each combination of an id
+     *              of each, the last slot's changing first: XXH64 of these ids,
+     *              8 bytes each, little-endian, with the slot's position as
+     *              seed; at most 2^20 in a sample
+     *   bucketed   of a slot of FLEET_FLOAT32: for each number how many of
+     *              n_bucket boundaries, which rise, are not above it */
+    const char *const *from;
+    int n_from;
+    const float *buckets;
+    int n_bucket; /* 0: crossed */
 } fleet_slot;
 
 /* All-zero fields are defaults. */

@@ -4,11 +4,14 @@
 #include <inttypes.h>
 
 #include "base/memory.h"
+#include "data/made_slots.h"
 
 static fleet_status parse_lines(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
 {
     FL_TRY(p->parse(p, scratch, buffer));
+    if (p->layout.n_made > 0)
+        FL_TRY(fl_made_slots_fill(p, buffer));
     return p->spec->bounds ? fl_parser_check_bounds(p, buffer) : FLEET_OK;
 }
 

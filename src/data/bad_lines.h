@@ -9,8 +9,9 @@
 #include "base/log.h"
 #include "data/format/parser.h"
 
-/* Parse a batch and check its bounds. With a budget, lines that cannot be
- * parsed are taken out of it, and noted in the buffer. */
+/* Parse a batch, make what is made of its slots, and check its bounds. With a
+ * budget, lines that cannot be parsed are taken out of it, and noted in the
+ * buffer. */
 fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer);
 

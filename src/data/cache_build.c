@@ -66,6 +66,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     fl_cache_writer *w;
     fleet_status status;
 
+    one.n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     one.files = &file;
     one.n_file = 1;
     one.batch_size = rows_of(spec);

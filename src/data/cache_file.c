@@ -82,6 +82,7 @@ static void add_slot(fl_hasher *h, const fleet_slot *s, uint64_t seed)
 uint64_t fl_cache_key(const fl_stream_spec *spec)
 {
     const fl_statistics *s = spec->statistics;
+    const int n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     fl_hasher h;
 
     fl_hasher_init(&h, VERSION);
@@ -93,8 +94,8 @@ uint64_t fl_cache_key(const fl_stream_spec *spec)
     add_number(&h, spec->skip_lines);
     add_text(&h, spec->missing);
     add_number(&h, spec->no_label);
-    add_number(&h, spec->n_slot);
-    for (int i = 0; i < spec->n_slot; i++)
+    add_number(&h, n_slot);
+    for (int i = 0; i < n_slot; i++)
         add_slot(&h, &spec->slots[i],
                  spec->seeds ? spec->seeds[i] : (uint64_t)i);
     for (int i = 0; s && i < s->n; i++) {

@@ -295,17 +295,18 @@ TEST(several_columns_make_one_dense_slot)
 
 TEST(columns_are_found_by_the_header_of_each_file)
 {
-    const char *const columns[] = {"b", "1"};
-    const fleet_slot slot = {
+    static const char *const columns[] = {"b", "1"};
+    static const fleet_slot slot = {
         .name = "x", .dim = 2, .columns = columns, .n_column = 2};
-    const char *const files[] = {
-        test_file("1.csv", "junk\n# comment\n\"a\", b ,c\n1,2,3\n"),
-        test_file("2.csv", ""), test_file("3.csv", "more junk"),
-        test_file("4.csv", "junk,,\nb,1\r\n#4,5\n4,5\r\n"),
-        test_file("5.csv", "junk\nb,c")};
+    static const char *files[5]; /* the stream outlives the test */
     fl_stream_spec spec = data_spec(FLEET_CSV, &slot, 1, files, 5);
     const fl_batch *b;
 
+    files[0] = test_file("1.csv", "junk\n# comment\n\"a\", b ,c\n1,2,3\n");
+    files[1] = test_file("2.csv", "");
+    files[2] = test_file("3.csv", "more junk");
+    files[3] = test_file("4.csv", "junk,,\nb,1\r\n#4,5\n4,5\r\n");
+    files[4] = test_file("5.csv", "junk\nb,c");
     spec.header = 1;
     spec.skip_lines = 1;
     spec.comment = '#';

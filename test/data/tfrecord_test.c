@@ -216,7 +216,8 @@ TEST(bytes_that_are_no_example_are_refused)
                {"\x08", 1},         /* a key alone */
                {"\x0d\x01\x02", 3}, /* four bytes cut off */
                {"\x09\x01\x02", 3}, /* eight */
-               {"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12},
+               {"\x12\x02\x0a", 3}, /* one byte longer */
+               {"\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12},
                {"\x0a\x02\x08\x01", 4},         /* Features.feature: a number */
                {"\x0a\x04\x0a\x02\x08\x01", 6}, /* its key: a number */
                {"\x08\x01", 2}};                /* Example.features: a number */

@@ -15,8 +15,9 @@
 #include "base/memory.h"
 
 static const lines_format formats[] = {
-    LINES_CSV,    LINES_HEADER,    LINES_CRITEO, LINES_MULTISLOT,
-    LINES_LIBSVM, LINES_SLOT_TEXT, LINES_JSON,   LINES_TFRECORD};
+    LINES_CSV,       LINES_HEADER,   LINES_CRITEO,
+    LINES_MULTISLOT, LINES_LIBSVM,   LINES_SLOT_TEXT,
+    LINES_JSON,      LINES_TFRECORD, LINES_MADE};
 enum { N_FORMAT = sizeof formats / sizeof *formats };
 
 static int64_t score(fleet_predictor *p, const char *text, size_t size,

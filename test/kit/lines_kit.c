@@ -114,6 +114,7 @@ static int put_line(lines_format format, char *to, unsigned *r)
 {
     switch (format) {
     case LINES_CSV:
+    case LINES_MADE:
         return put_csv(to, r, ',');
     case LINES_HEADER:
         return put_csv(to, r, ';');
@@ -184,9 +185,9 @@ char *lines_unlabelled(const lines_scene *s, size_t *size)
             from = strchr(at, ' ') + 1;
         } else if (s->format != LINES_HEADER ||
                    (n > 2 && strpbrk(at, ";\n")[0] == ';')) {
-            from = strpbrk(at, s->format == LINES_CRITEO ? "\t"
-                               : s->format == LINES_CSV  ? ","
-                                                         : ";") +
+            from = strpbrk(at, s->format == LINES_CRITEO   ? "\t"
+                               : s->format != LINES_HEADER ? ","
+                                                           : ";") +
                    1;
         }
         memcpy(to, at, head);
@@ -251,6 +252,58 @@ static void describe_csv(lines_scene *s, fleet_dataset_options *o)
     o->header = 1;
     o->skip_lines = 1;
     o->comment = '#';
+}
+
+/* The color is a cross of two cells, of which one is a bucket before; a model
+ * has neither as an input. */
+static void describe_made(fleet_dataset_options *o)
+{
+    static const fleet_transform log = FLEET_LOG1P_STANDARDIZE,
+                                 equals = FLEET_EQUALS, words = FLEET_WORDS;
+    static const char *const place[] = {"0", "1", "2", "3", "4"};
+    static const char *const pair[] = {"1", "3"}, *const yes[] = {"yes"};
+    static const char *const crossed[] = {"hue", "bucket"};
+    static const char *const size[] = {"size"};
+    static const float bounds[] = {-1, 0, 0.5f};
+    static const fleet_slot slot[] = {
+        {.name = "label",
+         .dtype = FLEET_INT64,
+         .columns = place,
+         .n_column = 1,
+         .transforms = &equals,
+         .n_transform = 1,
+         .equals = yes,
+         .n_equals = 1,
+         .required = 1},
+        {.name = "hue",
+         .dtype = FLEET_INT64,
+         .columns = place + 2,
+         .n_column = 1},
+        {.name = "size",
+         .columns = place + 3,
+         .n_column = 1,
+         .transforms = &log,
+         .n_transform = 1},
+        {.name = "numbers", .dim = 2, .columns = pair, .n_column = 2},
+        {.name = "word",
+         .dtype = FLEET_INT64,
+         .dim = -1,
+         .columns = place + 4,
+         .n_column = 1,
+         .transforms = &words,
+         .n_transform = 1},
+        {.name = "bucket",
+         .dtype = FLEET_INT64,
+         .from = size,
+         .n_from = 1,
+         .buckets = bounds,
+         .n_bucket = 3},
+        {.name = "color", .dtype = FLEET_INT64, .from = crossed, .n_from = 2}};
+
+    o->format = FLEET_CSV;
+    o->slots = slot;
+    o->n_slot = 7;
+    o->missing = "?";
 }
 
 static void describe_multislot(fleet_dataset_options *o)
@@ -367,6 +420,8 @@ void lines_open(lines_scene *s, lines_format format)
         describe_multislot(&o);
     else if (format == LINES_LIBSVM)
         describe_libsvm(&o);
+    else if (format == LINES_MADE)
+        describe_made(&o);
     else if (format > LINES_LIBSVM)
         describe_named(format, &o);
     else

@@ -15,7 +15,8 @@ typedef enum lines_format {
     LINES_LIBSVM, /* ids of value 1 alone */
     LINES_SLOT_TEXT,
     LINES_JSON,
-    LINES_TFRECORD /* tf.Example */
+    LINES_TFRECORD, /* tf.Example */
+    LINES_MADE      /* the lines of LINES_CSV; slots made of others, words */
 } lines_format;
 
 typedef struct lines_scene {

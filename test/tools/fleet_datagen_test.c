@@ -135,8 +135,7 @@ TEST(tfrecord_has_the_lines_of_slot_text)
     static const fleet_slot slots[] = {{.name = "click", .required = 1},
                                        {.name = "slot_1", .dtype = FLEET_INT64},
                                        {.name = "counts", .dim = 3}};
-    const char *const files[] = {test_keep(test_path("text")),
-                                 test_keep(test_path("records"))};
+    static const char *files[2];
     char said[MOST];
     fl_stream_spec spec =
         data_spec(FLEET_SLOT_TEXT, slots, DATA_N(slots), files, 1);
@@ -144,6 +143,8 @@ TEST(tfrecord_has_the_lines_of_slot_text)
     const fl_batch *b;
     float count[3 * 200];
 
+    files[0] = test_keep(test_path("text"));
+    files[1] = test_keep(test_path("records"));
     fl_free(made(SMALL "--lines 200 --format slot_text", "text", said));
     fl_free(made(SMALL "--lines 200 --format tfrecord", "records", said));
     spec.batch_size = 200;

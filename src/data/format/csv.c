@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 
 /* --- where the columns stand ---------------------------------------------- */
 
@@ -226,18 +227,82 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
 
 /* --- batches -------------------------------------------------------------- */
 
-/* A ragged field has no value for a cell that is missing. */
-static fleet_status read_field(const place *at, const fl_csv_cells *cells,
-                               size_t row, fl_slot_data *out, size_t *used)
+static bool is_of_word(char c)
 {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || (unsigned char)c >= 128;
+}
+
+static size_t word_size(const char *s, const char *end)
+{
+    size_t n = 0;
+
+    while (s + n < end && is_of_word(s[n]))
+        n++;
+    return n;
+}
+
+/* The id of a word, whose letters of ASCII are small ones. */
+static fleet_status hash_word(const place *at, fl_scratch *scratch,
+                              const char *word, size_t n, uint64_t *id)
+{
+    FL_TRY(fl_grow(&scratch->text, &scratch->text_capacity, n, 1));
+    for (size_t i = 0; i < n; i++)
+        scratch->text[i] = word[i] >= 'A' && word[i] <= 'Z'
+                               ? (char)(word[i] + 'a' - 'A')
+                               : word[i];
+    *id = fl_hash(scratch->text, n, at->f->seed);
+    return FLEET_OK;
+}
+
+static fleet_status read_words(const place *at, fl_scratch *scratch,
+                               fl_batch_buffer *buffer, const fl_cell *cell)
+{
+    const int slot = (int)(at->f - at->p->layout.field);
+    size_t *used = &scratch->used[slot];
+
+    for (const char *s = cell->text; s < cell->end;) {
+        const size_t n = word_size(s, cell->end);
+
+        if (n == 0) {
+            s++;
+            continue;
+        }
+        FL_TRY(fl_batch_buffer_room(buffer, &at->p->layout, slot, *used + 1));
+        FL_TRY(hash_word(at, scratch, s, n,
+                         (uint64_t *)buffer->batch.slot[slot].values + *used));
+        ++*used;
+        s += n;
+    }
+    return FLEET_OK;
+}
+
+/* A ragged field has no value for a cell that is missing. */
+static fleet_status read_field(const place *at, fl_scratch *scratch, size_t row,
+                               fl_batch_buffer *buffer)
+{
+    const int slot = (int)(at->f - at->p->layout.field);
+    const fl_csv_cells *cells = &scratch->cells;
+    fl_slot_data *out = &buffer->batch.slot[slot];
+    size_t *used = &scratch->used[slot];
     const int *where = at->p->place[at->line->file] + at->f->first_column;
     const bool ragged = at->f->dim < 0;
 
     for (int i = 0; i < at->f->n_column; i++) {
         const fl_cell *cell = &cells->cell[where[i]];
 
-        if (!ragged || !fl_csv_is_missing(at->p, cell))
-            FL_TRY(to_value(at, at->f->first_column + i, cell, out, (*used)++));
+        const int column = at->f->first_column + i;
+
+        if (ragged && fl_csv_is_missing(at->p, cell))
+            continue;
+        if (at->p->layout.column[column].transform == FLEET_WORDS) {
+            FL_TRY(read_words(at, scratch, buffer, cell));
+            continue;
+        }
+        if (ragged && *used >= buffer->capacity[slot])
+            FL_TRY(
+                fl_batch_buffer_room(buffer, &at->p->layout, slot, *used + 1));
+        FL_TRY(to_value(at, column, cell, out, (*used)++));
     }
     if (ragged)
         out->offsets[row + 1] = (int64_t)*used;
@@ -270,8 +335,7 @@ fleet_status fl_parse_csv(const fl_parser *p, fl_scratch *scratch,
         for (int i = 0; i < p->layout.n_field; i++) {
             const place at = {p, line, &p->layout.field[i]};
 
-            FL_TRY(read_field(&at, &scratch->cells, r, &buffer->batch.slot[i],
-                              &scratch->used[i]));
+            FL_TRY(read_field(&at, scratch, r, buffer));
         }
     }
     return FLEET_OK;

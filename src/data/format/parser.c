@@ -164,7 +164,7 @@ fleet_status fl_parser_check_bounds(const fl_parser *p,
 {
     if (buffer->lines.n != (size_t)buffer->batch.rows)
         return FLEET_OK;
-    for (int i = 0; i < p->layout.n_field; i++) {
+    for (int i = 0; i < p->layout.n_field + p->layout.n_made; i++) {
         const fl_field *f = &p->layout.field[i];
 
         if (f->bounds.ids_below > 0 && f->is_id)

@@ -9,7 +9,7 @@ enum { SLACK = FL_CACHE_LINE / sizeof(float) };
 fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
                                     const fl_layout *l)
 {
-    const size_t n = (size_t)l->n_field;
+    const size_t n = (size_t)(l->n_field + l->n_made);
     fl_batch_buffer *b;
 
     FL_TRY(FL_NEW(&b, sizeof *b));
@@ -31,7 +31,7 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
 {
     if (!buffer)
         return;
-    for (int i = 0; buffer->batch.slot && i < l->n_field; i++) {
+    for (int i = 0; buffer->batch.slot && i < l->n_field + l->n_made; i++) {
         fl_free(buffer->batch.slot[i].values);
         fl_free(buffer->batch.slot[i].offsets);
         fl_free(buffer->batch.slot[i].weights);
@@ -47,9 +47,10 @@ void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
     fl_free(buffer);
 }
 
-static fleet_status begin_slot(fl_batch_buffer *buffer, const fl_layout *l,
-                               int i, int64_t rows)
+fleet_status fl_batch_buffer_begin_slot(fl_batch_buffer *buffer,
+                                        const fl_layout *l, int i)
 {
+    const int64_t rows = buffer->batch.rows;
     fl_slot_data *s = &buffer->batch.slot[i];
     const fl_field *f = &l->field[i];
     size_t padded = ((size_t)rows + FL_ROW_PAD - 1) / FL_ROW_PAD * FL_ROW_PAD;
@@ -74,7 +75,7 @@ fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
 {
     buffer->batch.rows = rows;
     for (int i = 0; i < l->n_field; i++)
-        FL_TRY(begin_slot(buffer, l, i, rows));
+        FL_TRY(fl_batch_buffer_begin_slot(buffer, l, i));
     return FLEET_OK;
 }
 

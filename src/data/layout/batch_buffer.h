@@ -29,9 +29,13 @@ fleet_status fl_batch_buffer_create(fl_batch_buffer **buffer,
 void fl_batch_buffer_destroy(fl_batch_buffer *buffer, const fl_layout *l,
                              fl_blocks *blocks);
 
-/* Room for rows: dense slots whole and padded, ragged slots empty. */
+/* Room for rows: dense slots whole and padded, ragged slots empty. Of the slots
+ * that lines have; made ones are begun one by one. */
 fleet_status fl_batch_buffer_begin(fl_batch_buffer *buffer, const fl_layout *l,
                                    int64_t rows);
+
+fleet_status fl_batch_buffer_begin_slot(fl_batch_buffer *buffer,
+                                        const fl_layout *l, int slot);
 
 /* Room for n values in a ragged slot, and their weights. */
 fleet_status fl_batch_buffer_room(fl_batch_buffer *buffer, const fl_layout *l,

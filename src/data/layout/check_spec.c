@@ -2,6 +2,7 @@
 #include "data/layout/check_spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "data/layout/layout.h"
@@ -103,11 +104,14 @@ static fleet_status check_transform(const fleet_slot *s, fleet_transform t)
 {
     const bool id = fl_slot_is_id(s);
 
-    if (t < FLEET_TRANSFORM_NONE || t > FLEET_EQUALS)
+    if (t < FLEET_TRANSFORM_NONE || t > FLEET_WORDS)
         return fl_fail(FLEET_ECONFIG, "slot \"%s\": %d is no transform",
                        s->name, (int)t);
     if (!id && t == FLEET_HASH)
         return bad_slot(s, "hash makes ids, so it needs int64");
+    if (t == FLEET_WORDS && (!id || s->dim != -1 || s->weighted))
+        return bad_slot(s, "words makes any number of ids, so it needs int64 "
+                           "with dim -1, and no weights");
     if (id && (t == FLEET_LOG1P || fl_standardizes(t)))
         return bad_slot(s, "log1p and standardize make numbers, so they need "
                            "float32");
@@ -161,13 +165,91 @@ static fleet_status check_csv_slot(const fl_stream_spec *spec,
                : FLEET_OK;
 }
 
+/* --- slots that no line has ----------------------------------------------- */
+
+static fleet_status check_buckets(const fleet_slot *s)
+{
+    if (!s->buckets)
+        return bad_slot(s, "a list of another length than it says");
+    for (int i = 0; i < s->n_bucket; i++)
+        if (!isfinite(s->buckets[i]) ||
+            (i > 0 && s->buckets[i] <= s->buckets[i - 1]))
+            return bad_slot(s, "boundaries of buckets are finite and rise");
+    return FLEET_OK;
+}
+
+/* Slot i of the spec is made of that one; *dim is multiplied by its. */
+static fleet_status check_source(const fl_stream_spec *spec, int i,
+                                 const char *name, int64_t *dim)
+{
+    const fleet_slot *s = &spec->slots[i], *of;
+    const int at = name ? fl_slot_named(spec->slots, i, name) : -1;
+    const bool bucketed = s->n_bucket > 0;
+
+    if (at < 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": from: expected the name of a slot in "
+                       "front of it, got \"%.60s\"",
+                       s->name, name ? name : "");
+    of = &spec->slots[at];
+    if (fl_slot_is_id(of) == bucketed || of->weighted)
+        return fl_fail(FLEET_ECONFIG,
+                       "slot \"%s\": from: expected a slot of %s, which "
+                       "\"%s\" is not",
+                       s->name, bucketed ? "numbers" : "ids without weights",
+                       name);
+    if (*dim < 0 || fl_slot_dim(of) < 0)
+        *dim = -1;
+    else if (__builtin_mul_overflow(*dim, fl_slot_dim(of), dim))
+        return bad_slot(s, "too many values");
+    return FLEET_OK;
+}
+
+static fleet_status check_made_slot(const fl_stream_spec *spec, int i)
+{
+    const fleet_slot *s = &spec->slots[i];
+    const bool bucketed = s->n_bucket > 0;
+    int64_t dim = 1;
+
+    if (spec->format == FLEET_LIBSVM)
+        return bad_slot(s, "from: not for libsvm");
+    if (s->n_from == 0)
+        return bad_slot(s, "slots that are made of others stand behind it: "
+                           "expected in front of it");
+    if (s->n_column || s->n_transform || s->n_equals || s->required ||
+        s->weighted || !fl_slot_is_id(s))
+        return bad_slot(s, "from: a slot that is made of others has ids "
+                           "without weights, and nothing of a line's");
+    if (!s->from || s->n_from < 0 || s->n_bucket < 0 ||
+        (bucketed ? s->n_from != 1
+                  : s->n_from < 2 || s->n_from > FL_MOST_CROSSED))
+        return bad_slot(s, bucketed ? "from: buckets are of one slot"
+                                    : "from: expected 2 to 8 slots that are "
+                                      "crossed, or one and buckets");
+    FL_TRY(bucketed ? check_buckets(s) : FLEET_OK);
+    for (int k = 0; k < s->n_from; k++)
+        FL_TRY(check_source(spec, i, s->from[k], &dim));
+    return dim == fl_slot_dim(s)
+               ? FLEET_OK
+               : fl_fail(FLEET_ECONFIG,
+                         "slot \"%s\": expected a dim of %" PRId64
+                         ", as the slots that it is made of say, got %" PRId64,
+                         s->name, dim, fl_slot_dim(s));
+}
+
+/* --- all slots ------------------------------------------------------------ */
+
 fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
 {
     const bool csv = spec->format == FLEET_CSV;
+    int n_read;
 
     *at = 0;
     if (spec->n_slot < 1 || !spec->slots)
         return fl_fail(FLEET_ECONFIG, "a dataset needs slots");
+    n_read = fl_count_read_slots(spec->slots, spec->n_slot);
+    if (n_read == 0)
+        return bad_slot(&spec->slots[0], "from: there is no slot in front");
     for (; *at < spec->n_slot; ++*at) {
         const fleet_slot *s = &spec->slots[*at];
 
@@ -175,7 +257,11 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
         for (int j = 0; j < *at; j++)
             if (strcmp(s->name, spec->slots[j].name) == 0)
                 return bad_slot(s, "stands twice");
-        if (csv)
+        if (*at >= n_read)
+            FL_TRY(check_made_slot(spec, *at));
+        else if (s->n_bucket != 0)
+            return bad_slot(s, "buckets, but no slot from which");
+        else if (csv)
             FL_TRY(check_csv_slot(spec, s));
         else if (s->n_column || s->n_transform || s->n_equals)
             return bad_slot(s, "only csv files have columns and transforms");

@@ -13,12 +13,30 @@ const char *const fl_transform_names[] = {[FLEET_TRANSFORM_NONE] = "none",
                                               "log1p_standardize",
                                           [FLEET_HASH] = "hash",
                                           [FLEET_EQUALS] = "equals",
+                                          [FLEET_WORDS] = "words",
                                           NULL};
 
 bool fl_slots_by_name(fleet_format format)
 {
     return format == FLEET_CSV || format == FLEET_SLOT_TEXT ||
            format == FLEET_JSON_LINES || format == FLEET_TFRECORD;
+}
+
+int fl_count_read_slots(const fleet_slot *slots, int n_slot)
+{
+    int n = 0;
+
+    while (n < n_slot && slots[n].n_from == 0)
+        n++;
+    return n;
+}
+
+int fl_slot_named(const fleet_slot *slots, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(slots[i].name, name) == 0)
+            return i;
+    return -1;
 }
 
 bool fl_standardizes(fleet_transform t)
@@ -78,7 +96,7 @@ static void add_columns(fl_layout *l, const fleet_slot *slot,
 
 static void add_fields(fl_layout *l, const fl_stream_spec *spec)
 {
-    int standardized = 0;
+    int standardized = 0, *from = l->from;
 
     for (int i = 0; i < spec->n_slot; i++) {
         const fleet_slot *slot = &spec->slots[i];
@@ -94,7 +112,13 @@ static void add_fields(fl_layout *l, const fl_stream_spec *spec)
                                  .n_equals = slot->n_equals,
                                  .required = slot->required != 0,
                                  .first_column = l->n_column,
-                                 .n_column = slot->n_column};
+                                 .n_column = slot->n_column,
+                                 .from = from,
+                                 .n_from = slot->n_from,
+                                 .buckets = slot->buckets,
+                                 .n_bucket = slot->n_bucket};
+        for (int k = 0; k < slot->n_from; k++)
+            *from++ = fl_slot_named(spec->slots, i, slot->from[k]);
         if (spec->bounds)
             l->field[i].bounds = spec->bounds[i];
         add_columns(l, slot, spec->statistics, &standardized);
@@ -109,17 +133,22 @@ static void add_fields(fl_layout *l, const fl_stream_spec *spec)
 
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec)
 {
-    size_t n = 0;
+    const int n_read = fl_count_read_slots(spec->slots, spec->n_slot);
+    size_t n = 0, n_from = 0;
 
-    for (int i = 0; i < spec->n_slot; i++)
+    for (int i = 0; i < spec->n_slot; i++) {
         n += (size_t)spec->slots[i].n_column;
-    *l = (fl_layout){.n_field = spec->n_slot,
+        n_from += (size_t)spec->slots[i].n_from;
+    }
+    *l = (fl_layout){.n_field = n_read,
+                     .n_made = spec->n_slot - n_read,
                      .missing = spec->missing ? spec->missing : "",
                      .separator = spec->separator ? spec->separator : ','};
     l->missing_size = strlen(l->missing);
     l->field = fl_alloc_array((size_t)spec->n_slot, sizeof *l->field);
     l->column = fl_alloc_array(n, sizeof *l->column);
-    if (!l->field || !l->column) {
+    l->from = fl_alloc_array(n_from, sizeof *l->from);
+    if (!l->field || !l->column || !l->from) {
         fl_layout_done(l);
         return FLEET_ENOMEM;
     }
@@ -131,5 +160,6 @@ void fl_layout_done(fl_layout *l)
 {
     fl_free(l->field);
     fl_free(l->column);
+    fl_free(l->from);
     *l = (fl_layout){0};
 }

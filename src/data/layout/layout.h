@@ -25,7 +25,11 @@ typedef struct fl_field {
     int n_equals;
     bool required;
     int first_column, n_column;
-    int n_alike; /* fields from this on that may hold a single id each */
+    const int *from; /* of a made slot: the slots that it is made of */
+    int n_from;
+    const float *buckets;
+    int n_bucket; /* 0: it is a cross */
+    int n_alike;  /* fields from this on that may hold a single id each */
 } fl_field;
 
 /* Bytes of one of its values. */
@@ -36,7 +40,9 @@ static inline size_t fl_field_size(const fl_field *f)
 
 typedef struct fl_layout {
     fl_field *field;
-    int n_field;
+    int n_field; /* that lines have; */
+    int n_made;  /* behind them: made of slots in front */
+    int *from;
     fl_column *column; /* of all fields, in their order */
     int n_column;
     const char *missing; /* never NULL */
@@ -48,6 +54,14 @@ typedef struct fl_layout {
  * missing. */
 fleet_status fl_layout_init(fl_layout *l, const fl_stream_spec *spec);
 void fl_layout_done(fl_layout *l);
+
+enum { FL_MOST_CROSSED = 8 };
+
+/* How many of the slots lines have: the first ones. */
+int fl_count_read_slots(const fleet_slot *slots, int n_slot);
+
+/* The slot of that name among the first n; -1: there is none. */
+int fl_slot_named(const fleet_slot *slots, int n, const char *name);
 
 /* Do lines of the format say which slot a value is of? Then a slot may be
  * missing, and what no slot asks for may hold anything. */

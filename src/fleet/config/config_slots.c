@@ -1,4 +1,5 @@
 /* config_slots.c - the configuration's slots. */
+#include <float.h>
 #include <string.h>
 
 #include "data/format/formats.h"
@@ -142,12 +143,39 @@ static void read_label(const fl_config *c, fl_config_slot *s)
     s->slot.n_transform = 1;
 }
 
+/* Of a slot that no line has. */
+static fleet_status read_sources(fl_config *c, const fl_at *at, fleet_slot *s)
+{
+    fl_at from = fl_at_key(at, "from"), buckets = fl_at_key(at, "buckets");
+    const char **name = NULL;
+    float *x;
+
+    if (buckets.json && !from.json)
+        return fl_at_expected(&buckets, "nothing: it goes with from");
+    FL_TRY(fl_config_texts(c, &from, &name, &s->n_from));
+    s->from = name;
+    FL_TRY(fl_at_array(&buckets));
+    s->n_bucket = fl_at_count(&buckets);
+    s->buckets = x =
+        fl_arena_alloc(&c->arena, (size_t)(s->n_bucket + 1) * sizeof *x);
+    if (!x)
+        return FLEET_ENOMEM;
+    for (fl_at one = fl_at_first(&buckets); one.json;
+         fl_at_next(&buckets, &one)) {
+        double number = 0;
+
+        FL_TRY(fl_at_double(&one, -FLT_MAX, FLT_MAX, &number));
+        x[one.index] = (float)number;
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
     static const char *const keys[] = {
         "name",     "type",        "dim",     "role",      "combiner",
         "table",    "ps",          "columns", "transform", "value",
-        "weighted", "loss_weight", NULL};
+        "weighted", "loss_weight", "from",    "buckets",   NULL};
     static const char *const types[] = {"float", "uint64", NULL};
     static const char *const csv_keys[] = {"columns", "transform", "value",
                                            NULL};
@@ -172,6 +200,7 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_config_csv_alone(c, at, csv_keys));
     FL_TRY(read_columns(c, &columns, &s->slot));
     FL_TRY(read_transforms(c, &transform, &s->slot));
+    FL_TRY(read_sources(c, at, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));
     s->slot.equals = equals;
     FL_TRY(read_use(at, s));

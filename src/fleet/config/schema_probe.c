@@ -20,7 +20,9 @@ static const char csv[] =
     "\"transform\":\"equals\",\"value\":[\"a\"]},"
     "{\"name\":\"s\",\"type\":\"float\",\"columns\":[\"a\"],"
     "\"transform\":[\"log1p\"]},"
-    "{\"name\":\"u\",\"type\":\"uint64\",\"columns\":[\"a\"],\"ps\":true}],"
+    "{\"name\":\"u\",\"type\":\"uint64\",\"columns\":[\"a\"],\"ps\":true},"
+    "{\"name\":\"b\",\"type\":\"uint64\",\"from\":[\"s\"],"
+    "\"buckets\":[0]}],"
     "\"save\":{\"path\":\"a\"},\"load\":{\"path\":\"a\"},"
     "\"validate_every\":{},\"metrics_log\":{\"path\":\"b\"}";
 

@@ -43,12 +43,17 @@ static fleet_status copy_slot(fl_arena *a, const fleet_slot *from,
     to->name = fl_arena_strdup(a, from->name);
     to->columns = copy_texts(a, from->columns, from->n_column);
     to->equals = copy_texts(a, from->equals, from->n_equals);
+    to->from = copy_texts(a, from->from, from->n_from);
+    if (from->buckets)
+        to->buckets = fl_arena_copy(
+            a, from->buckets, (size_t)from->n_bucket * sizeof *to->buckets);
     if (from->transforms)
         to->transforms =
             fl_arena_copy(a, from->transforms,
                           (size_t)from->n_transform * sizeof *to->transforms);
     if (!to->name || (from->n_column > 0 && !to->columns) ||
         (from->n_equals > 0 && !to->equals) ||
+        (from->n_from > 0 && !to->from) || (from->buckets && !to->buckets) ||
         (from->transforms && !to->transforms))
         return fl_fail(FLEET_ENOMEM, "out of memory: slot \"%s\"", from->name);
     return FLEET_OK;

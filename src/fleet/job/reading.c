@@ -2,6 +2,7 @@
  * configuration. */
 #include "fleet/job/reading.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
@@ -42,6 +43,20 @@ static fleet_status put_columns(fl_json *to, const fleet_slot *s)
     return FLEET_OK;
 }
 
+/* Of a slot that no line has. */
+static fleet_status put_sources(fl_json *to, const fleet_slot *s)
+{
+    fl_json *list;
+
+    FL_TRY(put_texts(to, "from", s->from, s->n_from));
+    if (s->n_bucket == 0)
+        return FLEET_OK;
+    FL_TRY(fl_json_put_array(to, "buckets", &list));
+    for (int i = 0; i < s->n_bucket; i++)
+        FL_TRY(fl_json_append(list, fl_json_double((double)s->buckets[i], 9)));
+    return FLEET_OK;
+}
+
 static fleet_status put_slot(fl_json *list, const fleet_slot *s, int place)
 {
     fl_json *to = fl_json_object();
@@ -55,7 +70,7 @@ static fleet_status put_slot(fl_json *list, const fleet_slot *s, int place)
         FL_TRY(fl_json_put(to, "weighted", fl_json_bool(true)));
     if (s->required)
         FL_TRY(fl_json_put(to, "required", fl_json_bool(true)));
-    return put_columns(to, s);
+    return s->n_from > 0 ? put_sources(to, s) : put_columns(to, s);
 }
 
 static fleet_status put_csv(fl_json *to, const fleet_dataset_options *o)
@@ -160,6 +175,27 @@ static fleet_status take_transforms(fl_reading *r, const fl_at *at,
     return FLEET_OK;
 }
 
+static fleet_status take_buckets(fl_reading *r, const fl_at *at, fleet_slot *s)
+{
+    float *copy;
+
+    FL_TRY(fl_at_array(at));
+    s->n_bucket = fl_at_count(at);
+    if (s->n_bucket == 0)
+        return FLEET_OK;
+    s->buckets = copy =
+        fl_arena_alloc(&r->arena, (size_t)s->n_bucket * sizeof *copy);
+    if (!copy)
+        return FLEET_ENOMEM;
+    for (fl_at e = fl_at_first(at); e.json; fl_at_next(at, &e)) {
+        double x = 0;
+
+        FL_TRY(fl_at_double(&e, -FLT_MAX, FLT_MAX, &x));
+        copy[e.index] = (float)x;
+    }
+    return FLEET_OK;
+}
+
 static fleet_status take_text(fl_reading *r, const fl_at *at, const char **text)
 {
     const char *found = "";
@@ -174,8 +210,9 @@ static fleet_status take_slot(fl_reading *r, const fl_at *at, fleet_slot *s,
                               uint64_t *seed)
 {
     static const char *const keys[] = {
-        "name",    "type",      "dim",   "seed",     "weighted",
-        "columns", "transform", "value", "required", NULL};
+        "name",      "type",  "dim",      "seed", "weighted", "columns",
+        "transform", "value", "required", "from", "buckets",  NULL};
+    fl_at from = fl_at_key(at, "from"), buckets = fl_at_key(at, "buckets");
     fl_at name = fl_at_key(at, "name"), type = fl_at_key(at, "type");
     fl_at dim = fl_at_key(at, "dim"), seeds = fl_at_key(at, "seed");
     fl_at weighted = fl_at_key(at, "weighted");
@@ -202,6 +239,8 @@ static fleet_status take_slot(fl_reading *r, const fl_at *at, fleet_slot *s,
     s->required = is_required;
     FL_TRY(take_texts(r, &columns, &s->columns, &s->n_column));
     FL_TRY(take_transforms(r, &transform, s));
+    FL_TRY(take_texts(r, &from, &s->from, &s->n_from));
+    FL_TRY(take_buckets(r, &buckets, s));
     return take_texts(r, &value, &s->equals, &s->n_equals);
 }
 

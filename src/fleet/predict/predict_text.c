@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "data/bad_lines.h"
 #include "data/format/formats.h"
 #include "fleet/inference_internal.h"
 #include "fleet/predict/predict_text.h"
@@ -101,13 +102,6 @@ static fleet_status read_lines(fl_text_run *r)
     return status == FLEET_EEND ? FLEET_OK : status;
 }
 
-static fleet_status parse_lines(fl_text_run *r)
-{
-    FL_TRY(r->parser.parse(&r->parser, r->scratch, r->buffer));
-    return r->spec.bounds ? fl_parser_check_bounds(&r->parser, r->buffer)
-                          : FLEET_OK;
-}
-
 /* Better before anything is written than after a part. */
 static fleet_status check_room(const fl_scoring *s, int64_t rows,
                                const size_t *size, int n)
@@ -132,7 +126,7 @@ static fleet_status score_text(const fl_scoring *s, fl_text_run *r,
     if (r->buffer->lines.n == 0)
         return FLEET_OK;
     FL_TRY(check_room(s, (int64_t)r->buffer->lines.n, size, n_out));
-    FL_TRY(parse_lines(r));
+    FL_TRY(fl_bad_lines_parse(&r->parser, r->scratch, r->buffer));
     FL_TRY(fl_scoring_run(s, &r->buffer->batch, out, size));
     *rows = r->buffer->batch.rows;
     return FLEET_OK;

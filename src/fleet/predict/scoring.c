@@ -34,6 +34,22 @@ static const fleet_var *var_of(const choice *c, const fleet_slot *slot)
     return v && v->kind == FL_VAR_DATA ? v : NULL;
 }
 
+static bool is_read(const choice *c, int i);
+
+/* Is a slot that is read made of it? */
+static bool is_source(const choice *c, int i)
+{
+    for (int k = i + 1; k < c->r->n_slot; k++) {
+        const fleet_slot *made = &c->r->slots[k];
+
+        for (int j = 0; j < made->n_from; j++)
+            if (strcmp(made->from[j], c->r->slots[i].name) == 0 &&
+                is_read(c, k))
+                return true;
+    }
+    return false;
+}
+
 /* Of formats that name their slots the ones that matter: what is in other slots
  * may be anything. Of formats without names all, as each has its place in a
  * line, but an absent label. */
@@ -46,7 +62,7 @@ static bool is_read(const choice *c, int i)
     if (label && c->use == FLEET_LABEL_ABSENT)
         return fl_format_has_slots(c->r->format);
     return !fl_slots_by_name(c->r->format) ||
-           var_of(c, &c->r->slots[i]) != NULL;
+           var_of(c, &c->r->slots[i]) != NULL || is_source(c, i);
 }
 
 static bool is_position(const char *column)

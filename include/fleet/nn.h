@@ -274,8 +274,9 @@ typedef enum fleet_save_mode {
  * checkpoint of another filter is refused (FLEET_ESHAPE), or begins anew.
  *
  * Such tables stay on the host where a program runs on a GPU; geo mode refuses
- * them (FLEET_EUNSUPPORTED by fleet_init_worker()): its workers train copies of
- * rows, and would go on with what the servers have not. */
+ * all but an accessor without embedx_dim (FLEET_EUNSUPPORTED by
+ * fleet_init_worker()): its workers train copies of rows, and would go on with
+ * what the servers have not. */
 typedef struct fleet_table_options {
     fleet_entry entry;
     int unknown_zeros; /* nonzero: in training a key without a row reads as

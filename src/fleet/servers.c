@@ -180,17 +180,25 @@ static fleet_status pass_on_load(fleet *f)
 }
 
 /* Workers of geo train copies of rows: what servers do not let become a row, or
- * let go, would stay in them. */
+ * let go, would stay in them, and so would a vector that a row does not have
+ * yet. An accessor counts on the servers; a row that a shrink lets go is its
+ * initial value again in copies, as in all pulls. */
 static fleet_status refuse_lives(const fleet *f, fl_job_mode mode)
 {
     for (size_t i = 0; mode == FL_PS_GEO && i < f->store->tables.n; i++) {
         const fl_rows *r = f->store->tables.entry[i].value;
+        fleet_table_options o;
         fl_text has = {0};
         fleet_status status;
 
         if (!r->life)
             continue;
-        fl_table_options_print(&r->life->o, ", ", &has);
+        o = r->life->o;
+        if (o.accessor.embedx_dim == 0)
+            o.accessor = (fleet_accessor){0};
+        if (!fl_table_has_life(&o))
+            continue;
+        fl_table_options_print(&o, ", ", &has);
         status = fl_fail(FLEET_EUNSUPPORTED,
                          "table \"%s\" has %s: not in mode %s, whose workers "
                          "train copies of rows",

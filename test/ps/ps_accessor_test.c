@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "runtime/graph/program.h"
 
 enum { LINES = 320, IDS = 40, SHOWN = 4 };
 
@@ -278,6 +279,73 @@ TEST(each_sample_counts_once)
     check_counts(how);
     how.cache_bytes = 1 << 16;
     check_counts(how);
+    how.merged = 0;
+    how.cache_bytes = 0;
+    how.geo = 3;
+    check_counts(how);
+}
+
+/* --- in geo --------------------------------------------------------------- */
+
+/* The loss of all ids in one batch, by this worker's copies, and by what the
+ * servers have. */
+static fleet_status compare_copies(ps_node *n)
+{
+    const int64_t dims[] = {IDS, 1};
+    int64_t id[IDS];
+    uint64_t key[IDS];
+    float row[IDS][GROWN_DIM], w[GROWN_W], loss = 0, want = 0;
+    const fleet_feed feed = {"id", FLEET_INT64, id, dims, 2, NULL};
+    fleet_fetch fetch = {
+        .var = n->s.p->training.loss, .data = &loss, .size = sizeof loss};
+
+    for (int i = 0; i < IDS; i++)
+        key[i] = (uint64_t)(id[i] = i);
+    FL_TRY(
+        fleet_table_get(n->s.f, "t", key, IDS, GROWN_DIM, row[0], NULL, NULL));
+    FL_TRY(fleet_parameter_get(n->s.f, "w", w, GROWN_W));
+    for (int i = 0; i < IDS; i++)
+        want += (row[i][0] + row[i][1]) / (IDS * GROWN_DIM);
+    for (int i = 0; i < GROWN_W; i++)
+        want += w[i] * w[i] / GROWN_W;
+    FL_TRY(fleet_barrier_worker(n->s.f)); /* or the other worker has pushed */
+    FL_TRY(fleet_executor_run(n->s.e, &feed, 1, &fetch, 1));
+    CHECK_NEAR((double)loss, (double)want, 1e-4);
+    return FLEET_OK;
+}
+
+static fleet_status shrink_copies(ps_node *n)
+{
+    fleet_table_statistics s;
+
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_shrink(n->s.f, NULL));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(fleet_table_stat(n->s.f, "t", &s));
+    n->number[0] = (double)s.rows;
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    FL_TRY(compare_copies(n));
+    FL_TRY(ps_passes(n, 1));
+    FL_TRY(compare_copies(n));
+    FL_TRY(fleet_barrier_worker(n->s.f));
+    return ps_end(n);
+}
+
+/* Rows with a low score go, on the servers; workers' copies go on with their
+ * initial values. */
+TEST(in_geo_a_shrink_lets_rows_go_and_copies_begin_anew)
+{
+    grown_how how = how_of();
+    ps_job j;
+
+    how.optimizer = "sgd";
+    how.a_sync = true;
+    how.geo = 100;
+    j = job_of(&how, 2, 2);
+    j.work = shrink_copies;
+    ps_hash(&j);
+    CHECK(ps_worker(&j, 0)->number[0] > 0 && ps_worker(&j, 0)->number[0] < IDS);
 }
 
 /* --- a push in fewer bytes ------------------------------------------------ */

@@ -503,12 +503,11 @@ TEST(processes_over_tcp_let_the_same_keys_in_and_the_same_rows_go)
 
 /* --- refused -------------------------------------------------------------- */
 
-TEST(geo_refuses_a_life_and_says_why)
+static void check_refused_in_geo(const fleet_table_options *life,
+                                 const char *words)
 {
-    grown_how how = {.optimizer = "sgd",
-                     .a_sync = true,
-                     .geo = 10,
-                     .life = {.unknown_zeros = 1}};
+    grown_how how = {
+        .optimizer = "sgd", .a_sync = true, .geo = 10, .life = *life};
     const fleet_role role = {.kind = FLEET_WORKER,
                              .worker_num = 1,
                              .server_endpoints = "inproc://nobody"};
@@ -517,7 +516,19 @@ TEST(geo_refuses_a_life_and_says_why)
 
     CHECK_OK(fleet_init(&f, &(fleet_options){.role = &role}));
     grown_build(f, &p, &how);
-    CHECK_FAILS(fleet_init_worker(f), FLEET_EUNSUPPORTED,
-                "table \"t\" has unknown_zeros yes: not in mode ps-geo");
+    CHECK_FAILS(fleet_init_worker(f), FLEET_EUNSUPPORTED, words);
     fleet_destroy(f);
+}
+
+/* An accessor alone it takes. */
+TEST(geo_refuses_a_life_and_says_why)
+{
+    fleet_table_options life = {.unknown_zeros = 1};
+
+    life.accessor = (fleet_accessor){.kind = FLEET_CTR_ACCESSOR, .click = "id"};
+    check_refused_in_geo(&life, "table \"t\" has unknown_zeros yes: not in "
+                                "mode ps-geo");
+    life.unknown_zeros = 0;
+    life.accessor.embedx_dim = 1;
+    check_refused_in_geo(&life, "embedx_dim 1");
 }

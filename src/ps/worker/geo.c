@@ -64,15 +64,33 @@ static void update_param(fl_worker *w, const fl_update *all,
                 w->geo->param[i].state, p->param->n);
 }
 
+/* Samples count as often as they were trained: no number is shared out over
+ * workers. */
+static void count_pushed(const fl_geo_table *t, float *row, const float *grad,
+                         bool first)
+{
+    int64_t dim = t->rows->dim;
+    float *sum = fl_geo_pushed(t->rows, row);
+
+    if (first)
+        memcpy(sum, grad + dim, FL_N_PUSHED * sizeof *sum);
+    else
+        fl_add_pushed(t->of, sum - dim, sum - dim, grad);
+}
+
 /* Rows that were not updated since the last push are listed for the next. */
 static fleet_status list_updated(const fl_geo *g, fl_geo_table *t, uint64_t key,
-                                 float *row)
+                                 float *row, const float *grad)
 {
-    if (fl_row_of(row)->changed_at > g->pushed)
-        return FLEET_OK;
-    FL_TRY(fl_grow(&t->updated, &t->capacity, (size_t)t->n_updated + 1,
-                   sizeof *t->updated));
-    t->updated[t->n_updated++] = (fl_geo_row){key, row};
+    bool first = fl_row_of(row)->changed_at <= g->pushed;
+
+    if (first) {
+        FL_TRY(fl_grow(&t->updated, &t->capacity, (size_t)t->n_updated + 1,
+                       sizeof *t->updated));
+        t->updated[t->n_updated++] = (fl_geo_row){key, row};
+    }
+    if (fl_rows_has_accessor(t->of))
+        count_pushed(t, row, grad, first);
     return FLEET_OK;
 }
 
@@ -98,7 +116,7 @@ static fleet_status update_chunk(const fl_worker *w, const fl_update *u,
                            "has no copy of it: a load came between its pull "
                            "and its push",
                            t->rows->name);
-        FL_TRY(list_updated(w->geo, t, key[i], row[i]));
+        FL_TRY(list_updated(w->geo, t, key[i], row[i], part->grad[first + i]));
     }
     fl_rows_change(t->rows, w->layout.store->optimizer, u, key, row,
                    part->grad + first, n);
@@ -259,17 +277,20 @@ static fleet_status make_table(const fl_worker *w, const fl_rows *of,
 {
     const fleet_optimizer *o = w->layout.store->optimizer;
     const fl_rule *rule = NULL;
+    int pushed = (int)(fl_rows_pushed(of) - of->dim);
 
     if (o) {
         o = fl_rows_optimizer(o, of);
         rule = fl_rule_of(o->kind);
     }
     FL_TRY(FL_NEW(&t->since, (size_t)w->n_lane * sizeof *t->since));
+    t->of = of;
     FL_TRY(fl_table_make(of->name, of->dim, of->modulo, &of->filler, &t->rows));
     t->rows->attr = of->attr;
     t->rows->optimizer = of->optimizer;
     return t->rows->methods->set_state(t->rows, rule ? rule->n_state : 0,
-                                       (rule ? rule->n_row : 0) + (int)of->dim,
+                                       (rule ? rule->n_row : 0) + pushed +
+                                           (int)of->dim,
                                        o ? o->number[FL_FIRST_STATE] : 0);
 }
 

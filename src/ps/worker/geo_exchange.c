@@ -43,15 +43,18 @@ static void add_rows(fl_worker *w, int table, int64_t room, parcel *p)
 {
     fl_geo *g = w->geo;
     fl_geo_table *t = &g->table[table];
-    int64_t dim = t->rows->dim, first = p->n;
-    int64_t n = (room - p->taken) / dim;
+    int64_t dim = t->rows->dim, width = fl_rows_pushed(t->of), first = p->n;
+    int64_t n = (room - p->taken) / width;
 
     n = n > t->n_updated ? t->n_updated : n;
-    for (int64_t i = 0; i < n; i++, p->n++, p->taken += dim) {
+    for (int64_t i = 0; i < n; i++, p->n++, p->taken += width) {
         const fl_geo_row *one = &t->updated[t->n_updated - n + i];
 
         differ(g->delta + p->taken, one->row, fl_geo_base(t->rows, one->row),
                g->share, dim);
+        if (width > dim)
+            memcpy(g->delta + p->taken + dim, fl_geo_pushed(t->rows, one->row),
+                   (size_t)(width - dim) * sizeof *g->delta);
         g->at[p->n] = g->delta + p->taken;
         g->key[p->n] = one->key;
     }
@@ -100,7 +103,7 @@ static int64_t floats_of_parcel(const fl_worker *w)
     int64_t n = (int64_t)(w->piece_bytes / sizeof(float)), least = 1;
 
     for (int i = 0; i < w->layout.n_table; i++)
-        least += w->layout.table[i]->dim;
+        least += fl_rows_pushed(w->layout.table[i]);
     return n > least ? n : least;
 }
 

@@ -22,9 +22,11 @@ typedef struct fl_geo_row {
 } fl_geo_row;
 
 /* A table's copies: weights, the rule's states, and behind them, as floats of
- * the row, the base. */
+ * the row, what an accessor has to hear of its updates since the last push, and
+ * the base. */
 typedef struct fl_geo_table {
     fl_rows *rows;
+    const fl_rows *of;   /* the table itself, which is the servers' */
     fl_geo_row *updated; /* since the last push */
     int64_t n_updated;
     size_t capacity;
@@ -80,6 +82,12 @@ static inline bool fl_geo_has_updates(const fl_geo *g)
 static inline float *fl_geo_base(const fl_rows *rows, float *row)
 {
     return row + fl_rows_floats(rows); /* dim from the end */
+}
+
+/* What an accessor hears of a copy, as behind a gradient; its table has one. */
+static inline float *fl_geo_pushed(const fl_rows *rows, float *row)
+{
+    return fl_geo_base(rows, row) - FL_N_PUSHED;
 }
 
 /* copy += now - base, base = now. */

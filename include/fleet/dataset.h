@@ -3,6 +3,9 @@
  * A QueueDataset reads its files in order, from the disk or through a command,
  * and hands out batches that do not depend on the number of reader threads.
  *
+ * An InMemoryDataset reads its files once, into memory, from which its passes
+ * take samples in an order that may be shuffled.
+ *
  * A training pass is shared out among the job's workers: with a file or more
  * for each, a worker reads its block of them (fleet_util_file_shard()); with
  * fewer files, and with FLEET_IDX, all read the same stream and batch b is that
@@ -161,6 +164,12 @@ typedef struct fleet_dataset_options {
      * theirs. */
     int cache;
 
+    /* In-memory datasets alone: bytes that samples may take, those that are
+     * preloaded and those that a global_shuffle makes anew among them. 0: as
+     * many as leave 64 MB of what the system, or a control group of the
+     * process, has left. */
+    int64_t memory_limit;
+
     /* csv */
     char separator;      /* 0: ',' */
     int header;          /* nonzero: the first line names the columns */
@@ -178,6 +187,20 @@ typedef struct fleet_dataset_options {
  * fleet_dataset_destroy() ends it sooner. NULL: see fleet_last_error().
  */
 FLEET_API fleet_dataset *fleet_queue_dataset(
+    struct fleet *fleet, const fleet_dataset_options *options);
+
+/* fleet_in_memory_dataset - a dataset whose passes are over samples in memory:
+ * those of this worker's share of a training pass over the files, as
+ * fleet_dataset_load_into_memory() has read them, in blocks as compact as a
+ * cache. Batches and bits are those of a queue dataset with these samples in
+ * this order; only those of files with bad lines are cut without them. Not for
+ * passes for test in a job of several workers, which are over all samples:
+ * FLEET_EUNSUPPORTED. As fleet_queue_dataset() for all else.
+ *
+ *   FLEET_EINVAL   `shuffle` is set: fleet_dataset_local_shuffle() is for that;
+ *                  or memory_limit is below 0
+ */
+FLEET_API fleet_dataset *fleet_in_memory_dataset(
     struct fleet *fleet, const fleet_dataset_options *options);
 FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 
@@ -199,6 +222,47 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
 FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
                                                   const char *const *globs,
                                                   int n);
+
+/* --- samples in memory ---------------------------------------------------
+ *
+ * FLEET_EINVAL without a dataset, FLEET_ESTATE for a queue dataset, within a
+ * pass over the samples, and where there are none, but for the first two calls
+ * and fleet_dataset_release_memory(). */
+
+/* fleet_dataset_load_into_memory - read this worker's share of the files, with
+ * thread_num threads; what was in memory goes. A pass that was stopped goes on
+ * if the files are the same, and else has ended.
+ *
+ *   FLEET_ENOMEM   samples take more than memory_limit, or than the system has
+ *                  left: their size so far, and about all of it, is said
+ *   FLEET_ESTATE   no files; this process is a server
+ *   FLEET_EEND     fleet_train_stop() was called, where a worker may stop alone
+ *   as passes over files fail. Nothing is in memory then.
+ */
+FLEET_API fleet_status fleet_dataset_load_into_memory(fleet_dataset *dataset);
+
+/* fleet_dataset_local_shuffle - from now on passes take this worker's samples
+ * in a shuffled order, a function of (the handle's seed, the number of the pass
+ * that comes next, the worker). Each call shuffles what was loaded: twice
+ * before the same pass is once. A pass that was stopped, also in a process
+ * before this one, goes on only in the order it had begun with, for which each
+ * shuffle is to be called again: it then is of the same pass as the first time.
+ */
+FLEET_API fleet_status fleet_dataset_local_shuffle(fleet_dataset *dataset);
+
+/* fleet_dataset_release_memory - free all samples in memory. */
+FLEET_API fleet_status fleet_dataset_release_memory(fleet_dataset *dataset);
+
+/* fleet_dataset_get_memory_data_size - *samples: how many the last load has
+ * brought to this worker; with all_workers those of all, who make this call
+ * together (fleet_metrics_sum()). */
+FLEET_API fleet_status fleet_dataset_get_memory_data_size(
+    fleet_dataset *dataset, int all_workers, int64_t *samples);
+
+/* fleet_dataset_get_shuffle_data_size - the same of those that this worker has
+ * in a shuffled order; 0: they have not been shuffled. */
+FLEET_API fleet_status fleet_dataset_get_shuffle_data_size(
+    fleet_dataset *dataset, int all_workers, int64_t *samples);
 
 /* fleet_dataset_position - where the training of the dataset is: *pass passes
  * are over, and *batch batches of the next one are trained: of this worker, 0

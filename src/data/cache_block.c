@@ -295,22 +295,29 @@ static fleet_status copy_ragged(const fl_cache_block *b, uint64_t from,
     return FLEET_OK;
 }
 
+fleet_status fl_cache_field_copy(const fl_cache_block *b, int i, uint64_t from,
+                                 uint64_t to, const fl_layout *l,
+                                 fl_batch_buffer *buffer, size_t *used,
+                                 size_t row)
+{
+    const fl_field *f = &l->field[i];
+    const uint64_t dim = (uint64_t)f->dim;
+
+    if (f->dim < 0)
+        return copy_ragged(b, from, to, l, i, buffer, used, row);
+    copy_values(b, f, i, from * dim, (size_t)((to - from) * dim),
+                (char *)buffer->batch.slot[i].values +
+                    row * dim * fl_field_size(f));
+    return FLEET_OK;
+}
+
 fleet_status fl_cache_block_copy(const fl_cache_block *b, uint64_t from,
                                  uint64_t to, const fl_layout *l,
                                  fl_batch_buffer *buffer, size_t *used,
                                  size_t row)
 {
-    for (int i = 0; i < l->n_field; i++) {
-        const fl_field *f = &l->field[i];
-        const uint64_t dim = (uint64_t)f->dim;
-
-        if (f->dim < 0)
-            FL_TRY(copy_ragged(b, from, to, l, i, buffer, used, row));
-        else
-            copy_values(b, f, i, from * dim, (size_t)((to - from) * dim),
-                        (char *)buffer->batch.slot[i].values +
-                            row * dim * fl_field_size(f));
-    }
+    for (int i = 0; i < l->n_field; i++)
+        FL_TRY(fl_cache_field_copy(b, i, from, to, l, buffer, used, row));
     return FLEET_OK;
 }
 

@@ -39,6 +39,12 @@ fleet_status fl_cache_block_copy(const fl_cache_block *b, uint64_t from,
                                  fl_batch_buffer *buffer, size_t *used,
                                  size_t row);
 
+/* The same of one slot. */
+fleet_status fl_cache_field_copy(const fl_cache_block *b, int field,
+                                 uint64_t from, uint64_t to, const fl_layout *l,
+                                 fl_batch_buffer *buffer, size_t *used,
+                                 size_t row);
+
 /* A row by itself: how many bytes it takes, these, and back into a batch. */
 size_t fl_cache_row_size(const fl_cache_block *b, uint64_t row,
                          const fl_layout *l);

@@ -2,16 +2,15 @@
 #include "data/cache_build.h"
 
 #include "data/cache_file.h"
-#include "data/format/formats.h"
+#include "data/cache_reader.h"
 #include "data/stream_internal.h"
 
-enum { MOST_ROWS = 4096, BLOCK_BYTES = 4 << 20 };
+enum { MOST_ROWS = 4096 };
 
-/* Lines are parsed as the format says, and packed while they are at hand. */
-static fleet_status parse_packed(const fl_parser *p, fl_scratch *scratch,
-                                 fl_batch_buffer *buffer)
+fleet_status fl_parse_packed(const fl_parser *p, fl_scratch *scratch,
+                             fl_batch_buffer *buffer)
 {
-    FL_TRY(fl_format_parse(p->spec->format)(p, scratch, buffer));
+    FL_TRY(fl_cache_parse(p, scratch, buffer));
     return fl_cache_block_make(&p->layout, buffer);
 }
 
@@ -22,8 +21,7 @@ static fleet_status is_stopped(void *stop)
                : FLEET_OK;
 }
 
-/* Rows of wide slots make fewer of them a block. */
-static int64_t rows_of(const fl_stream_spec *spec)
+int64_t fl_cache_rows_of(const fl_stream_spec *spec)
 {
     int64_t size = 1;
 
@@ -32,9 +30,9 @@ static int64_t rows_of(const fl_stream_spec *spec)
 
         size += dim > 0 ? 4 * dim : 4;
     }
-    return size > BLOCK_BYTES               ? 1
-           : BLOCK_BYTES / size > MOST_ROWS ? MOST_ROWS
-                                            : BLOCK_BYTES / size;
+    return size > FL_PACKED_BYTES               ? 1
+           : FL_PACKED_BYTES / size > MOST_ROWS ? MOST_ROWS
+                                                : FL_PACKED_BYTES / size;
 }
 
 static fleet_status add_blocks(fl_cache_writer *w, const fl_stream_spec *spec)
@@ -43,7 +41,7 @@ static fleet_status add_blocks(fl_cache_writer *w, const fl_stream_spec *spec)
     fleet_status status;
     fl_batch *b;
 
-    FL_TRY(fl_stream_open_as(&stream, spec, parse_packed));
+    FL_TRY(fl_stream_open_as(&stream, spec, fl_parse_packed));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         const fl_batch_buffer *buffer = (const fl_batch_buffer *)b;
 
@@ -69,8 +67,8 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     one.files = &file;
     one.n_file = 1;
-    one.batch_size = rows_of(spec);
-    one.batch_bytes = BLOCK_BYTES; /* of long lines, too, fewer */
+    one.batch_size = fl_cache_rows_of(spec);
+    one.batch_bytes = FL_PACKED_BYTES; /* of long lines, too, fewer */
     one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
     one.share_count = 1;
     one.bounds = NULL;

@@ -19,6 +19,7 @@
 #include "data/io/fd.h"
 #include "data/format/formats.h"
 #include "data/layout/check_spec.h"
+#include "data/memory_reader.h"
 #include "data/shuffle.h"
 #include "data/stream_internal.h"
 
@@ -121,19 +122,19 @@ static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
     const int64_t size = s->spec.batch_size;
     const int64_t first = s->spec.max_bad_lines > 0 ? 0 : s->spec.first_batch;
 
-    for (;;) {
+    for (int64_t n = 0;;) {
         bool ours = s->n_batch % s->spec.share_count == s->spec.share_index &&
                     s->n_batch / s->spec.share_count >= first;
-        int64_t got;
-
         fleet_status status;
+        int64_t got;
 
         buffer->batch.index = s->n_batch++;
         status = s->reader->read(s->reader, ours ? &buffer->lines : NULL, size,
                                  &got);
         buffer->batch.share = status == FLEET_EEND ? 1 : s->reader->share;
         FL_TRY(status);
-        if (ours)
+        n += ours;
+        if (ours && n >= s->spec.joined)
             return FLEET_OK;
         if (atomic_load_explicit(&s->stop, memory_order_relaxed))
             return fl_fail(FLEET_ESTATE, "the stream was closed");
@@ -259,8 +260,9 @@ static fleet_status open_reader(fl_stream *s)
     const fl_reader_env env = {&s->parser, &s->blocks, s->wakeup, &s->stop};
     fl_reader *inner;
 
-    FL_TRY(s->spec.cache ? fl_cache_reader_open(&inner, &env)
-                         : fl_format_open(s->spec.format, &inner, &env));
+    FL_TRY(s->spec.memory  ? fl_memory_reader_open(&inner, &env)
+           : s->spec.cache ? fl_cache_reader_open(&inner, &env)
+                           : fl_format_open(s->spec.format, &inner, &env));
     if (s->spec.shuffle > 0)
         return fl_shuffle_reader_open(&s->reader, &env, inner);
     s->reader = inner;
@@ -346,8 +348,9 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec)
     FL_TRY(fl_spec_check(spec));
     FL_TRY(fl_spec_check_statistics(spec));
     return fl_stream_open_as(stream, spec,
-                             spec->cache ? fl_cache_parse
-                                         : fl_format_parse(spec->format));
+                             spec->memory  ? fl_memory_parse
+                             : spec->cache ? fl_cache_parse
+                                           : fl_format_parse(spec->format));
 }
 
 /* Under the lock. */
@@ -442,7 +445,7 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
 
 int64_t fl_stream_bad_lines(const fl_stream *s)
 {
-    return s->bad.n;
+    return s->bad.n + (s->spec.memory ? s->spec.memory->memory->bad_lines : 0);
 }
 
 void fl_stream_release(fl_stream *s, fl_batch *batch)

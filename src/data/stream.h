@@ -21,7 +21,8 @@ fleet_status fl_stream_open(fl_stream **stream, const fl_stream_spec *spec);
 fleet_status fl_stream_next(fl_stream *stream, fl_batch **batch);
 
 /* Lines that were left out so far, of this share: also lines before
- * first_batch, so that a pass that goes on counts as a whole one does. */
+ * first_batch, so that a pass that goes on counts as a whole one does; of
+ * memory all that its load has left out. */
 int64_t fl_stream_bad_lines(const fl_stream *stream);
 
 void fl_stream_release(fl_stream *stream, fl_batch *batch);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/job/env.h"
-#include "fleet/job/role.h"
+#include "fleet/role/env.h"
+#include "fleet/role/role.h"
 #include "ps/feed/feed_io.h"
 #include "ps/feed/feed_offset.h"
 

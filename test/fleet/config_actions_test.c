@@ -147,12 +147,14 @@ TEST(who_mistypes_a_key_is_told_what_was_meant)
                   "\"optimizer\"? Expected one of: model, optimizer, strategy, "
                   "device, epochs, seed, dataset, slots, save, save_every, "
                   "validate_every, metrics_log, load, deadlines, trainer");
-    check_refused("dataset.bacth_size=4",
-                  "f.json: dataset.bacth_size: unknown key: did you mean "
-                  "\"batch_size\"? Expected one of: format, train, test, "
-                  "pipe_command, pipe_timeout_ms, batch_size, thread_num, "
-                  "shuffle, separator, header, skip_lines, missing, comment, "
-                  "validation, max_bad_lines, cache");
+    check_refused(
+        "dataset.bacth_size=4",
+        "f.json: dataset.bacth_size: unknown key: did you mean "
+        "\"batch_size\"? Expected one of: format, train, test, "
+        "pipe_command, pipe_timeout_ms, batch_size, thread_num, "
+        "shuffle, separator, header, skip_lines, missing, comment, "
+        "validation, max_bad_lines, cache, in_memory, memory_shuffle, "
+        "memory_limit");
 }
 
 /* --- actions -------------------------------------------------------------- */

@@ -228,7 +228,7 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
 }
 
 static void make_data(scene *s, const char *const *files, int n,
-                      fleet_dataset_options o)
+                      fleet_dataset_options o, bool in_memory)
 {
     fleet_var *vars[] = {s->m.label,
                          fleet_program_var(s->p, "dense"),
@@ -240,7 +240,8 @@ static void make_data(scene *s, const char *const *files, int n,
 
     o.use_var = vars;
     o.n_use_var = vars[5] ? 7 : 5;
-    s->data = fleet_queue_dataset(s->f, &o);
+    s->data = in_memory ? fleet_in_memory_dataset(s->f, &o)
+                        : fleet_queue_dataset(s->f, &o);
     if (!s->data)
         test_fail(__FILE__, __LINE__, "dataset: %s", fleet_last_error());
     CHECK_OK(fleet_dataset_set_filelist(s->data, files, n));
@@ -252,7 +253,18 @@ void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
     make_data(s, files, n,
               (fleet_dataset_options){.batch_size = batch,
                                       .thread_num = threads,
-                                      .shuffle = shuffle});
+                                      .shuffle = shuffle},
+              false);
+}
+
+void scene_data_in_memory(scene *s, const char *file, int64_t batch,
+                          int threads)
+{
+    make_data(
+        s, &file, 1,
+        (fleet_dataset_options){.batch_size = batch, .thread_num = threads},
+        true);
+    CHECK_OK(fleet_dataset_load_into_memory(s->data));
 }
 
 void scene_data_piped(scene *s, const char *file, int64_t batch,
@@ -260,7 +272,8 @@ void scene_data_piped(scene *s, const char *file, int64_t batch,
 {
     make_data(
         s, &file, 1,
-        (fleet_dataset_options){.batch_size = batch, .pipe_command = command});
+        (fleet_dataset_options){.batch_size = batch, .pipe_command = command},
+        false);
 }
 
 void scene_train(scene *s, int epochs)

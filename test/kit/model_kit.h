@@ -64,6 +64,9 @@ void scene_data(scene *s, const char *file, int64_t batch, int threads,
                 int64_t shuffle);
 void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
                    int threads, int64_t shuffle);
+/* The same of an in-memory dataset, loaded. */
+void scene_data_in_memory(scene *s, const char *file, int64_t batch,
+                          int threads);
 /* The same through a command. */
 void scene_data_piped(scene *s, const char *file, int64_t batch,
                       const char *command);

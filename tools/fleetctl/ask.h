@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json/json.h"
-#include "fleet/job/role.h"
+#include "fleet/role/role.h"
 
 typedef struct asked_lane {
     int server;  /* whose process it is; -1: the place is free */

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "fleet/job/role.h"
+#include "fleet/role/role.h"
 
 /* That lane goes to the process of that server; returns when workers are sent
  * there. A line on stdout says from where. */

@@ -163,6 +163,18 @@ fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
     return FLEET_OK;
 }
 
+fleet_status fl_paths_copy(fl_paths *to, const fl_paths *from)
+{
+    fleet_status status = FLEET_OK;
+
+    *to = (fl_paths){0};
+    for (size_t i = 0; i < from->n && status == FLEET_OK; i++)
+        status = add_path(to, from->path[i]);
+    if (status != FLEET_OK)
+        fl_paths_done(to);
+    return status;
+}
+
 void fl_paths_done(fl_paths *p)
 {
     for (size_t i = 0; i < p->n; i++)

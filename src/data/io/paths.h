@@ -16,4 +16,5 @@ typedef struct fl_paths {
 } fl_paths;
 
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
+fleet_status fl_paths_copy(fl_paths *to, const fl_paths *from);
 void fl_paths_done(fl_paths *p);

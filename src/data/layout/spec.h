@@ -42,8 +42,10 @@ typedef struct fl_stream_spec {
     int header;
     int64_t skip_lines;
     const char *missing;
-    fl_cache_state *cache;           /* NULL: files have no caches */
-    const fl_statistics *statistics; /* NULL: no slot standardizes */
+    fl_cache_state *cache;               /* NULL: files have no caches */
+    const struct fl_memory_view *memory; /* in place of files, whose names are
+                                            said in errors; NULL: none */
+    const fl_statistics *statistics;     /* NULL: no slot standardizes */
 
     const char *const *files; /* in their order; idx: images, labels */
     int n_file;
@@ -59,6 +61,8 @@ typedef struct fl_stream_spec {
 
     /* of every share_count batches the share_index-th is handed out */
     int64_t share_index, share_count; /* 0, 1: all */
+    int64_t joined; /* of these that many are handed out as one batch, which is
+                       not for first_batch; 0: each by itself */
     int64_t first_batch; /* how many of our batches are passed over first; none
                             that has no row without its bad lines counts */
     fl_log *log;

@@ -89,7 +89,7 @@ void fl_block_drop(fl_blocks *b, fl_block *block)
 fleet_status fl_lines_add_room(fl_lines *l, fl_blocks *b, fl_block *block,
                                size_t n, fl_line **line)
 {
-    if (l->n_block == 0 || l->block[l->n_block - 1] != block) {
+    if (block && (l->n_block == 0 || l->block[l->n_block - 1] != block)) {
         FL_TRY(fl_grow(&l->block, &l->block_capacity, l->n_block + 1,
                        sizeof *l->block));
         l->block[l->n_block++] = block;

@@ -60,7 +60,8 @@ typedef struct fl_lines {
     size_t n_block, block_capacity;
 } fl_lines;
 
-/* Add a line of block. Lines of one block come one after the other. */
+/* Add a line of block. Lines of one block come one after the other. NULL: of
+ * memory that outlives the lines. */
 fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
                           const fl_line *line);
 

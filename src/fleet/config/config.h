@@ -48,6 +48,13 @@ typedef struct fl_config_optimizer {
     int n_own;
 } fl_config_optimizer;
 
+/* How samples in memory are shuffled before each epoch. */
+typedef enum fl_memory_shuffle {
+    FL_MEMORY_IN_ORDER,
+    FL_MEMORY_LOCAL,
+    FL_MEMORY_GLOBAL
+} fl_memory_shuffle;
+
 typedef struct fl_config {
     fl_arena arena; /* of all arrays; texts are the JSON's */
     fl_json *json;
@@ -73,6 +80,9 @@ typedef struct fl_config {
     int64_t epochs, seed, trainer_threads;
     bool hogwild;
     fleet_dataset_options dataset;
+    bool in_memory;     /* the training's; memory_limit is its own */
+    int memory_shuffle; /* before each epoch; 0: none */
+    int64_t memory_limit;
     const char **train, **test, **validation;
     int n_train, n_test, n_validation;
     bool validates;         /* between batches of the first worker; */

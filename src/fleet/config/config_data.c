@@ -112,6 +112,27 @@ static fleet_status read_passes(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+static const char *const shuffle_names[] = {"none", "local", "global", NULL};
+
+/* Samples of the training in memory. */
+static fleet_status read_memory(fl_config *c, const fl_at *at)
+{
+    fl_at one = fl_at_key(at, "in_memory"), own;
+
+    FL_TRY(fl_at_bool(&one, &c->in_memory));
+    one = fl_at_key(at, "shuffle");
+    if (c->in_memory && c->dataset.shuffle > 0)
+        return fl_at_expected(&one, "0: with in_memory there is memory_shuffle "
+                                    "for it");
+    one = fl_at_key(at, "memory_shuffle");
+    own = fl_at_key(at, "memory_limit");
+    if (!c->in_memory && (one.json || own.json))
+        return fl_at_expected(one.json ? &one : &own,
+                              "nothing: in_memory is not true");
+    FL_TRY(fl_at_choice(&one, shuffle_names, &c->memory_shuffle));
+    return fl_at_int(&own, 0, (int64_t)1 << 50, &c->memory_limit);
+}
+
 /* The dataset's own checks. */
 static fleet_status check_options(const fl_config *c, const fl_at *at)
 {
@@ -150,6 +171,9 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
                                        "validation",
                                        "max_bad_lines",
                                        "cache",
+                                       "in_memory",
+                                       "memory_shuffle",
+                                       "memory_limit",
                                        NULL};
     int format = 0;
     fl_at one;
@@ -161,6 +185,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_choice(&one, fl_format_names, &format));
     c->dataset.format = (fleet_format)format;
     FL_TRY(read_passes(c, at));
+    FL_TRY(read_memory(c, at));
     FL_TRY(read_csv(c, at));
     FL_TRY(read_files(c, at, "train", true, &c->train, &c->n_train));
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));

@@ -12,7 +12,7 @@ static fleet_status largest_label(fl_config_run *t, int slot, int64_t *largest)
     fl_batch *b;
 
     *largest = 0;
-    FL_TRY(fl_dataset_open(t->train, false, NULL, &stream));
+    FL_TRY(fl_dataset_open_files(t->train, &stream));
     while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
         const int64_t *label = b->slot[slot].values;
 

@@ -21,7 +21,7 @@ static fleet_status read_batch(fleet_dataset *d, int64_t *samples)
     fl_batch *b;
 
     *samples = 0;
-    FL_TRY(fl_dataset_open(d, false, NULL, &stream));
+    FL_TRY(fl_dataset_open_files(d, &stream));
     status = fl_stream_next(stream, &b);
     if (status == FLEET_OK) {
         *samples = b->rows;

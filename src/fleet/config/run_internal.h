@@ -72,5 +72,10 @@ fleet_status fl_run_make_model(fl_config_run *t);
 /* And load what is to be loaded. */
 fleet_status fl_run_make_executors(fl_config_run *t);
 
+/* If the training is from memory: read its samples, which a stop ends: then the
+ * run is a stopped one; shuffle them, as the configuration says. */
+fleet_status fl_run_memory_load(fl_config_run *t);
+fleet_status fl_run_memory_shuffle(fl_config_run *t);
+
 /* FLEET_CONFIG_CHECK. */
 fleet_status fl_run_check(fl_config_run *t, char **line);

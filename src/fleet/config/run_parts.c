@@ -6,28 +6,40 @@
 
 /* --- data ---------------------------------------------------------------- */
 
-/* files NULL: without files. */
-static fleet_status make_dataset(fl_config_run *t, const char *const *files,
-                                 int n, fleet_dataset **out)
+static fleet_status make_dataset(fl_config_run *t, bool in_memory,
+                                 fleet_dataset_options o, fleet_dataset **out)
 {
-    fleet_dataset_options o = t->c->dataset;
-
     if (!fl_format_has_slots(o.format)) {
         o.slots = t->c->data_slot;
         o.n_slot = t->c->n_slot;
     }
-    *out = fleet_queue_dataset(t->f, &o);
-    if (!*out)
-        return fl_last_code();
-    return files ? fleet_dataset_set_filelist(*out, files, n) : FLEET_OK;
+    *out = in_memory ? fleet_in_memory_dataset(t->f, &o)
+                     : fleet_queue_dataset(t->f, &o);
+    return *out ? FLEET_OK : fl_last_code();
+}
+
+/* Without files where it does not read. What is tried once is not loaded. */
+static fleet_status make_training(fl_config_run *t, bool reads)
+{
+    const bool in_memory =
+        t->c->in_memory && t->o->action != FLEET_CONFIG_CHECK;
+    fleet_dataset_options o = t->c->dataset;
+
+    o.memory_limit = in_memory ? t->c->memory_limit : 0;
+    FL_TRY(make_dataset(t, in_memory, o, &t->train));
+    return reads ? fleet_dataset_set_filelist(t->train, t->c->train,
+                                              t->c->n_train)
+                 : FLEET_OK;
 }
 
 static fleet_status make_unshuffled(fl_config_run *t, const char *const *files,
                                     int n, fleet_dataset **out)
 {
-    FL_TRY(make_dataset(t, files, n, out));
-    (*out)->options.shuffle = 0;
-    return FLEET_OK;
+    fleet_dataset_options o = t->c->dataset;
+
+    o.shuffle = 0;
+    FL_TRY(make_dataset(t, false, o, out));
+    return fleet_dataset_set_filelist(*out, files, n);
 }
 
 fleet_status fl_run_make_datasets(fl_config_run *t)
@@ -37,8 +49,7 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
         (t->c->mlp.classes == 0 || t->c->dataset.format == FLEET_IDX);
     bool reads = fleet_is_worker(t->f) || by_files;
 
-    FL_TRY(
-        make_dataset(t, reads ? t->c->train : NULL, t->c->n_train, &t->train));
+    FL_TRY(make_training(t, reads));
     if (!fleet_is_first_worker(t->f))
         return FLEET_OK;
     if (t->c->n_test > 0)

@@ -211,6 +211,7 @@ static fleet_status train_epoch(fl_config_run *t, const fleet_train_options *o,
     t->epoch_samples = t->train->at.samples;
     t->skipped += t->epoch_samples;
     t->validated_s = 0;
+    FL_TRY(fl_run_memory_shuffle(t));
     fl_run_lines_begin_pass(t);
     before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
     FL_TRY(fl_train_pass(t->trainer, t->train, o, between_batches, t, &t->r));
@@ -263,7 +264,9 @@ static fleet_status train(fl_config_run *t)
     t->reported = reports_before(t, pass);
     t->started_ns = fl_now_ns();
     t->done_before = (double)NAN;
-    ends = !t->trains;
+    if (t->trains)
+        FL_TRY(fl_run_memory_load(t));
+    ends = !t->trains || t->r.stopped;
     for (t->epoch = pass + 1; t->epoch <= t->c->epochs && !ends; t->epoch++)
         FL_TRY(train_epoch(t, &o, &ends));
     return FLEET_OK;

@@ -1,5 +1,6 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
+#include "fleet/job/dataset_memory.h"
 #include "fleet/job/inexact.h"
 #include "fleet/job/read_once.h"
 #include "fleet/job/stop.h"
@@ -139,7 +140,8 @@ static fleet_status job_status(void *dataset)
 
     if (f->worker_io)
         FL_TRY(fl_worker_io_status(f->worker_io));
-    return d->trainer && d->trainer->micro == 0 && d->in_round == 0 &&
+    return d->stops && d->in_round == 0 &&
+                   (!d->trainer || d->trainer->micro == 0) &&
                    (f->role.worker_num == 1 || fl_inexact_apart(f)) &&
                    fl_stop_wanted(f)
                ? FLEET_EEND
@@ -161,7 +163,7 @@ static int64_t pipe_timeout_of(const fleet_dataset *d)
     return is_alone(r) ? 0 : r->deadline_ms[FL_STEP_DEADLINE];
 }
 
-static fl_stream_spec spec_of(fleet_dataset *d)
+fl_stream_spec fl_dataset_spec(fleet_dataset *d)
 {
     const fleet_dataset_options *o = &d->options;
     const char *pipe = o->pipe_command;
@@ -211,17 +213,18 @@ static fleet_status copy_options(fleet_dataset *d,
     return take_slots(d, o);
 }
 
-fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
+fleet_dataset *fl_dataset_create(fleet *f, const fleet_dataset_options *o,
+                                 const char *call)
 {
     fl_stream_spec spec;
     fleet_status status;
     fleet_dataset *d;
     int at;
 
-    if (fl_handle_check(f, "fleet_queue_dataset") != FLEET_OK)
+    if (fl_handle_check(f, call) != FLEET_OK)
         return NULL;
     if (!o) {
-        fl_fail(FLEET_EINVAL, "fleet_queue_dataset: no options");
+        fl_fail(FLEET_EINVAL, "%s: no options", call);
         return NULL;
     }
     d = fl_alloc(sizeof *d);
@@ -231,7 +234,8 @@ fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
     d->next = f->datasets;
     f->datasets = d;
     FL_GOTO(failed, copy_options(d, o));
-    spec = spec_of(d); /* as far as it can be known before there are files */
+    spec = fl_dataset_spec(
+        d); /* as far as it can be known before there are files */
     FL_GOTO(failed, fl_spec_check_options(&spec));
     if (!fl_format_has_slots(spec.format))
         FL_GOTO(failed, fl_spec_check_slots(&spec, &at));
@@ -239,6 +243,16 @@ fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
 failed:
     fleet_dataset_destroy(d);
     return NULL;
+}
+
+fleet_dataset *fleet_queue_dataset(fleet *f, const fleet_dataset_options *o)
+{
+    if (o && o->memory_limit != 0) {
+        fl_fail(FLEET_EINVAL, "fleet_queue_dataset: memory_limit: expected 0, "
+                              "as it keeps no samples in memory");
+        return NULL;
+    }
+    return fl_dataset_create(f, o, "fleet_queue_dataset");
 }
 
 void fleet_dataset_destroy(fleet_dataset *d)
@@ -251,6 +265,7 @@ void fleet_dataset_destroy(fleet_dataset *d)
         ;
     if (*at)
         *at = d->next;
+    fl_dataset_memory_done(d);
     fl_format_free_own_slots(d->own_slots);
     fl_free(d->cache.whole);
     fl_statistics_done(&d->statistics);
@@ -318,6 +333,7 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     if (!d || !globs || n < 1)
         return fl_fail(FLEET_EINVAL,
                        "fleet_dataset_set_filelist: no dataset or no files");
+    FL_TRY(fl_dataset_memory_check_list(d));
     status = d->options.format == FLEET_IDX ? two_paths(globs, n, &files)
                                             : fl_paths_glob(&files, globs, n);
     if (status == FLEET_OK)
@@ -330,7 +346,8 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
     d->files = files;
     d->read_once = false;
     d->cache.is_off = false;
-    if (d->at.batch > 0) /* of a pass over other files, which ends so */
+    if (d->at.batch > 0 && !fl_dataset_memory_was_loaded(d))
+        /* of a pass over other files, which ends so */
         d->at = (fl_position){.pass = d->at.pass + 1};
     return FLEET_OK;
 }
@@ -378,17 +395,21 @@ fleet_status fl_dataset_set_statistics(fleet_dataset *d, const fl_statistics *s)
 
 fleet_status fl_dataset_need_statistics(fleet_dataset *d)
 {
+    fleet_status status;
     fl_stream_spec spec;
 
     if (d->has_statistics || !fl_dataset_standardizes(d))
         return FLEET_OK;
     if (d->fleet->loaded.n == fl_count_standardized(d->slots, d->n_slot))
         return fl_dataset_set_statistics(d, &d->fleet->loaded);
-    spec = spec_of(d);
+    spec = fl_dataset_spec(d);
     FL_TRY(fl_read_once_check_means(&spec));
     FL_TRY(fl_stream_statistics(&spec, &d->statistics));
-    d->has_statistics = true;
-    return FLEET_OK;
+    status = job_status(d); /* a stop has ended it as the end of data does */
+    d->has_statistics = status == FLEET_OK;
+    if (status != FLEET_OK)
+        fl_statistics_done(&d->statistics);
+    return status;
 }
 
 fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
@@ -405,11 +426,9 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
 
 /* --- a pass -------------------------------------------------------------- */
 
-/* This worker's part of a training pass: its block of the files if there is one
- * for each worker, else every n-th batch of all of them. idx is one pair of
- * files. */
-static fleet_status take_share(const fleet_dataset *d, fl_stream_spec *spec,
-                               int64_t *first_file)
+/* idx is one pair of files. */
+fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
+                              int64_t *first_file)
 {
     const fl_role *r = &d->fleet->role;
     int64_t count;
@@ -428,27 +447,50 @@ static fleet_status take_share(const fleet_dataset *d, fl_stream_spec *spec,
     return FLEET_OK;
 }
 
+uint64_t fl_dataset_seed(const fleet_dataset *d, int64_t pass, int64_t of)
+{
+    const uint64_t seeds[] = {d->fleet->context.seed, (uint64_t)pass};
+
+    return fl_hash(seeds, sizeof seeds, (uint64_t)of);
+}
+
+static fleet_status check_files(const fleet_dataset *d)
+{
+    return d->files.n > 0
+               ? FLEET_OK
+               : fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
+                                       "fleet_dataset_set_filelist()");
+}
+
+static fleet_status open_files(fleet_dataset *d, bool shared,
+                               const fl_slot_bounds *bounds, fl_stream **stream)
+{
+    int64_t first_file = 0;
+    fl_stream_spec spec;
+
+    FL_TRY(check_files(d));
+    if (shared) /* first, as a stop of what follows leaves a position */
+        FL_TRY(fl_position_take(d));
+    FL_TRY(fl_dataset_need_statistics(d));
+    spec = fl_dataset_spec(d);
+    spec.bounds = bounds;
+    if (shared) { /* other passes do not change the order of training */
+        FL_TRY(fl_dataset_share(d, &spec, &first_file));
+        spec.first_batch = d->at.batch;
+    }
+    spec.seed = fl_dataset_seed(d, d->at.pass, first_file);
+    FL_TRY(fl_read_once_begin(d, &spec));
+    return fl_stream_open(stream, &spec);
+}
+
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
                              const fl_slot_bounds *bounds, fl_stream **stream)
 {
-    int64_t first_file = 0;
-    uint64_t seeds[2];
-    fl_stream_spec spec;
+    return d->memory ? fl_dataset_memory_open(d, shared, bounds, stream)
+                     : open_files(d, shared, bounds, stream);
+}
 
-    if (d->files.n == 0)
-        return fl_fail(FLEET_ESTATE, "dataset: it has no files: call "
-                                     "fleet_dataset_set_filelist()");
-    FL_TRY(fl_dataset_need_statistics(d));
-    spec = spec_of(d);
-    spec.bounds = bounds;
-    if (shared) { /* other passes do not change the order of training */
-        FL_TRY(take_share(d, &spec, &first_file));
-        FL_TRY(fl_position_take(d));
-        spec.first_batch = d->at.batch;
-    }
-    seeds[0] = d->fleet->context.seed;
-    seeds[1] = (uint64_t)d->at.pass;
-    spec.seed = fl_hash(seeds, sizeof seeds, (uint64_t)first_file);
-    FL_TRY(fl_read_once_begin(d, &spec));
-    return fl_stream_open(stream, &spec);
+fleet_status fl_dataset_open_files(fleet_dataset *d, fl_stream **stream)
+{
+    return open_files(d, false, NULL, stream);
 }

@@ -24,12 +24,14 @@ struct fleet_dataset {
     bool noted; /* that passes over other files count */
     const fleet_executor *trainer; /* of the pass under way, whose loss is not
                                       in `at`; NULL: none */
+    bool stops; /* a wait for its data ends where a stop is wanted */
     int64_t from_batch, from_samples; /* where that pass began, in this job */
     int64_t last_run; /* of its executor's iterations the last one that `at`
                          counts */
     int most_held;    /* batches that a pass holds at once; 0: as streams do */
     int in_round;     /* that it holds and has not begun to train */
     double share;     /* of this pass that was read, 0 to 1 */
+    struct fl_dataset_memory *memory; /* NULL: a queue dataset */
     fleet_dataset *next;
 };
 
@@ -38,6 +40,25 @@ struct fleet_dataset {
  * bounds: see spec.h; they must outlive the stream. */
 fleet_status fl_dataset_open(fleet_dataset *d, bool shared,
                              const fl_slot_bounds *bounds, fl_stream **stream);
+
+/* The same of its files, also where it trains from memory, all of them. */
+fleet_status fl_dataset_open_files(fleet_dataset *d, fl_stream **stream);
+
+/* What a stream of it reads: its files, with its options. */
+fl_stream_spec fl_dataset_spec(fleet_dataset *d);
+
+/* This worker's part of a training pass: its block of the files, from
+ * *first_file on, if there is one for each worker, else every n-th batch of all
+ * of them. */
+fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
+                              int64_t *first_file);
+
+/* The seed of what is shuffled for a pass. */
+uint64_t fl_dataset_seed(const fleet_dataset *d, int64_t pass, int64_t of);
+
+/* What both kinds of datasets begin with; call names them in errors. */
+fleet_dataset *fl_dataset_create(fleet *f, const fleet_dataset_options *o,
+                                 const char *call);
 
 /* Has it columns that are standardized? */
 bool fl_dataset_standardizes(const fleet_dataset *d);

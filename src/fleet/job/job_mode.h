@@ -3,7 +3,7 @@
 
 #include <fleet/strategy.h>
 
-#include "fleet/job/role.h"
+#include "fleet/role/role.h"
 
 typedef enum fl_job_mode {
     FL_LOCAL,

@@ -5,93 +5,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/json/json_write.h"
-#include "base/hash.h"
 #include "base/memory.h"
-#include "data/format/formats.h"
-#include "fleet/job/dataset.h"
+#include "fleet/job/dataset_memory.h"
 #include "fleet/job/inexact.h"
+#include "fleet/job/position_data.h"
 #include "fleet/job/trail_mark.h"
 #include "runtime/exec/executor.h"
-
-/* --- what data it is of --------------------------------------------------- */
-
-static const char *base_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-/* What cuts files into lines that are samples. */
-static fl_json *lines_of(const fleet_dataset_options *o)
-{
-    fl_text t = {0};
-    fl_json *json;
-
-    fl_text_add(&t, "skip %" PRId64 "%s, separator %d, comment %d",
-                o->skip_lines, o->header ? ", header" : "", o->separator,
-                o->comment);
-    json = t.status == FLEET_OK ? fl_json_string(fl_text_chars(&t)) : NULL;
-    fl_text_done(&t);
-    return json;
-}
-
-/* Names without their folders, which may be elsewhere by then, and sizes. */
-static fleet_status put_files(const fl_paths *files, fl_json *json)
-{
-    int64_t bytes = 0;
-    fl_hasher h;
-
-    fl_hasher_init(&h, 0);
-    for (size_t i = 0; i < files->n; i++) {
-        const char *name = base_of(files->path[i]);
-        struct stat st;
-        int64_t size = stat(files->path[i], &st) == 0 ? (int64_t)st.st_size : 0;
-
-        fl_hasher_add(&h, name, strlen(name) + 1);
-        fl_hasher_add(&h, &size, sizeof size);
-        bytes += size;
-    }
-    FL_TRY(fl_json_put(json, "files", fl_json_int((int64_t)files->n)));
-    FL_TRY(fl_json_put(json, "first", fl_json_string(base_of(files->path[0]))));
-    FL_TRY(fl_json_put(json, "last",
-                       fl_json_string(base_of(files->path[files->n - 1]))));
-    FL_TRY(fl_json_put(json, "bytes", fl_json_int(bytes)));
-    return fl_json_put(json, "names_and_sizes", fl_json_hex(fl_hasher_end(&h)));
-}
-
-static fleet_status put_data(const fleet_dataset *d, fl_json *json)
-{
-    const char *format = fl_format_names[d->options.format];
-    const fleet_dataset_options *o = &d->options;
-    const char *pipe = o->pipe_command ? o->pipe_command : "cat";
-
-    FL_TRY(fl_json_put(json, "seed", fl_json_hex(d->fleet->context.seed)));
-    FL_TRY(
-        fl_json_put(json, "workers", fl_json_int(d->fleet->role.worker_num)));
-    FL_TRY(fl_json_put(json, "format", fl_json_string(format)));
-    FL_TRY(fl_json_put(json, "batch_size", fl_json_int(o->batch_size)));
-    FL_TRY(fl_json_put(json, "shuffle", fl_json_int(o->shuffle)));
-    FL_TRY(fl_json_put(json, "pipe_command", fl_json_string(pipe)));
-    FL_TRY(fl_json_put(json, "lines", lines_of(o)));
-    return put_files(&d->files, json);
-}
-
-fleet_status fl_position_data(const fleet_dataset *d, fl_json **data)
-{
-    fleet_status status;
-
-    *data = fl_json_object();
-    status = *data ? put_data(d, *data) : FLEET_ENOMEM;
-    if (status != FLEET_OK) {
-        fl_json_free(*data);
-        *data = NULL;
-    }
-    return status;
-}
 
 /* --- written -------------------------------------------------------------- */
 
@@ -141,6 +62,9 @@ static fleet_status put_position(const fleet_dataset *d, fl_json *entry)
         FL_TRY(fl_json_put(entry, "samples", fl_json_int(at.samples)));
         FL_TRY(fl_json_put(entry, "loss_sum", hex_of(at.loss_sum)));
     }
+    if (d->memory && d->memory->pass_order)
+        FL_TRY(
+            fl_json_put(entry, "order", fl_json_copy(d->memory->pass_order)));
     FL_TRY(fl_position_data(d, &data));
     return fl_json_put(entry, "data", data);
 }
@@ -163,6 +87,8 @@ static fleet_status put_saved(const fl_saved_position *s, fl_json *entry)
     FL_TRY(fl_json_put(entry, "last_loss", hex_of(s->at.last_loss)));
     FL_TRY(fl_json_put(entry, "samples", fl_json_int(s->at.samples)));
     FL_TRY(fl_json_put(entry, "loss_sum", hex_of(s->at.loss_sum)));
+    if (s->order)
+        FL_TRY(fl_json_put(entry, "order", fl_json_copy(s->order)));
     return s->data ? fl_json_put(entry, "data", fl_json_copy(s->data))
                    : FLEET_OK;
 }
@@ -230,6 +156,18 @@ static fleet_status read_middle(const fl_at *entry, fl_position *at)
     return read_double(&loss, &at->loss_sum);
 }
 
+static fleet_status read_order(const fl_at *entry, fl_saved_position *s)
+{
+    fl_at order = fl_at_key(entry, "order");
+
+    if (!order.json)
+        return FLEET_OK;
+    if (!fl_at_is_object(&order))
+        return fl_at_expected(&order, "an object");
+    s->order = fl_json_copy(order.json);
+    return s->order ? FLEET_OK : FLEET_ENOMEM;
+}
+
 /* Required in the middle of a pass. */
 static fleet_status read_data(const fl_at *entry, fl_saved_position *s)
 {
@@ -263,6 +201,7 @@ static fleet_status read_position(const fl_at *entry, fl_saved_position *s)
         FL_TRY(read_double(&loss, &s->at.last_loss));
     if (s->at.batch > 0)
         FL_TRY(read_middle(entry, &s->at));
+    FL_TRY(read_order(entry, s));
     return read_data(entry, s);
 }
 
@@ -292,6 +231,7 @@ void fl_positions_done(fl_saved_position *saved, int n)
 {
     for (int i = 0; i < n; i++) {
         fl_json_free(saved[i].data);
+        fl_json_free(saved[i].order);
         fl_free(saved[i].inexact);
     }
     fl_free(saved);
@@ -344,7 +284,7 @@ fleet_status fl_positions_check(const fleet *f, const fl_position *first)
 
 /* --- gone on from --------------------------------------------------------- */
 
-static bool same_json(const fl_json *a, const fl_json *b)
+bool fl_position_same(const fl_json *a, const fl_json *b)
 {
     char *x = fl_json_print(a, false), *y = fl_json_print(b, false);
     bool same = x && y && strcmp(x, y) == 0;
@@ -391,14 +331,14 @@ static void add_value(fl_text *t, const char *key, const fl_json *value)
 static void list_differences(fl_text *t, const fl_json *was, const fl_json *is)
 {
     fl_at old = fl_at_root(was), now = fl_at_root(is);
-    bool files = same_json(fl_at_key(&old, "names_and_sizes").json,
-                           fl_at_key(&now, "names_and_sizes").json);
+    bool files = fl_position_same(fl_at_key(&old, "names_and_sizes").json,
+                                  fl_at_key(&now, "names_and_sizes").json);
 
     for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) {
         fl_at x = fl_at_key(&old, titles[i].key);
         fl_at y = fl_at_key(&now, titles[i].key);
 
-        if (!x.json || !y.json || same_json(x.json, y.json))
+        if (!x.json || !y.json || fl_position_same(x.json, y.json))
             continue;
         fl_text_add(t, "%s%s was ", t->length > 0 ? ", " : "", titles[i].title);
         add_value(t, titles[i].key, x.json);
@@ -431,6 +371,11 @@ static fleet_status refuse_data(const fl_saved_position *s, const fl_json *is)
     return status;
 }
 
+static bool has_data(const fleet_dataset *d)
+{
+    return d->files.n > 0 || (d->memory && d->memory->loaded);
+}
+
 /* Has the dataset, if it has files, the data of the saved position? */
 static fleet_status compare_data(const fleet_dataset *d,
                                  const fl_saved_position *s, bool *same)
@@ -438,10 +383,10 @@ static fleet_status compare_data(const fleet_dataset *d,
     fl_json *data = NULL;
 
     *same = false;
-    if (!s->data || d->files.n == 0)
+    if (!s->data || !has_data(d))
         return FLEET_OK;
     FL_TRY(fl_position_data(d, &data));
-    *same = same_json(s->data, data);
+    *same = fl_position_same(s->data, data);
     fl_json_free(data);
     return FLEET_OK;
 }
@@ -507,6 +452,23 @@ static void note_position(const fleet_dataset *d, const fl_saved_position *s)
                 at->pass, at->batch);
 }
 
+/* Samples in memory that were shuffled are no files in their order. */
+static fleet_status take_order(fleet_dataset *d, const fl_saved_position *s)
+{
+    if (!d->memory && s->order && s->at.batch > 0)
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: the save that was loaded is of pass %" PRId64
+                       ", batch %" PRId64
+                       ", over samples that were shuffled in memory: expected "
+                       "an in-memory dataset",
+                       s->at.pass, s->at.batch);
+    if (!d->memory || !s->order)
+        return FLEET_OK;
+    fl_json_free(d->memory->pass_order);
+    d->memory->pass_order = fl_json_copy(s->order);
+    return d->memory->pass_order ? FLEET_OK : FLEET_ENOMEM;
+}
+
 fleet_status fl_position_take(fleet_dataset *d)
 {
     fl_saved_position *chosen;
@@ -516,6 +478,7 @@ fleet_status fl_position_take(fleet_dataset *d)
     FL_TRY(fl_trail_mark_take(d->fleet));
     FL_TRY(choose_saved(d, &chosen));
     if (chosen) {
+        FL_TRY(take_order(d, chosen));
         chosen->taken = true;
         d->at = chosen->at;
         note_position(d, chosen);
@@ -536,8 +499,8 @@ static void note_other_files(fleet_dataset *d, const fl_saved_position *s)
         fl_position_data(d, &data) != FLEET_OK)
         return;
     is = fl_at_root(data);
-    if (!same_json(fl_at_key(&was, "names_and_sizes").json,
-                   fl_at_key(&is, "names_and_sizes").json)) {
+    if (!fl_position_same(fl_at_key(&was, "names_and_sizes").json,
+                          fl_at_key(&is, "names_and_sizes").json)) {
         list_differences(&t, s->data, data);
         FL_WARN(
             &d->fleet->context.log,
@@ -552,24 +515,34 @@ static void note_other_files(fleet_dataset *d, const fl_saved_position *s)
     fl_json_free(data);
 }
 
-fleet_status fleet_dataset_position(fleet_dataset *d, int64_t *pass,
-                                    int64_t *batch)
+fleet_status fl_position_next(fleet_dataset *d, fl_position *at,
+                              const fl_json **order)
 {
     fl_saved_position *chosen = NULL;
-    fl_position at;
 
-    if (!d || !pass || !batch)
-        return fl_fail(FLEET_EINVAL, "fleet_dataset_position: NULL argument");
-    if (d->files.n == 0)
-        return fl_fail(FLEET_ESTATE,
-                       "fleet_dataset_position: the dataset has no files: call "
-                       "fleet_dataset_set_filelist()");
     FL_TRY(fl_trail_mark_take(d->fleet));
     if (d->begun == 0)
         FL_TRY(choose_saved(d, &chosen));
     if (chosen)
         note_other_files(d, chosen);
-    at = chosen ? chosen->at : d->at;
+    *at = chosen ? chosen->at : d->at;
+    *order = chosen ? chosen->order : d->memory ? d->memory->pass_order : NULL;
+    return FLEET_OK;
+}
+
+fleet_status fleet_dataset_position(fleet_dataset *d, int64_t *pass,
+                                    int64_t *batch)
+{
+    const fl_json *order;
+    fl_position at;
+
+    if (!d || !pass || !batch)
+        return fl_fail(FLEET_EINVAL, "fleet_dataset_position: NULL argument");
+    if (!has_data(d))
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_dataset_position: the dataset has no files: call "
+                       "fleet_dataset_set_filelist()");
+    FL_TRY(fl_position_next(d, &at, &order));
     *pass = at.pass;
     *batch = at.batch;
     return FLEET_OK;

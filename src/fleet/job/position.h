@@ -18,9 +18,10 @@ typedef struct fl_position {
 /* What a save says of a dataset, until a dataset goes on from it. */
 typedef struct fl_saved_position {
     fl_position at;
-    fl_json *data; /* what it is of, see fl_position_data() */
-    char *inexact; /* why a training that goes on differs; NULL: it does not */
-    bool taken;    /* by a dataset that has trained */
+    fl_json *data;  /* what it is of, see position_data.h */
+    fl_json *order; /* of samples in memory; NULL: that of the files */
+    char *inexact;  /* why a training that goes on differs; NULL: it does not */
+    bool taken;     /* by a dataset that has trained */
 } fl_saved_position;
 
 /* Let a dataset that has not trained yet go on where the load says.
@@ -28,9 +29,13 @@ typedef struct fl_saved_position {
  * named. */
 fleet_status fl_position_take(fleet_dataset *d);
 
-/* What a position in the middle of a pass is of: files, seed, how batches are
- * cut. For fl_json_free(). */
-fleet_status fl_position_data(const fleet_dataset *d, fl_json **data);
+/* Is what two JSONs say the same? NULL is like no other. */
+bool fl_position_same(const fl_json *a, const fl_json *b);
+
+/* Where the next pass goes on, and of a dataset in memory in which order a pass
+ * that was stopped had begun; NULL: that of the files. */
+fleet_status fl_position_next(fleet_dataset *d, fl_position *at,
+                              const fl_json **order);
 
 /* For a save: a list of the datasets that have trained, in the order in which
  * they began; NULL if none has. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "fleet/job/env.h"
+#include "fleet/role/env.h"
 #include "fleet/strategy/strategy_fields.h"
 
 static fleet_status read_level(const char *text, int *level)

@@ -1,7 +1,7 @@
 /* strategy_replicas.c - the number of copies of each lane, read and checked. */
 #include "fleet/strategy/strategy_replicas.h"
 
-#include "fleet/job/env.h"
+#include "fleet/role/env.h"
 #include "fleet/strategy/strategy_fields.h"
 
 enum { MOST_COPIES = 2 };

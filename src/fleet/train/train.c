@@ -376,7 +376,7 @@ static fleet_status end_pass(pass *p)
     FL_TRY(fleet_executor_flush(p->e));
     FL_TRY(fl_progress_late(&p->lines)); /* all iterations are over now */
     p->r.loss = sum[2] = p->e->loss_sum;
-    p->r.bad_lines = fl_stream_bad_lines(p->stream);
+    p->r.bad_lines = p->stream ? fl_stream_bad_lines(p->stream) : 0;
     sum[4] = (double)p->r.bad_lines;
     if (!p->e->training || !fl_store_is_shared(p->e->store))
         return FLEET_OK;
@@ -403,6 +403,7 @@ static fleet_status open_pass(pass *p)
                           "fleet_train_from_dataset", &p->crew));
     p->d->most_held = p->crew ? p->o->thread : 0;
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
+    p->d->stops = p->e->training;
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->bounds, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
     if (p->e->store->remote || fl_program_expects(p->e->program))
@@ -439,6 +440,8 @@ static fleet_status run_rest(pass *p)
         p->r.batches = p->d->at.batch - p->d->from_batch;
         p->r.samples = p->d->at.samples - p->d->from_samples;
     }
+    if (!p->stream) /* it was stopped before there was one */
+        return FLEET_OK;
     return p->crew ? run_rounds(p) : run_batches(p);
 }
 
@@ -447,7 +450,8 @@ static void end_position(pass *p)
 {
     fleet_dataset *d = p->d;
 
-    if (!p->e->training || !p->stream)
+    d->stops = false;
+    if (!p->e->training || !d->trainer)
         return;
     d->trainer = NULL;
     p->r.batch = d->at.batch;
@@ -478,6 +482,8 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
     p->e->loss_sum = 0;
     p->e->loss_samples = 0;
     status = open_pass(p);
+    if (status == FLEET_EEND && takes_stop(p)) /* caches are made, for one */
+        status = FLEET_OK;
     if (status == FLEET_OK) {
         begin_position(p);
         status = run_rest(p);

@@ -1,6 +1,6 @@
 /* role.c - a role from fleet_options or the environment, checked. */
 #define _GNU_SOURCE
-#include "fleet/job/role.h"
+#include "fleet/role/role.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "fleet/job/launcher_env.h"
-#include "fleet/job/env.h"
+#include "fleet/role/launcher_env.h"
+#include "fleet/role/env.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
 

@@ -1,6 +1,6 @@
 /* env.c - texts, numbers and endpoints of the environment. */
 #define _GNU_SOURCE
-#include "fleet/job/env.h"
+#include "fleet/role/env.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* launcher_env.c - each launcher's variables, and which of them count. */
-#include "fleet/job/launcher_env.h"
+#include "fleet/role/launcher_env.h"
 
 #include <string.h>
 
-#include "fleet/job/env.h"
+#include "fleet/role/env.h"
 
 enum { MOST_NAME = 5, MOST_GPU = 4096 };
 

@@ -1,0 +1,318 @@
+/* sample_memory_test.c - samples in memory: the batches of the files they are
+ * of, in any order that is asked for; bounded by their size. */
+#define SUITE sample_memory
+#include "data_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/memory_left.h"
+#include "data/memory_reader.h"
+
+enum { LINES = 9000 };
+
+static const fleet_slot slots[] = {
+    {.name = "n", .dtype = FLEET_INT64},
+    {.name = "x", .dim = 2},
+    {.name = "b", .dtype = FLEET_INT64, .dim = -1},
+    {.name = "c", .dtype = FLEET_INT64, .dim = -1, .weighted = 1}};
+
+static const fl_memory_limit unbounded;
+
+static const char *write_lines(const char *name, int from, int n)
+{
+    char *text = malloc((size_t)n * 100 + 1), *to = text;
+    uint64_t r = (uint64_t)from + 1;
+    const char *path;
+
+    for (int i = from; i < from + n; i++) {
+        to += sprintf(to, "1 %d 2 %d.5 -3", i, i % 7);
+        to += sprintf(to, i % 3 ? " 1 %d" : " 0", (int)(data_random(&r) >> 40));
+        to += sprintf(to, i % 4 ? " 2 7:0.25 %d\n" : " 0\n", i % 300);
+    }
+    *to = 0;
+    path = test_file(name, text);
+    free(text);
+    return path;
+}
+
+static fl_stream_spec spec_of(const char *const *files, int n)
+{
+    fl_stream_spec spec =
+        data_spec(FLEET_MULTISLOT, slots, DATA_N(slots), files, n);
+
+    spec.batch_size = 500;
+    return spec;
+}
+
+/* The spec, from memory. */
+static fl_stream_spec from_memory(fl_stream_spec spec, fl_memory_view *v)
+{
+    spec.memory = v;
+    spec.share_index = 0;
+    spec.share_count = 1;
+    return spec;
+}
+
+static void load(fl_sample_memory *m, const fl_stream_spec *spec)
+{
+    *m = (fl_sample_memory){.n_block = 0};
+    CHECK_OK(fl_sample_memory_load(m, spec, 0, &unbounded));
+}
+
+TEST(batches_are_those_of_the_files)
+{
+    const char *files[] = {write_lines("a", 0, LINES), test_file("b", "\n"),
+                           write_lines("c", LINES, 20)};
+    const fl_stream_spec spec = spec_of(files, 3);
+    const data_dump text = data_read(&spec);
+    fl_sample_memory m;
+    fl_memory_view v = {.memory = &m};
+
+    CHECK_INT(text.rows, LINES + 20);
+    load(&m, &spec);
+    CHECK(m.n_block > 2);
+    for (int threads = 1; threads <= 3; threads += 2) {
+        fl_stream_spec held = from_memory(spec, &v);
+        data_dump d;
+
+        held.n_thread = threads;
+        d = data_read(&held);
+        CHECK(data_same(&d, &text));
+        CHECK_INT(m.users, 0);
+    }
+    CHECK(m.bytes > 0 && (uint64_t)m.bytes < 60u * (LINES + 20));
+    fl_sample_memory_done(&m);
+}
+
+/* Batches of a share are many to a block; they keep their samples. */
+TEST(a_share_of_batches_is_the_files_share)
+{
+    const char *files[] = {write_lines("a", 0, 2000)};
+    fl_stream_spec spec = spec_of(files, 1);
+    fl_sample_memory m;
+    fl_memory_view v = {.memory = &m};
+    data_dump text, d;
+
+    spec.batch_size = 7;
+    spec.share_count = 3;
+    for (spec.share_index = 0; spec.share_index < 3; spec.share_index++) {
+        fl_stream_spec held = from_memory(spec, &v);
+        const size_t head = sizeof(int64_t); /* a batch's index */
+
+        text = data_read(&spec);
+        load(&m, &spec);
+        CHECK(m.n_block <= 2);
+        d = data_read(&held);
+        CHECK_INT(d.rows, text.rows);
+        CHECK_INT(d.batches, text.batches);
+        CHECK_INT((int64_t)d.size, (int64_t)text.size);
+        CHECK(memcmp(d.bytes + head, text.bytes + head, 7 * 8) == 0);
+        fl_sample_memory_done(&m);
+    }
+}
+
+/* The numbers of the lines, as a stream has them. */
+static void read_numbers(const fl_stream_spec *spec, int64_t *to, int64_t n)
+{
+    fl_stream *s;
+    fl_batch *b;
+    int64_t at = 0;
+    fleet_status status;
+
+    CHECK_OK(fl_stream_open(&s, spec));
+    while ((status = fl_stream_next(s, &b)) == FLEET_OK) {
+        CHECK(at + b->rows <= n);
+        memcpy(to + at, b->slot[0].values, (size_t)b->rows * sizeof *to);
+        at += b->rows;
+        fl_stream_release(s, b);
+    }
+    CHECK_STATUS(status, FLEET_EEND);
+    CHECK_INT(at, n);
+    fl_stream_close(s);
+}
+
+TEST(a_shuffled_order_has_each_sample_once_and_goes_on_in_its_middle)
+{
+    static int64_t all[LINES], rest[LINES];
+    const char *files[] = {write_lines("a", 0, LINES)};
+    fl_stream_spec spec = spec_of(files, 1);
+    static bool seen[LINES];
+    fl_sample_memory m;
+    fl_memory_view v = {.memory = &m, .shuffled = true};
+    int stay = 0;
+
+    load(&m, &spec);
+    fl_permutation_init(&v.order, LINES, 5);
+    spec = from_memory(spec, &v);
+    read_numbers(&spec, all, LINES);
+    for (int i = 0; i < LINES; i++) {
+        CHECK(!seen[all[i]]);
+        seen[all[i]] = true;
+        stay += all[i] == i;
+        CHECK_INT(all[i], (int64_t)fl_permutation_at(&v.order, (uint64_t)i));
+    }
+    CHECK(stay < 10);
+    spec.first_batch = 3;
+    spec.n_thread = 2;
+    read_numbers(&spec, rest, LINES - 1500);
+    CHECK(memcmp(rest, all + 1500, (LINES - 1500) * sizeof *all) == 0);
+    fl_sample_memory_done(&m);
+}
+
+/* A value of x says which line it is of, up to 7. */
+TEST(values_of_a_moved_slot_are_those_of_other_rows)
+{
+    const char *files[] = {write_lines("a", 0, 1000)};
+    const fl_stream_spec spec = spec_of(files, 1);
+    const bool moved[DATA_N(slots)] = {false, true, true, true};
+    fl_sample_memory m;
+    fl_memory_view v = {.memory = &m, .moved = moved};
+    fl_stream_spec held = from_memory(spec, &v);
+    const fl_batch *b;
+    int same = 0;
+
+    load(&m, &spec);
+    fl_permutation_init(&v.other, 1000, 9);
+    held.batch_size = 1000;
+    b = data_first(&held);
+    for (int64_t i = 0; i < b->rows; i++) {
+        const int64_t other = (int64_t)fl_permutation_at(&v.other, (uint64_t)i);
+
+        CHECK_INT(((int64_t *)b->slot[0].values)[i], i);
+        CHECK(((float *)b->slot[1].values)[2 * i] == (float)(other % 7) + 0.5f);
+        CHECK_INT(b->slot[2].offsets[i + 1] - b->slot[2].offsets[i],
+                  other % 3 ? 1 : 0);
+        if (other % 4)
+            CHECK_INT(((int64_t *)b->slot[3].values)[b->slot[3].offsets[i] + 1],
+                      other % 300);
+        same += other == i;
+    }
+    CHECK(same < 5);
+    data_first(&spec); /* the other stream closes */
+    fl_sample_memory_done(&m);
+}
+
+TEST(an_order_is_one_of_its_numbers_and_has_both_directions)
+{
+    static bool seen[1000];
+    fl_permutation p;
+
+    for (uint64_t n = 1; n <= 1000; n += n < 20 ? 1 : 245) {
+        memset(seen, 0, sizeof seen);
+        fl_permutation_init(&p, n, n);
+        for (uint64_t i = 0; i < n; i++) {
+            const uint64_t x = fl_permutation_at(&p, i);
+
+            CHECK(x < n && !seen[x]);
+            seen[x] = true;
+            CHECK(fl_permutation_place(&p, x) == i);
+        }
+    }
+}
+
+/* Of eight numbers each stands at each place about as often: 25 of 200. */
+TEST(orders_of_other_seeds_are_others_and_favour_no_place)
+{
+    int at[8][8] = {{0}};
+    fl_permutation p;
+
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        fl_permutation_init(&p, 8, seed);
+        for (uint64_t i = 0; i < 8; i++)
+            at[i][fl_permutation_at(&p, i)]++;
+    }
+    for (int i = 0; i < 64; i++)
+        CHECK(at[i / 8][i % 8] > 8 && at[i / 8][i % 8] < 48);
+}
+
+TEST(more_than_the_limit_is_refused_with_its_size)
+{
+    const char *files[] = {write_lines("a", 0, LINES)};
+    const fl_stream_spec spec = spec_of(files, 1);
+    fl_memory_limit limit = {.most = 0};
+    fl_sample_memory m, whole;
+
+    load(&whole, &spec);
+    m = (fl_sample_memory){.n_block = 0};
+    limit.most = whole.bytes - 1;
+    CHECK_FAILS(fl_sample_memory_load(&m, &spec, 0, &limit), FLEET_ENOMEM,
+                "take 0.3 MB of memory, all about 0.3 MB, and memory_limit is "
+                "0.3 MB");
+    CHECK(m.n_block == 0 && m.bytes == 0 && !m.block);
+    limit = (fl_memory_limit){.most = whole.bytes + 10, .used = 11};
+    CHECK_FAILS(fl_sample_memory_load(&m, &spec, 0, &limit), FLEET_ENOMEM,
+                "of which other samples have some");
+    limit.used = 10;
+    CHECK_OK(fl_sample_memory_load(&m, &spec, 0, &limit));
+    CHECK_INT(m.bytes, whole.bytes);
+    fl_sample_memory_done(&m);
+    fl_sample_memory_done(&whole);
+}
+
+/* Also where memory runs out at any allocation. */
+TEST(a_load_that_fails_leaves_nothing)
+{
+    const char *files[] = {write_lines("a", 0, 300)};
+    const fl_stream_spec spec = spec_of(files, 1);
+    fleet_status status = FLEET_ENOMEM;
+    fl_sample_memory m = {.n_block = 0};
+
+    for (int64_t n = 1; status != FLEET_OK; n++) {
+        CHECK(n < 1000);
+        fl_memory_fail_at(n, true);
+        status = fl_sample_memory_load(&m, &spec, 0, &unbounded);
+        fl_memory_fail_at(0, false);
+        if (status != FLEET_OK)
+            CHECK(status == FLEET_ENOMEM && !m.block && m.bytes == 0);
+    }
+    CHECK_INT((int64_t)m.rows, 300);
+    fl_sample_memory_done(&m);
+    test_check_leaks();
+}
+
+/* --- what the system has left --------------------------------------------- */
+
+static void put_file(const char *path, const char *text)
+{
+    char at[4000];
+
+    snprintf(at, sizeof at, "%s", test_path(path));
+    for (char *slash = strchr(at + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(at, 0700);
+        *slash = '/';
+    }
+    test_file(path, text);
+}
+
+TEST(what_is_left_is_that_of_the_system_or_of_a_group)
+{
+    const char *root = test_folder();
+
+    CHECK(fl_memory_left_below("/nowhere") == INT64_MAX);
+    CHECK(fl_memory_left() > 0 && fl_memory_left() < (int64_t)1 << 50);
+    put_file("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:   5000 kB\n");
+    CHECK_INT(fl_memory_left_below(root), 5000 * 1024);
+    put_file("proc/self/cgroup", "0::/a/b\n");
+    put_file("sys/fs/cgroup/a/b/memory.max", "max\n");
+    put_file("sys/fs/cgroup/a/b/memory.current", "7\n");
+    CHECK_INT(fl_memory_left_below(root), 5000 * 1024);
+    put_file("sys/fs/cgroup/a/memory.max", "1000000\n");
+    put_file("sys/fs/cgroup/a/memory.current", "800000\n");
+    CHECK_INT(fl_memory_left_below(root), 200000);
+    put_file("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 300000\n");
+    CHECK_INT(fl_memory_left_below(root), 500000);
+    put_file("sys/fs/cgroup/memory.max", "400\n"); /* of a container */
+    put_file("sys/fs/cgroup/memory.current", "500\n");
+    CHECK_INT(fl_memory_left_below(root), 0);
+    put_file("proc/self/cgroup", "4:cpu,memory:/c\n");
+    put_file("sys/fs/cgroup/memory/c/memory.limit_in_bytes", "900\n");
+    put_file("sys/fs/cgroup/memory/c/memory.usage_in_bytes", "200\n");
+    CHECK_INT(fl_memory_left_below(root), 700);
+}

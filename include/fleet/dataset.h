@@ -214,7 +214,7 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
  * opened when a pass begins; of FLEET_IDX the images' header is read now. A
  * pass that was stopped ends so.
  *
- *   FLEET_EINVAL   no files, a path that is NULL
+ *   FLEET_EINVAL   no files, a path that is NULL, "-" twice
  *   FLEET_ENOENT   a glob that matches nothing
  *   FLEET_EIO      a folder below a glob that may not be read: it is named
  *   FLEET_EFORMAT  images without a header of images
@@ -226,8 +226,8 @@ FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
 /* --- samples in memory ---------------------------------------------------
  *
  * FLEET_EINVAL without a dataset, FLEET_ESTATE for a queue dataset, within a
- * pass over the samples, and where there are none, but for the first two calls
- * and fleet_dataset_release_memory(). */
+ * pass over the samples, and where there are none, but for loads and
+ * fleet_dataset_release_memory(). */
 
 /* fleet_dataset_load_into_memory - read this worker's share of the files, with
  * thread_num threads; what was in memory goes. A pass that was stopped goes on
@@ -241,6 +241,22 @@ FLEET_API fleet_status fleet_dataset_set_filelist(fleet_dataset *dataset,
  */
 FLEET_API fleet_status fleet_dataset_load_into_memory(fleet_dataset *dataset);
 
+/* fleet_dataset_preload_into_memory - begin to read this worker's share of the
+ * files, those of the next day, say, in threads of its own, while passes over
+ * what is in memory go on. Means of standardize that are not known yet are made
+ * before it returns. Errors of reading are those of the next call. Until that
+ * the list of files stays, and other loads are FLEET_ESTATE. It may be called
+ * within a pass.
+ *
+ * fleet_dataset_wait_preload_done - wait for that; then what was in memory
+ * goes, and what was read takes its place, as after
+ * fleet_dataset_load_into_memory().
+ * If reading has failed what was in memory stays. FLEET_EEND, by
+ * fleet_train_stop(): it goes on, and may be waited for again. */
+FLEET_API fleet_status
+fleet_dataset_preload_into_memory(fleet_dataset *dataset);
+FLEET_API fleet_status fleet_dataset_wait_preload_done(fleet_dataset *dataset);
+
 /* fleet_dataset_local_shuffle - from now on passes take this worker's samples
  * in a shuffled order, a function of (the handle's seed, the number of the pass
  * that comes next, the worker). Each call shuffles what was loaded: twice
@@ -249,6 +265,17 @@ FLEET_API fleet_status fleet_dataset_load_into_memory(fleet_dataset *dataset);
  * shuffle is to be called again: it then is of the same pass as the first time.
  */
 FLEET_API fleet_status fleet_dataset_local_shuffle(fleet_dataset *dataset);
+
+/* fleet_dataset_slots_shuffle - from now on passes see, in these n slots, the
+ * values of another of this worker's samples, of one for all of them, and in
+ * all other slots those of the sample: what a model loses by it is what the
+ * slots are worth to it. A function of (seed, pass, worker), too. Each call takes the
+ * place of the one before; n 0: samples have their own values.
+ *
+ *   FLEET_ENOENT   no slot has that name */
+FLEET_API fleet_status fleet_dataset_slots_shuffle(fleet_dataset *dataset,
+                                                   const char *const *slots,
+                                                   int n);
 
 /* fleet_dataset_release_memory - free all samples in memory. */
 FLEET_API fleet_status fleet_dataset_release_memory(fleet_dataset *dataset);

@@ -107,6 +107,7 @@ static void put_field(const packing *p, int i, fl_cache_block *b)
         memcpy(base + at->weights, s->weights, n * sizeof(float));
 }
 
+/* Also without lines. */
 static bool follow_one_another(const fl_lines *lines)
 {
     for (size_t i = 1; i < lines->n; i++)
@@ -117,7 +118,7 @@ static bool follow_one_another(const fl_lines *lines)
 
 fleet_status fl_cache_block_make(const fl_layout *l, fl_batch_buffer *buffer)
 {
-    const size_t rows = buffer->lines.n;
+    const size_t rows = (size_t)buffer->batch.rows;
     const size_t head =
         sizeof(fl_cache_block) + (size_t)l->n_field * sizeof(fl_cache_field);
     packing p = {l, buffer, head};
@@ -142,7 +143,7 @@ fleet_status fl_cache_block_make(const fl_layout *l, fl_batch_buffer *buffer)
         memset(buffer->packed, 0, p.size);
         b = (fl_cache_block *)(void *)buffer->packed;
         b->rows = rows;
-        b->number = rows > 0 ? buffer->lines.line[0].number : 0;
+        b->number = buffer->lines.n > 0 ? buffer->lines.line[0].number : 0;
         b->numbers = numbers;
         memcpy(b->field, at, (size_t)l->n_field * sizeof *at);
         for (size_t r = 0; numbers && r < rows; r++)
@@ -332,11 +333,10 @@ static uint64_t values_in_row(const fl_cache_block *b, uint64_t row,
     return f->dim < 0 ? offset[row + 1] - offset[row] : (uint64_t)f->dim;
 }
 
-size_t fl_cache_row_size(const fl_cache_block *b, uint64_t row,
-                         const fl_layout *l)
+fleet_status fl_cache_row_size(const fl_cache_block *b, uint64_t row,
+                               const fl_layout *l, uint32_t *out)
 {
-    size_t size = 0;
-    uint64_t first;
+    uint64_t size = 0, first;
 
     for (int i = 0; i < l->n_field; i++) {
         const fl_field *f = &l->field[i];
@@ -345,7 +345,14 @@ size_t fl_cache_row_size(const fl_cache_block *b, uint64_t row,
         size += f->dim < 0 ? sizeof n : 0;
         size += n * (fl_field_size(f) + (f->weighted ? sizeof(float) : 0));
     }
-    return size;
+    *out = (uint32_t)size;
+    return size <= UINT32_MAX
+               ? FLEET_OK
+               : fl_fail(FLEET_EUNSUPPORTED,
+                         "line %lld: a sample of %llu bytes: a shuffle moves "
+                         "samples of less than 4 GiB",
+                         (long long)fl_cache_block_number(b, row),
+                         (unsigned long long)size);
 }
 
 void fl_cache_row_make(const fl_cache_block *b, uint64_t row,
@@ -372,6 +379,31 @@ void fl_cache_row_make(const fl_cache_block *b, uint64_t row,
                n * sizeof(float));
         to += n * sizeof(float);
     }
+}
+
+bool fl_cache_row_holds(const char *from, size_t size, const fl_layout *l)
+{
+    uint64_t n;
+
+    for (int i = 0; i < l->n_field; i++) {
+        const fl_field *f = &l->field[i];
+        const size_t each =
+            fl_field_size(f) + (f->weighted ? sizeof(float) : 0);
+
+        n = (uint64_t)f->dim;
+        if (f->dim < 0) {
+            if (size < sizeof n)
+                return false;
+            memcpy(&n, from, sizeof n);
+            from += sizeof n;
+            size -= sizeof n;
+        }
+        if (n > size / each)
+            return false;
+        from += n * each;
+        size -= n * each;
+    }
+    return size == 0;
 }
 
 fleet_status fl_cache_row_copy(const char *from, const fl_layout *l,

@@ -45,9 +45,12 @@ fleet_status fl_cache_field_copy(const fl_cache_block *b, int field,
                                  fl_batch_buffer *buffer, size_t *used,
                                  size_t row);
 
-/* A row by itself: how many bytes it takes, these, and back into a batch. */
-size_t fl_cache_row_size(const fl_cache_block *b, uint64_t row,
-                         const fl_layout *l);
+/* A row by itself: how many bytes it takes, these, and back into a batch.
+ * FLEET_EUNSUPPORTED: 4 GiB or more. */
+fleet_status fl_cache_row_size(const fl_cache_block *b, uint64_t row,
+                               const fl_layout *l, uint32_t *size);
+/* Is it a row of these slots? It may have come from another process. */
+bool fl_cache_row_holds(const char *from, size_t size, const fl_layout *l);
 void fl_cache_row_make(const fl_cache_block *b, uint64_t row,
                        const fl_layout *l, char *to);
 fleet_status fl_cache_row_copy(const char *from, const fl_layout *l,

@@ -15,6 +15,7 @@
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "data/cache_lock.h"
 #include "data/io/fd.h"
 
 enum {
@@ -345,6 +346,7 @@ struct fl_cache_writer {
     const char *source;
     char *target, *made; /* its place, and where it is written */
     fl_writer file;
+    int lock; /* says that this process writes it; -1: none */
     bool open, done;
     cache_tail tail;
     fl_cache_index *index;
@@ -367,19 +369,23 @@ static fleet_status keep_private(const fl_cache_writer *w)
 /* A hidden name, which globs pass over, and no other process's. */
 static fleet_status open_beside(fl_cache_writer *w)
 {
+    static const char suffix[] = ".new";
     const char *slash = strrchr(w->target, '/');
     char *folder = fl_path_parent(w->target);
-    char name[120];
+    char prefix[80], name[120];
     fleet_status status;
 
     if (!folder)
         return FLEET_ENOMEM;
-    snprintf(name, sizeof name, ".%.60s.%016llx.new",
-             slash ? slash + 1 : w->target, (unsigned long long)fl_nonce());
+    snprintf(prefix, sizeof prefix, ".%.60s.", slash ? slash + 1 : w->target);
+    snprintf(name, sizeof name, "%s%016llx%s", prefix,
+             (unsigned long long)fl_nonce(), suffix);
+    fl_cache_remove_stale(folder, prefix, suffix);
     status = fl_writer_open(&w->file, folder, name);
     fl_free(folder);
     w->open = true; /* also where it failed */
     FL_TRY(status);
+    FL_TRY(fl_cache_lock(w->file.fd, &w->lock));
     w->made = fl_strdup(w->file.path);
     return w->made ? keep_private(w) : FLEET_ENOMEM;
 }
@@ -391,6 +397,7 @@ fleet_status fl_cache_writer_open(fl_cache_writer **writer, const char *source,
     fleet_status status;
 
     FL_TRY(FL_NEW(&w, sizeof *w));
+    w->lock = -1;
     w->source = source;
     w->tail.version = VERSION;
     w->tail.key = key;
@@ -462,6 +469,7 @@ void fl_cache_writer_close(fl_cache_writer *w)
         fl_writer_close(&w->file, NULL, NULL);
     if (w->made && !w->done)
         fl_disk_remove(AT_FDCWD, w->made, 0);
+    fl_fd_close(&w->lock);
     fl_free(w->made);
     fl_free(w->target);
     fl_free(w->index);

@@ -128,8 +128,9 @@ static fleet_status next_block(cache_reader *r)
 static fleet_status copy_row(cache_reader *r, fl_line *line)
 {
     const fl_layout *l = &r->env.parser->layout;
-    const size_t size = fl_cache_row_size(block_of(r), r->row, l);
+    uint32_t size;
 
+    FL_TRY(fl_cache_row_size(block_of(r), r->row, l, &size));
     if (!r->out || r->out->capacity - r->filled < size) {
         fl_block_drop(r->env.blocks, r->out);
         r->out = NULL;
@@ -138,7 +139,7 @@ static fleet_status copy_row(cache_reader *r, fl_line *line)
     }
     fl_cache_row_make(block_of(r), r->row, l, r->out->data + r->filled);
     line->text = r->out->data + r->filled;
-    line->size = (uint32_t)size;
+    line->size = size;
     r->filled += size;
     return FLEET_OK;
 }

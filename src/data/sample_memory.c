@@ -110,20 +110,26 @@ const fl_memory_block *fl_sample_memory_find(const fl_sample_memory *m,
 
 /* --- read ----------------------------------------------------------------- */
 
+fleet_status fl_memory_add_from(fl_batch_buffer *buffer, uint64_t **from)
+{
+    const size_t size = buffer->packed_size;
+
+    buffer->packed_size += (size_t)buffer->batch.rows * sizeof **from;
+    FL_TRY(fl_grow(&buffer->packed, &buffer->packed_capacity,
+                   buffer->packed_size, 1));
+    *from = (uint64_t *)(void *)(buffer->packed + size);
+    return FLEET_OK;
+}
+
 /* A block with its rows' from, while their lines are at hand. */
 static fleet_status parse_from(const fl_parser *p, fl_scratch *scratch,
                                fl_batch_buffer *buffer)
 {
     const fl_lines *lines = &buffer->lines;
-    size_t size;
     uint64_t *from;
 
     FL_TRY(fl_parse_packed(p, scratch, buffer));
-    size = buffer->packed_size;
-    buffer->packed_size += lines->n * sizeof *from;
-    FL_TRY(fl_grow(&buffer->packed, &buffer->packed_capacity,
-                   buffer->packed_size, 1));
-    from = (uint64_t *)(void *)(buffer->packed + size);
+    FL_TRY(fl_memory_add_from(buffer, &from));
     for (size_t i = 0; i < lines->n; i++)
         from[i] = fl_memory_from(lines->line[i].file, lines->line[i].number);
     return FLEET_OK;

@@ -50,6 +50,9 @@ fleet_status fl_sample_memory_load(fl_sample_memory *m,
                                    const fl_stream_spec *spec, int first_file,
                                    const fl_memory_limit *limit);
 
+/* Room for its rows' from, behind a batch that is packed. */
+fleet_status fl_memory_add_from(fl_batch_buffer *buffer, uint64_t **from);
+
 /* Take a batch into memory, packed with its rows' from behind it, which say
  * files from first_file on then. share: of all that is to come. */
 fleet_status fl_sample_memory_add(fl_sample_memory *m,

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/cache_file.h"
+#include "data/cache_lock.h"
 #include "data/format/formats.h"
 #include "data/io/paths.h"
 
@@ -221,6 +222,53 @@ TEST(packed_files_have_caches_too)
     fl_stream_spec spec = spec_of(&path, 1);
 
     same(&spec, true);
+}
+
+/* --- new ones that a dead process has left -------------------------------- */
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0;
+}
+
+TEST(what_a_killed_process_has_left_goes_and_what_one_writes_stays)
+{
+    const char *path = write_text("a", 1, 20);
+    const char *dead = test_file(".a.fleetcache.0123456789abcdef.new", "x");
+    const char *other = test_file(".a.fleetcache.0123456789abcdeX.new", "x");
+    const char *alive = test_file(".a.fleetcache.00000000000000ff.new", "x");
+    const int fd = open(alive, O_RDONLY);
+    fl_stream_spec spec = spec_of(&path, 1);
+    int lock;
+
+    CHECK_OK(fl_cache_lock(fd, &lock));
+    CHECK(lock >= 0);
+    same(&spec, true);
+    CHECK(!is_there(dead));
+    CHECK(is_there(other) && is_there(alive));
+    close(fd); /* the lock is another descriptor's */
+    fl_cache_remove_stale(test_folder(), ".a.fleetcache.", ".new");
+    CHECK(is_there(alive));
+    close(lock);
+    fl_cache_remove_stale(test_folder(), ".a.fleetcache.", ".new");
+    CHECK(!is_there(alive));
+}
+
+/* Else its size would begin at 0 again. */
+TEST(a_sample_of_4_gib_is_no_row_by_itself)
+{
+    fl_field field = {.dim = (int64_t)1 << 30};
+    const fl_layout l = {.field = &field, .n_field = 1};
+    const fl_cache_block b = {.number = 7};
+    uint32_t size;
+
+    CHECK_FAILS(fl_cache_row_size(&b, 0, &l, &size), FLEET_EUNSUPPORTED,
+                "line 7: a sample of 4294967296 bytes");
+    field.dim--;
+    CHECK_OK(fl_cache_row_size(&b, 0, &l, &size));
+    CHECK(size == UINT32_MAX - 3);
 }
 
 /* --- another file --------------------------------------------------------- */

@@ -127,6 +127,20 @@ TEST(values_that_do_not_fit_their_slot_are_refused)
             "got \",3]]}\"");
 }
 
+/* Also numbers that no float of any size is. */
+TEST(numbers_of_keys_without_a_slot_are_passed_over)
+{
+    fl_stream_spec spec =
+        spec_of("{\"click\":1,\"a\":1e400,\"b\":[-1E+999,0.5e-7777]}\n");
+
+    CHECK_INT(data_first(&spec)->rows, 1);
+    refused("{\"click\":1,\"a\":1e}", "expected a value", "got \"1e}\"");
+    refused("{\"click\":1,\"a\":1.e999}", "expected a value", "got");
+    refused("{\"click\":1,\"a\":01e999}", "expected a value", "got");
+    refused("{\"click\":1e400}", "slot \"click\": expected a finite number",
+            "got \"1e400\"");
+}
+
 /* What is passed over is at most so deep, and brackets of both kinds count. */
 static char *deep(int n)
 {

@@ -31,7 +31,7 @@ TEST(features_are_ids_with_their_values_as_weights)
 {
     fl_stream_spec spec = spec_of(weighted, 2,
                                   "-1 3:0.5 18446744073709551615:-2\n"
-                                  "# no sample\n"
+                                  "# no sample\n \t# nor this\n"
                                   "+1.5 0:1e-3 0:7 # 4:5\n");
     const fl_batch *b = data_first(&spec);
     const float *label = b->slot[0].values, *weight = b->slot[1].weights;

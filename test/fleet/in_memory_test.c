@@ -247,8 +247,6 @@ TEST(a_stopped_pass_goes_on_over_the_same_files_loaded_again)
     scene_close(&s);
 }
 
-/* --- sizes, and what is refused ------------------------------------------- */
-
 static void check_sizes(fleet_dataset *d, int64_t loaded, int64_t shuffled)
 {
     int64_t n = -1;
@@ -260,6 +258,121 @@ static void check_sizes(fleet_dataset *d, int64_t loaded, int64_t shuffled)
         CHECK_INT(n, shuffled);
     }
 }
+
+/* --- preloaded ------------------------------------------------------------ */
+
+static int load_more(void *user, int64_t batch, int64_t samples)
+{
+    (void)samples;
+    if (batch == 1)
+        CHECK_OK(fleet_dataset_preload_into_memory(user));
+    return 0;
+}
+
+TEST(the_next_files_are_read_while_these_train)
+{
+    const char *days[] = {scene_file("monday.txt", LINES, 1),
+                          scene_file("tuesday.txt", LINES, 2)};
+    fleet_train_options o = {.on_batch = load_more};
+    uint64_t want;
+    scene s;
+
+    scene_open(&s, &quiet, "adagrad");
+    scene_data(&s, days[0], BATCH, 1, 0);
+    scene_train(&s, 1);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &days[1], 1));
+    scene_train(&s, 1);
+    want = hash_and_close(&s);
+    open_in_memory(&s, days[0], 2);
+    s.e = fleet_executor_create(s.p, NULL);
+    o.user = s.data;
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &days[1], 1));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &o, NULL));
+    CHECK_FAILS(fleet_dataset_load_into_memory(s.data), FLEET_ESTATE,
+                "files are being read into memory");
+    CHECK_STATUS(fleet_dataset_preload_into_memory(s.data), FLEET_ESTATE);
+    CHECK_OK(fleet_dataset_wait_preload_done(s.data));
+    CHECK_STATUS(fleet_dataset_wait_preload_done(s.data), FLEET_ESTATE);
+    scene_train(&s, 1);
+    CHECK(hash_and_close(&s) == want);
+}
+
+TEST(a_preload_that_fails_leaves_what_there_was)
+{
+    const char *bad = test_file("bad.txt", "1 1\n1 x\n");
+    scene s;
+
+    open_in_memory(&s, scene_file("train.txt", LINES, 1), 1);
+    CHECK_OK(fleet_dataset_set_filelist(s.data, &bad, 1));
+    CHECK_OK(fleet_dataset_preload_into_memory(s.data));
+    CHECK_FAILS(fleet_dataset_wait_preload_done(s.data), FLEET_EFORMAT,
+                "bad.txt:1:");
+    check_sizes(s.data, LINES, 0);
+    CHECK_OK(fleet_dataset_preload_into_memory(s.data));
+    scene_close(&s); /* while it reads */
+}
+
+/* --- slots ---------------------------------------------------------------- */
+
+/* Of all samples y and n; n is their number in the file. */
+static void read_pairs(fleet_dataset *d, float *y, int64_t *n)
+{
+    fl_stream *stream;
+    fl_batch *b;
+
+    CHECK_OK(fl_dataset_open(d, false, NULL, &stream));
+    CHECK_OK(fl_stream_next(stream, &b));
+    CHECK_INT(b->rows, LINES);
+    memcpy(y, b->slot[0].values, LINES * sizeof *y);
+    memcpy(n, b->slot[1].values, LINES * sizeof *n);
+    fl_stream_release(stream, b);
+    fl_stream_close(stream);
+}
+
+TEST(slots_that_are_shuffled_have_values_of_other_samples)
+{
+    const fleet_slot slots[] = {{.name = "y"},
+                                {.name = "n", .dtype = FLEET_INT64}};
+    const fleet_dataset_options o = {
+        .slots = slots, .n_slot = 2, .batch_size = LINES};
+    const char *names[] = {"y", "z"};
+    char text[LINES * 16], *to = text;
+    static int64_t n[LINES];
+    static float y[LINES];
+    bool seen[LINES] = {false};
+    const char *path;
+    fleet_dataset *d;
+    int same = 0;
+    fleet *f;
+
+    for (int i = 0; i < LINES; i++)
+        to += sprintf(to, "1 %d 1 %d\n", i, i);
+    path = test_file("pairs", text);
+    CHECK_OK(fleet_init(&f, &quiet));
+    d = fleet_in_memory_dataset(f, &o);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    CHECK_OK(fleet_dataset_load_into_memory(d));
+    CHECK_FAILS(fleet_dataset_slots_shuffle(d, names, 2), FLEET_ENOENT,
+                "the dataset has no slot \"z\"");
+    CHECK_OK(fleet_dataset_slots_shuffle(d, names, 1));
+    read_pairs(d, y, n);
+    for (int i = 0; i < LINES; i++) {
+        const int value = (int)y[i];
+
+        CHECK_INT(n[i], i);
+        CHECK(value >= 0 && value < LINES && !seen[value]);
+        seen[value] = true;
+        same += value == i;
+    }
+    CHECK(same < 10);
+    CHECK_OK(fleet_dataset_slots_shuffle(d, NULL, 0));
+    read_pairs(d, y, n);
+    for (int i = 0; i < LINES; i++)
+        CHECK(y[i] == (float)i);
+    fleet_destroy(f);
+}
+
+/* --- sizes, and what is refused ------------------------------------------- */
 
 TEST(sizes_are_numbers_of_samples)
 {

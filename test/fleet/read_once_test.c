@@ -6,16 +6,19 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "data/stream.h"
 #include "fleet/job/read_once.h"
+#include "fleet/job/stop.h"
 
 /* A process that writes the text, once somebody reads. */
 static pid_t write_to(const char *path, const char *text)
@@ -122,6 +125,99 @@ TEST(standard_input_is_one_datasets)
     set_file(&s, s.path);
     CHECK_INT(train(&s), LINES_N);
     lines_close(&s);
+}
+
+TEST(standard_input_stands_once_in_a_list)
+{
+    const char *files[] = {"-", "-"};
+    lines_scene s;
+
+    lines_open(&s, LINES_MULTISLOT);
+    CHECK_FAILS(fleet_dataset_set_filelist(s.data, files, 2), FLEET_EINVAL,
+                "\"-\", standard input, stands twice in the list");
+    CHECK_INT(train(&s), LINES_N); /* the list before */
+    lines_close(&s);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    fleet_train_stop();
+}
+
+/* SIGALRM from now on, until it has come. */
+static void stop_soon(void)
+{
+    const struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+
+    signal(SIGALRM, on_alarm);
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
+static fleet_dataset *open_piped(fleet *f, const char *path, bool in_memory)
+{
+    const fleet_slot slots[] = {
+        {.name = "color", .dtype = FLEET_INT64},
+        {.name = "numbers", .dim = 2},
+        {.name = "label", .dtype = FLEET_INT64},
+        {.name = "word", .dtype = FLEET_INT64, .dim = -1}};
+    const fleet_dataset_options o = {.format = FLEET_MULTISLOT,
+                                     .pipe_command = "sed -n p",
+                                     .slots = slots,
+                                     .n_slot = 4};
+    fleet_dataset *d =
+        in_memory ? fleet_in_memory_dataset(f, &o) : fleet_queue_dataset(f, &o);
+
+    CHECK(d != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    return d;
+}
+
+/* A command waits for the FIFO's writer before there is a stream. */
+TEST(a_stop_ends_a_pass_that_opens)
+{
+    const char *path = make_fifo("fifo");
+    fleet_train_result r;
+    fleet_dataset *d;
+    lines_scene s;
+    pid_t writer;
+
+    lines_open(&s, LINES_MULTISLOT);
+    d = open_piped(s.f, path, false);
+    stop_soon();
+    CHECK_OK(fleet_train_from_dataset(s.trainer, d, NULL, &r));
+    CHECK_INT(r.stopped, 1);
+    CHECK_INT(r.batches, 0);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    writer = write_to(path, s.text);
+    CHECK_OK(fleet_train_from_dataset(s.trainer, d, NULL, &r));
+    CHECK_INT(r.stopped, 0);
+    CHECK_INT(r.samples, LINES_N);
+    is_written(writer);
+    lines_close(&s);
+}
+
+TEST(a_stop_ends_a_load_and_a_wait_for_a_preload)
+{
+    const char *path = make_fifo("fifo");
+    fleet_dataset *d;
+    lines_scene s;
+    int64_t n;
+
+    lines_open(&s, LINES_MULTISLOT);
+    d = open_piped(s.f, path, true);
+    stop_soon();
+    CHECK_FAILS(fleet_dataset_load_into_memory(d), FLEET_EEND,
+                "stopped while samples were read into memory");
+    CHECK_STATUS(fleet_dataset_get_memory_data_size(d, 0, &n), FLEET_ESTATE);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    s.f->stops_met = fl_stop_count();
+    CHECK_OK(fleet_dataset_preload_into_memory(d));
+    stop_soon();
+    CHECK_STATUS(fleet_dataset_wait_preload_done(d), FLEET_EEND);
+    CHECK_FAILS(fleet_dataset_set_filelist(d, &path, 1), FLEET_ESTATE,
+                "call fleet_dataset_wait_preload_done() before");
+    lines_close(&s); /* which ends the preload */
 }
 
 /* Means want a pass of their own. */

@@ -13,6 +13,7 @@ typedef struct text_reader {
     fl_file_blocks file;
     size_t scanned; /* bytes that are not handed out and have no newline */
     bool csv, wants_header;
+    bool libsvm;  /* there may be blanks before a comment */
     char comment; /* lines that begin with it are none; 0: no line does */
     fl_csv_cells cells;
 } text_reader;
@@ -91,7 +92,7 @@ static bool is_nothing(const text_reader *r, const fl_line *line)
         return true;
     while (i < line->size && fl_is_blank(line->text[i]))
         i++;
-    return i == line->size;
+    return i == line->size || (r->libsvm && line->text[i] == r->comment);
 }
 
 /* The next line that is a sample. */
@@ -160,7 +161,8 @@ fleet_status fl_text_reader_open(fl_reader **reader, const fl_reader_env *env)
     FL_TRY(FL_NEW(&r, sizeof *r));
     r->reader = (fl_reader){text_start, text_read, text_close, 0};
     r->csv = spec->format == FLEET_CSV;
-    r->comment = spec->format == FLEET_LIBSVM ? '#' : spec->comment;
+    r->libsvm = spec->format == FLEET_LIBSVM;
+    r->comment = r->libsvm ? '#' : spec->comment;
     status = fl_file_blocks_init(&r->file, env);
     if (status != FLEET_OK) {
         fl_free(r);

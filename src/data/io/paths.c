@@ -143,15 +143,27 @@ static fleet_status add_glob(fl_paths *p, const char *pattern)
     return status;
 }
 
+static fleet_status add_one(fl_paths *p, const char *const *globs, int i, int n,
+                            bool *has_stdin)
+{
+    if (!globs[i])
+        return fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL", i + 1, n);
+    if (strcmp(globs[i], "-") != 0)
+        return add_glob(p, globs[i]);
+    if (*has_stdin)
+        return fl_fail(FLEET_EINVAL, "files: \"-\", standard input, stands "
+                                     "twice in the list, and can be read once");
+    *has_stdin = true;
+    return add_path(p, globs[i]);
+}
+
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
 {
+    bool has_stdin = false;
+
     *p = (fl_paths){0};
     for (int i = 0; i < n; i++) {
-        fleet_status status =
-            !globs[i] ? fl_fail(FLEET_EINVAL, "files: path %d of %d is NULL",
-                                i + 1, n)
-            : strcmp(globs[i], "-") == 0 ? add_path(p, globs[i])
-                                         : add_glob(p, globs[i]);
+        fleet_status status = add_one(p, globs, i, n, &has_stdin);
 
         if (status != FLEET_OK) {
             fl_paths_done(p);

@@ -106,6 +106,37 @@ bool fl_json_piece_is(const fl_json_piece *p, const char *word)
            memcmp(p->text, word, size) == 0;
 }
 
+static const char *pass_digits(const char *s, const char *end)
+{
+    while (s < end && *s >= '0' && *s <= '9')
+        s++;
+    return s;
+}
+
+/* By its characters: also one that no double holds. */
+static bool is_number(const char *s, const char *end)
+{
+    const char *from = s += s < end && *s == '-';
+
+    s = pass_digits(s, end);
+    if (s == from || (*from == '0' && s - from > 1))
+        return false;
+    if (s < end && *s == '.') {
+        from = ++s;
+        s = pass_digits(s, end);
+        if (s == from)
+            return false;
+    }
+    if (s < end && (*s == 'e' || *s == 'E')) {
+        s += s + 1 < end && (s[1] == '+' || s[1] == '-') ? 2 : 1;
+        from = s;
+        s = pass_digits(s, end);
+        if (s == from)
+            return false;
+    }
+    return s == end;
+}
+
 static bool skip_piece(fl_json_scan *s)
 {
     fl_json_piece piece;
@@ -117,7 +148,7 @@ static bool skip_piece(fl_json_scan *s)
     at = piece.text;
     if (piece.is_string || fl_json_piece_is(&piece, "null") ||
         fl_json_piece_is(&piece, "true") || fl_json_piece_is(&piece, "false") ||
-        fl_parse_double(at, piece.end, &x))
+        fl_parse_double(at, piece.end, &x) || is_number(at, piece.end))
         return true;
     s->at = at;
     return scan_failed(s, "a value");

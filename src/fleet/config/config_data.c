@@ -55,20 +55,26 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
     return FLEET_OK;
 }
 
-static bool has_stdin(const char *const *files, int n)
+/* How often. */
+static int has_stdin(const char *const *files, int n)
 {
+    int found = 0;
+
     for (int i = 0; i < n; i++)
-        if (strcmp(files[i], "-") == 0)
-            return true;
-    return false;
+        found += strcmp(files[i], "-") == 0;
+    return found;
 }
 
 /* Standard input comes once: it is for one pass of one list. */
 static fleet_status check_stdin(const fl_config *c, const fl_at *at)
 {
-    const bool train = has_stdin(c->train, c->n_train);
-    const bool test = has_stdin(c->test, c->n_test);
-    fl_at one = fl_at_key(at, "train");
+    const int train = has_stdin(c->train, c->n_train);
+    const int test = has_stdin(c->test, c->n_test);
+    fl_at one = fl_at_key(at, train > 1 ? "train" : "test");
+
+    if (train > 1 || test > 1)
+        return fl_at_expected(&one, "files: \"-\", standard input, once");
+    one = fl_at_key(at, "train");
 
     if (train && c->epochs > 1)
         return fl_at_expected(&one, "files: \"-\", standard input, can be read "
@@ -155,26 +161,12 @@ static fleet_status check_options(const fl_config *c, const fl_at *at)
 
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"format",
-                                       "train",
-                                       "test",
-                                       "pipe_command",
-                                       "pipe_timeout_ms",
-                                       "batch_size",
-                                       "thread_num",
-                                       "shuffle",
-                                       "separator",
-                                       "header",
-                                       "skip_lines",
-                                       "missing",
-                                       "comment",
-                                       "validation",
-                                       "max_bad_lines",
-                                       "cache",
-                                       "in_memory",
-                                       "memory_shuffle",
-                                       "memory_limit",
-                                       NULL};
+    static const char *const keys[] = {
+        "format",          "train",          "test",          "pipe_command",
+        "pipe_timeout_ms", "batch_size",     "thread_num",    "shuffle",
+        "separator",       "header",         "skip_lines",    "missing",
+        "comment",         "validation",     "max_bad_lines", "cache",
+        "in_memory",       "memory_shuffle", "memory_limit",  NULL};
     int format = 0;
     fl_at one;
 

@@ -170,6 +170,10 @@ fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
 
 fleet_status fl_dataset_memory_check_list(const fleet_dataset *d)
 {
+    if (d->memory && d->memory->preload)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_dataset_set_filelist: files are being read into "
+                       "memory: call fleet_dataset_wait_preload_done() before");
     if (d->memory && d->memory->loaded && d->own_slots &&
         d->options.format == FLEET_IDX)
         return fl_fail(FLEET_ESTATE,
@@ -198,7 +202,9 @@ void fl_dataset_memory_done(fleet_dataset *d)
 
     if (!m)
         return;
+    fl_memory_preload_destroy(m->preload);
     fl_dataset_memory_release(m);
+    fl_json_free(m->preload_files);
     fl_json_free(m->files);
     fl_json_free(m->pass_order);
     fl_free(m);

@@ -2,6 +2,7 @@
  * which order passes take them. */
 #pragma once
 
+#include "data/memory_preload.h"
 #include "data/memory_reader.h"
 #include "fleet/job/dataset.h"
 
@@ -20,8 +21,10 @@ typedef struct fl_dataset_memory {
     int64_t n_loaded; /* samples that the load has brought */
     fl_json *files;   /* what they are of, see position_data.h */
     fl_memory_view view;
-    bool *moved;              /* by slot, for the view; NULL: none */
-    int64_t of[FL_N_SHUFFLE]; /* for which pass each was made; or FL_NEVER */
+    bool *moved;                /* by slot, for the view; NULL: none */
+    int64_t of[FL_N_SHUFFLE];   /* for which pass each was made; or FL_NEVER */
+    fl_memory_preload *preload; /* NULL: none is under way */
+    fl_json *preload_files;
     fl_json *pass_order; /* of the pass that is under way or was stopped, see
                             fl_dataset_memory_order(); NULL: the files' */
 } fl_dataset_memory;

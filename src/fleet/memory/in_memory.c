@@ -1,9 +1,12 @@
 /* in_memory.c - in-memory datasets: samples loaded, shuffled and let go. */
+#include "fleet/memory/in_memory.h"
+
+#include <string.h>
+
+#include "base/json/json_write.h"
 #include "base/memory.h"
-#include "fleet/job/dataset_memory.h"
 #include "fleet/job/position_data.h"
 #include "fleet/job/read_once.h"
-#include "base/json/json_write.h"
 
 static fleet_status check_options(const fleet_dataset_options *o)
 {
@@ -41,7 +44,7 @@ fleet_dataset *fleet_in_memory_dataset(fleet *f, const fleet_dataset_options *o)
 
 /* --- loaded --------------------------------------------------------------- */
 
-static fleet_status check_kind(const fleet_dataset *d, const char *call)
+static fleet_status check_memory(const fleet_dataset *d, const char *call)
 {
     if (!d)
         return fl_fail(FLEET_EINVAL, "%s: no dataset", call);
@@ -51,6 +54,12 @@ static fleet_status check_kind(const fleet_dataset *d, const char *call)
                        "%s: a queue dataset has no samples in memory: expected "
                        "one of fleet_in_memory_dataset()",
                        call);
+    return FLEET_OK;
+}
+
+static fleet_status check_kind(const fleet_dataset *d, const char *call)
+{
+    FL_TRY(check_memory(d, call));
     return d->memory->held.users == 0
                ? FLEET_OK
                : fl_fail(FLEET_ESTATE,
@@ -59,7 +68,7 @@ static fleet_status check_kind(const fleet_dataset *d, const char *call)
                          call);
 }
 
-static fleet_status check_loaded(const fleet_dataset *d, const char *call)
+fleet_status fl_in_memory_check(const fleet_dataset *d, const char *call)
 {
     FL_TRY(check_kind(d, call));
     return d->memory->loaded
@@ -81,31 +90,36 @@ static void end_stopped_pass(fleet_dataset *d, fl_json *files)
     m->files = files;
 }
 
+/* What of which files is read. */
+static fleet_status describe_load(fleet_dataset *d, fl_stream_spec *spec,
+                                  int64_t *first_file)
+{
+    *first_file = 0;
+    FL_TRY(fl_dataset_need_statistics(d));
+    *spec = fl_dataset_spec(d);
+    FL_TRY(fl_dataset_share(d, spec, first_file));
+    return fl_read_once_begin(d, spec);
+}
+
 static fleet_status read_files(fleet_dataset *d, fl_sample_memory *held)
 {
     const fl_memory_limit limit = {.most = d->options.memory_limit};
-    int64_t first_file = 0;
+    int64_t first_file;
     fl_stream_spec spec;
 
-    FL_TRY(fl_dataset_need_statistics(d));
-    spec = fl_dataset_spec(d);
-    FL_TRY(fl_dataset_share(d, &spec, &first_file));
-    FL_TRY(fl_read_once_begin(d, &spec));
+    FL_TRY(describe_load(d, &spec, &first_file));
     FL_TRY(fl_sample_memory_load(held, &spec, (int)first_file, &limit));
     FL_TRY(fl_paths_copy(&held->files, &d->files));
     return spec.job_status(d); /* a stop ends it as the end of files does */
 }
 
-static fleet_status load_files(fleet_dataset *d, fl_sample_memory *held)
+/* A stop ends a wait. */
+static fleet_status end_wait(fleet_dataset *d, fleet_status status)
 {
-    fleet_status status;
-
-    d->stops = true;
-    status = read_files(d, held);
-    d->stops = false;
+    d->stops = d->trainer != NULL;
     return status == FLEET_EEND
-               ? fl_fail(FLEET_EEND, "dataset: stopped while samples were read "
-                                     "into memory")
+               ? fl_fail(FLEET_EEND, "dataset: stopped while samples were "
+                                     "read into memory")
                : status;
 }
 
@@ -120,29 +134,117 @@ static void take_samples(fleet_dataset *d, const fl_sample_memory *held,
             (long long)held->rows, (double)held->bytes * 1e-6);
 }
 
+static fleet_status check_files(const fleet_dataset *d, const char *call)
+{
+    if (d->memory->preload)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: files are being read into memory: call "
+                       "fleet_dataset_wait_preload_done() before",
+                       call);
+    return d->files.n > 0 ? FLEET_OK
+                          : fl_fail(FLEET_ESTATE,
+                                    "%s: the dataset has no files: call "
+                                    "fleet_dataset_set_filelist()",
+                                    call);
+}
+
+static fleet_status describe_files(const fleet_dataset *d, fl_json **files)
+{
+    fleet_status status;
+
+    *files = fl_json_object();
+    status = *files ? fl_position_files(&d->files, *files) : FLEET_ENOMEM;
+    if (status != FLEET_OK) {
+        fl_json_free(*files);
+        *files = NULL;
+    }
+    return status;
+}
+
 fleet_status fleet_dataset_load_into_memory(fleet_dataset *d)
 {
     static const char call[] = "fleet_dataset_load_into_memory";
     fl_sample_memory held = {.n_block = 0};
-    fl_json *files = NULL;
     fleet_status status;
+    fl_json *files;
 
     FL_TRY(check_kind(d, call));
-    if (d->files.n == 0)
-        return fl_fail(FLEET_ESTATE,
-                       "%s: the dataset has no files: call "
-                       "fleet_dataset_set_filelist()",
-                       call);
+    FL_TRY(check_files(d, call));
     fl_dataset_memory_release(d->memory);
-    files = fl_json_object();
-    FL_GOTO(failed, files ? FLEET_OK : FLEET_ENOMEM);
-    FL_GOTO(failed, fl_position_files(&d->files, files));
-    FL_GOTO(failed, load_files(d, &held));
+    FL_TRY(describe_files(d, &files));
+    d->stops = true;
+    status = end_wait(d, read_files(d, &held));
+    if (status != FLEET_OK) {
+        fl_sample_memory_done(&held);
+        fl_json_free(files);
+        return status;
+    }
     take_samples(d, &held, files);
     return FLEET_OK;
-failed:
-    fl_sample_memory_done(&held);
-    fl_json_free(files);
+}
+
+static fleet_status start_preload(fleet_dataset *d)
+{
+    const fl_memory_limit limit = {.most = d->options.memory_limit,
+                                   .used = d->memory->held.bytes};
+    int64_t first_file;
+    fl_stream_spec spec;
+
+    FL_TRY(describe_load(d, &spec, &first_file));
+    return fl_memory_preload_start(&d->memory->preload, &spec, (int)first_file,
+                                   &d->files, &limit);
+}
+
+fleet_status fleet_dataset_preload_into_memory(fleet_dataset *d)
+{
+    static const char call[] = "fleet_dataset_preload_into_memory";
+    fleet_status status;
+    fl_json *files;
+
+    FL_TRY(check_memory(d, call));
+    FL_TRY(check_files(d, call));
+    FL_TRY(describe_files(d, &files));
+    d->stops = true;
+    status = end_wait(d, start_preload(d));
+    if (status != FLEET_OK) {
+        fl_json_free(files);
+        return status;
+    }
+    d->memory->preload_files = files;
+    return FLEET_OK;
+}
+
+fleet_status fleet_dataset_wait_preload_done(fleet_dataset *d)
+{
+    static const char call[] = "fleet_dataset_wait_preload_done";
+    fl_dataset_memory *m;
+    fl_sample_memory held;
+    fleet_status status;
+    fl_stream_spec spec;
+    bool over;
+
+    FL_TRY(check_kind(d, call));
+    m = d->memory;
+    if (!m->preload)
+        return fl_fail(FLEET_ESTATE,
+                       "%s: nothing is being read: call "
+                       "fleet_dataset_preload_into_memory() before",
+                       call);
+    spec = fl_dataset_spec(d);
+    d->stops = true;
+    status =
+        end_wait(d, fl_memory_preload_wait(m->preload, &spec, &over, &held));
+    if (!over)
+        return status;
+    fl_memory_preload_destroy(m->preload);
+    m->preload = NULL;
+    if (status == FLEET_OK) {
+        fl_dataset_memory_release(m);
+        take_samples(d, &held, m->preload_files);
+    } else {
+        fl_json_free(m->preload_files);
+    }
+    m->preload_files = NULL;
     return status;
 }
 
@@ -160,13 +262,72 @@ fleet_status fleet_dataset_local_shuffle(fleet_dataset *d)
     fl_dataset_memory *m;
     int64_t pass;
 
-    FL_TRY(check_loaded(d, "fleet_dataset_local_shuffle"));
+    FL_TRY(fl_in_memory_check(d, "fleet_dataset_local_shuffle"));
     m = d->memory;
     FL_TRY(fl_dataset_shuffle_pass(d, FL_SHUFFLE_LOCAL, &pass));
     fl_permutation_init(&m->view.order, m->held.rows,
                         fl_dataset_seed(d, pass, d->fleet->role.index));
     m->view.shuffled = m->held.rows > 0;
     m->of[FL_SHUFFLE_LOCAL] = pass;
+    return FLEET_OK;
+}
+
+/* By slot: is it in the list? */
+static fleet_status list_slots(const fleet_dataset *d, const char *const *names,
+                               int n, bool *moved)
+{
+    for (int k = 0; k < n; k++) {
+        int i = 0;
+
+        while (names[k] && i < d->n_slot &&
+               strcmp(d->slots[i].name, names[k]) != 0)
+            i++;
+        if (!names[k] || i == d->n_slot)
+            return fl_fail(FLEET_ENOENT,
+                           "fleet_dataset_slots_shuffle: the dataset has no "
+                           "slot \"%.500s\"",
+                           names[k] ? names[k] : "(NULL)");
+        moved[i] = true;
+    }
+    return FLEET_OK;
+}
+
+void fl_in_memory_move_none(fl_dataset_memory *m)
+{
+    fl_free(m->moved);
+    m->moved = NULL;
+    m->of[FL_SHUFFLE_SLOTS] = FL_NEVER;
+}
+
+fleet_status fleet_dataset_slots_shuffle(fleet_dataset *d,
+                                         const char *const *slots, int n)
+{
+    static const char call[] = "fleet_dataset_slots_shuffle";
+    const int64_t apart = (int64_t)1 << 32; /* from seeds of samples' orders */
+    fleet_status status;
+    int64_t pass;
+    bool *moved;
+
+    FL_TRY(fl_in_memory_check(d, call));
+    if (n < 0 || (n > 0 && !slots))
+        return fl_fail(FLEET_EINVAL, "%s: %d slots, of which there is no list",
+                       call, n);
+    FL_TRY(fl_dataset_shuffle_pass(d, FL_SHUFFLE_SLOTS, &pass));
+    FL_TRY(FL_NEW(&moved, (size_t)d->n_slot * sizeof *moved));
+    status = list_slots(d, slots, n, moved);
+    if (status != FLEET_OK) {
+        fl_free(moved);
+        return status;
+    }
+    fl_in_memory_move_none(d->memory);
+    if (n == 0 || d->memory->held.rows == 0) {
+        fl_free(moved);
+        return FLEET_OK;
+    }
+    fl_permutation_init(&d->memory->view.other, d->memory->held.rows,
+                        fl_dataset_seed(d, pass, apart + d->fleet->role.index));
+    d->memory->moved = moved;
+    d->memory->of[FL_SHUFFLE_SLOTS] = pass;
     return FLEET_OK;
 }
 
@@ -189,7 +350,7 @@ fleet_status fleet_dataset_get_memory_data_size(fleet_dataset *d,
 {
     static const char call[] = "fleet_dataset_get_memory_data_size";
 
-    FL_TRY(check_loaded(d, call));
+    FL_TRY(fl_in_memory_check(d, call));
     if (!samples)
         return fl_fail(FLEET_EINVAL, "%s: no place for the number", call);
     return put_size(d, all_workers, d->memory->n_loaded, samples);
@@ -202,7 +363,7 @@ fleet_status fleet_dataset_get_shuffle_data_size(fleet_dataset *d,
     static const char call[] = "fleet_dataset_get_shuffle_data_size";
     int64_t rows;
 
-    FL_TRY(check_loaded(d, call));
+    FL_TRY(fl_in_memory_check(d, call));
     if (!samples)
         return fl_fail(FLEET_EINVAL, "%s: no place for the number", call);
     rows = d->memory->of[FL_SHUFFLE_LOCAL] == FL_NEVER &&

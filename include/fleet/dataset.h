@@ -266,11 +266,30 @@ FLEET_API fleet_status fleet_dataset_wait_preload_done(fleet_dataset *dataset);
  */
 FLEET_API fleet_status fleet_dataset_local_shuffle(fleet_dataset *dataset);
 
+/* fleet_dataset_global_shuffle - put the samples of all workers into one
+ * shuffled order and share it out by batches: batch b of it becomes batch b / n
+ * of worker b mod n. All n workers, which have samples in memory, make this
+ * call together, between fleet_init_worker() and fleet_stop_worker(). Samples
+ * travel from worker to worker: beside servers by sockets of the workers' own,
+ * of ranks by their communicator. The order is a function of (seed, pass), of
+ * the samples as they were loaded, whatever shuffles there were before; with
+ * one worker it is that of fleet_dataset_local_shuffle(), so that a synchronous
+ * job of n workers trains to the bits of one process that merges n batches.
+ * While samples travel memory has them twice.
+ *
+ *   FLEET_ENOMEM       as loads fail
+ *   FLEET_EINVAL       workers differ in seed, pass, batch_size, slots, or in
+ *                      the shuffles before
+ *   FLEET_EPEER        another worker has failed
+ *   FLEET_EUNSUPPORTED this worker was started again in the middle of a job
+ *   After a failure each worker has the samples that it had. */
+FLEET_API fleet_status fleet_dataset_global_shuffle(fleet_dataset *dataset);
+
 /* fleet_dataset_slots_shuffle - from now on passes see, in these n slots, the
  * values of another of this worker's samples, of one for all of them, and in
  * all other slots those of the sample: what a model loses by it is what the
- * slots are worth to it. A function of (seed, pass, worker), too. Each call takes the
- * place of the one before; n 0: samples have their own values.
+ * slots are worth to it. A function of (seed, pass, worker), too. Each call
+ * takes the place of the one before; n 0: samples have their own values.
  *
  *   FLEET_ENOENT   no slot has that name */
 FLEET_API fleet_status fleet_dataset_slots_shuffle(fleet_dataset *dataset,

@@ -1,4 +1,4 @@
-/* memory_preload.c - the thread, and who waits for it. */
+/* memory_preload.c - the thread, and how it is waited for. */
 #include "data/memory_preload.h"
 
 #include <stdatomic.h>

@@ -322,14 +322,13 @@ void fl_guard_set(const fl_guard *g, void *zmq, bool guarded)
     zmq_setsockopt(zmq, ZMQ_ZAP_DOMAIN, g->domain, strlen(g->domain));
 }
 
-fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq)
+fleet_status fl_guard_pin(const fl_keys *keys, fl_key_role role, int number,
+                          void *zmq)
 {
-    if (server >= keys->n[FL_ROLE_SERVER] ||
-        !*keys->known[FL_ROLE_SERVER][server])
-        return fl_fail(FLEET_ENOENT, "the folder of keys has none of server %d",
-                       server);
-    if (set_key(zmq, ZMQ_CURVE_SERVERKEY,
-                keys->known[FL_ROLE_SERVER][server]) &&
+    if (number >= keys->n[role] || !*keys->known[role][number])
+        return fl_fail(FLEET_ENOENT, "the folder of keys has none of %s %d",
+                       role == FL_ROLE_SERVER ? "server" : "worker", number);
+    if (set_key(zmq, ZMQ_CURVE_SERVERKEY, keys->known[role][number]) &&
         set_key(zmq, ZMQ_CURVE_PUBLICKEY, keys->own) &&
         set_key(zmq, ZMQ_CURVE_SECRETKEY, keys->secret))
         return FLEET_OK;

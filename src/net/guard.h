@@ -30,8 +30,9 @@ void fl_guard_destroy(fl_guard *g);
 /* What ZeroMQ's socket binds from now on is guarded, or open. */
 void fl_guard_set(const fl_guard *g, void *zmq, bool guarded);
 
-/* What ZeroMQ's socket connects to must be that server. */
-fleet_status fl_guard_pin(const fl_keys *keys, int server, void *zmq);
+/* What ZeroMQ's socket connects to must be that server, or that worker. */
+fleet_status fl_guard_pin(const fl_keys *keys, fl_key_role role, int number,
+                          void *zmq);
 
 /* The sender of a message that came by a guarded socket (ZeroMQ's): the worker
  * of its key, plus 1; of a subscriber's key its number plus

@@ -241,15 +241,16 @@ fleet_status fl_socket_connect(fl_socket **s, const char *address)
     return fl_socket_connect_to(s, address, NULL, 0);
 }
 
-fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
-                                  const fl_keys *keys, int server)
+static fleet_status connect_as(fl_socket **s, const char *address,
+                               const fl_keys *keys, fl_key_role role,
+                               int number)
 {
     fleet_status status;
 
     FL_TRY(new_socket(s, ZMQ_DEALER));
     status = use_address(*s, address);
     if (status == FLEET_OK && keys && is_tcp(address))
-        status = fl_guard_pin(keys, server, (*s)->zmq);
+        status = fl_guard_pin(keys, role, number, (*s)->zmq);
     if (status == FLEET_OK)
         status = fl_thread_spare(ADDRESS_BYTES, zeromq);
     if (status == FLEET_OK && zmq_connect((*s)->zmq, address) != 0)
@@ -259,6 +260,18 @@ fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
         *s = NULL;
     }
     return status;
+}
+
+fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
+                                  const fl_keys *keys, int server)
+{
+    return connect_as(s, address, keys, FL_ROLE_SERVER, server);
+}
+
+fleet_status fl_socket_connect_worker(fl_socket **s, const char *address,
+                                      const fl_keys *keys, int worker)
+{
+    return connect_as(s, address, keys, FL_ROLE_WORKER, worker);
 }
 
 void fl_socket_close(fl_socket *s, int linger_ms)

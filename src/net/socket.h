@@ -60,6 +60,10 @@ fleet_status fl_socket_connect(fl_socket **s, const char *address);
 fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
                                   const fl_keys *keys, int server);
 
+/* The same of a worker that listens. */
+fleet_status fl_socket_connect_worker(fl_socket **s, const char *address,
+                                      const fl_keys *keys, int worker);
+
 /* Close; what has not gone out within linger_ms is dropped. The process's last
  * socket waits for that, its other sockets do not. NULL is fine. */
 void fl_socket_close(fl_socket *s, int linger_ms);

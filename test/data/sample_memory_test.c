@@ -4,6 +4,7 @@
 #include "data_kit.h"
 #include "test.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/memory_left.h"
+#include "data/memory_exchange.h"
 #include "data/memory_reader.h"
 
 enum { LINES = 9000 };
@@ -273,6 +275,206 @@ TEST(a_load_that_fails_leaves_nothing)
     CHECK_INT((int64_t)m.rows, 300);
     fl_sample_memory_done(&m);
     test_check_leaks();
+}
+
+/* --- over workers --------------------------------------------------------- */
+
+enum { MOST = 3, TOLD = 1 << 20 };
+
+/* Workers that are threads. A round copies messages between two barriers. */
+typedef struct room {
+    pthread_barrier_t barrier;
+    const char *const *out[MOST];
+    const int64_t *to[MOST];
+    int n;
+    bool twice; /* worker 0 says what worker 1 has said */
+} room;
+
+typedef struct member {
+    room *room;
+    int index;
+    const fl_stream_spec *spec;
+    fl_memory_share share;
+    fl_memory_limit limit;
+    uint64_t seed, before; /* before 0: as loaded */
+    fl_sample_memory held, m;
+    char *said[MOST];
+    fleet_status status;
+    char error[300];
+    pthread_t thread;
+} member;
+
+static fleet_status swap_in_room(void *arg, const char *const *out,
+                                 const int64_t *to, const char **in,
+                                 int64_t *from)
+{
+    member *w = arg;
+    room *r = w->room;
+    int gives_up = -1;
+
+    r->out[w->index] = out;
+    r->to[w->index] = to;
+    pthread_barrier_wait(&r->barrier);
+    for (int i = 0; i < r->n; i++) {
+        const int k = r->twice && i == 0 ? 1 : i;
+
+        from[i] = r->to[k][w->index];
+        CHECK(from[i] < TOLD);
+        if (from[i] < 0)
+            gives_up = i;
+        else
+            memcpy(w->said[i], r->out[k][w->index], (size_t)from[i]);
+        in[i] = w->said[i];
+    }
+    pthread_barrier_wait(&r->barrier);
+    return gives_up < 0 ? FLEET_OK
+                        : fl_fail(FLEET_EPEER, "worker %d gives up", gives_up);
+}
+
+static void *run_member(void *arg)
+{
+    member *w = arg;
+    const fl_memory_swap swap = {w, w->index, w->room->n, swap_in_room};
+    fl_permutation before, after;
+    fl_memory_origin origin = {.shared = true};
+
+    fl_permutation_init(&after, w->share.rows, w->seed);
+    fl_permutation_init(&before, w->share.rows, w->before);
+    if (w->before)
+        origin.before = &before;
+    w->status = fl_memory_exchange(&w->held, &origin, &w->share, &after,
+                                   w->spec, &swap, &w->limit, &w->m);
+    snprintf(w->error, sizeof w->error, "%s", fleet_last_error());
+    return NULL;
+}
+
+/* n workers of a file of ROWS lines, in batches of 7. */
+enum { ROWS = 9100 };
+
+static void open_members(member *w, room *r, int n, fl_stream_spec *spec)
+{
+    static const char *file;
+
+    file = write_lines("a", 0, ROWS);
+    *spec = spec_of(&file, 1);
+    spec->batch_size = 7;
+    *r = (room){.n = n};
+    pthread_barrier_init(&r->barrier, NULL, (unsigned)n);
+    for (int i = 0; i < n; i++) {
+        fl_stream_spec own = *spec;
+
+        own.share_count = n;
+        own.share_index = i;
+        w[i] = (member){.room = r,
+                        .index = i,
+                        .spec = spec,
+                        .share = {ROWS, 7, (uint64_t)n},
+                        .seed = 5};
+        load(&w[i].held, &own);
+        for (int k = 0; k < n; k++)
+            CHECK((w[i].said[k] = malloc(TOLD)) != NULL);
+    }
+}
+
+static void run_members(member *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        CHECK(pthread_create(&w[i].thread, NULL, run_member, &w[i]) == 0);
+    for (int i = 0; i < n; i++)
+        pthread_join(w[i].thread, NULL);
+}
+
+static void close_members(member *w, int n)
+{
+    pthread_barrier_destroy(&w->room->barrier);
+    for (int i = 0; i < n; i++) {
+        fl_sample_memory_done(&w[i].held);
+        fl_sample_memory_done(&w[i].m);
+        for (int k = 0; k < n; k++)
+            free(w[i].said[k]);
+    }
+}
+
+/* Batch b of the order is worker b mod n's; lines are known by their values. */
+static void check_order(member *w, int n, uint64_t seed)
+{
+    static int64_t got[ROWS];
+    fl_permutation order;
+
+    fl_permutation_init(&order, ROWS, seed);
+    for (int i = 0; i < n; i++) {
+        fl_memory_view v = {.memory = &w[i].m};
+        const fl_stream_spec held = from_memory(*w[i].spec, &v);
+        const int64_t rows = (int64_t)fl_memory_rows(&w[i].share, (uint64_t)i);
+
+        CHECK_OK(w[i].status);
+        read_numbers(&held, got, rows);
+        for (int64_t k = 0; k < rows; k++) {
+            const uint64_t place =
+                fl_memory_place(&w[i].share, (uint64_t)i, (uint64_t)k);
+            const fl_memory_block *b =
+                fl_sample_memory_find(&w[i].m, (uint64_t)k);
+
+            CHECK_INT(got[k], (int64_t)fl_permutation_at(&order, place));
+            CHECK_INT(fl_memory_line(b->from[(uint64_t)k - b->first]),
+                      got[k] + 1);
+        }
+    }
+}
+
+TEST(samples_change_workers_as_the_order_says_once_and_again)
+{
+    fl_stream_spec spec;
+    member w[MOST];
+    room r;
+
+    for (int n = 1; n <= MOST; n++) {
+        open_members(w, &r, n, &spec);
+        run_members(w, n);
+        check_order(w, n, 5);
+        for (int i = 0; i < n; i++) {
+            fl_sample_memory_done(&w[i].held);
+            w[i].held = w[i].m;
+            w[i].m = (fl_sample_memory){.n_block = 0};
+            w[i].before = 5;
+            w[i].seed = 6;
+        }
+        run_members(w, n);
+        check_order(w, n, 6);
+        close_members(w, n);
+    }
+}
+
+TEST(a_worker_without_memory_tells_the_others)
+{
+    fl_stream_spec spec;
+    member w[2];
+    room r;
+
+    open_members(w, &r, 2, &spec);
+    w[0].limit.most = 20000; /* less than a block */
+    run_members(w, 2);
+    CHECK_STATUS(w[0].status, FLEET_ENOMEM);
+    CHECK_STATUS(w[1].status, FLEET_EPEER);
+    CHECK_CONTAINS(w[1].error, "worker 0 gives up");
+    CHECK(!w[0].m.block && !w[1].m.block);
+    close_members(w, 2);
+}
+
+TEST(a_sample_that_comes_twice_is_refused)
+{
+    fl_stream_spec spec;
+    member w[2];
+    room r;
+
+    open_members(w, &r, 2, &spec);
+    r.twice = true;
+    run_members(w, 2);
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(w[i].status, FLEET_EFORMAT);
+        CHECK_CONTAINS(w[i].error, "is no samples of these slots");
+    }
+    close_members(w, 2);
 }
 
 /* --- what the system has left --------------------------------------------- */

@@ -23,5 +23,7 @@ fleet_status fl_run_memory_shuffle(fl_config_run *t)
 {
     if (!t->train->memory || t->c->memory_shuffle == FL_MEMORY_IN_ORDER)
         return FLEET_OK;
-    return fleet_dataset_local_shuffle(t->train);
+    return t->c->memory_shuffle == FL_MEMORY_GLOBAL
+               ? fleet_dataset_global_shuffle(t->train)
+               : fleet_dataset_local_shuffle(t->train);
 }

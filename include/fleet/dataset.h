@@ -291,7 +291,8 @@ FLEET_API fleet_status fleet_dataset_global_shuffle(fleet_dataset *dataset);
  * slots are worth to it. A function of (seed, pass, worker), too. Each call
  * takes the place of the one before; n 0: samples have their own values.
  *
- *   FLEET_ENOENT   no slot has that name */
+ *   FLEET_ENOENT   no slot has that name
+ *   FLEET_EINVAL   a slot that is made of other slots: it follows them */
 FLEET_API fleet_status fleet_dataset_slots_shuffle(fleet_dataset *dataset,
                                                    const char *const *slots,
                                                    int n);

@@ -142,6 +142,7 @@ static fl_stream_spec spec_of_blocks(const fl_stream_spec *spec)
     const int64_t rows = fl_cache_rows_of(spec);
     fl_stream_spec all = *spec;
 
+    all.n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     all.first_batch = 0;
     all.bounds = NULL;
     if (all.share_count > 1) {

@@ -236,14 +236,9 @@ uint64_t fl_socket_refused(fl_socket *s)
     return s->refused;
 }
 
-fleet_status fl_socket_connect(fl_socket **s, const char *address)
-{
-    return fl_socket_connect_to(s, address, NULL, 0);
-}
-
-static fleet_status connect_as(fl_socket **s, const char *address,
-                               const fl_keys *keys, fl_key_role role,
-                               int number)
+fleet_status fl_socket_connect_as(fl_socket **s, const char *address,
+                                  const fl_keys *keys, fl_key_role role,
+                                  int number)
 {
     fleet_status status;
 
@@ -260,18 +255,6 @@ static fleet_status connect_as(fl_socket **s, const char *address,
         *s = NULL;
     }
     return status;
-}
-
-fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
-                                  const fl_keys *keys, int server)
-{
-    return connect_as(s, address, keys, FL_ROLE_SERVER, server);
-}
-
-fleet_status fl_socket_connect_worker(fl_socket **s, const char *address,
-                                      const fl_keys *keys, int worker)
-{
-    return connect_as(s, address, keys, FL_ROLE_WORKER, worker);
 }
 
 void fl_socket_close(fl_socket *s, int linger_ms)

@@ -53,16 +53,32 @@ fleet_status fl_socket_bind(fl_socket *s, const char *address, int fd,
 
 /* Returns at once: whether a peer listens at the address shows by its
  * answers. */
-fleet_status fl_socket_connect(fl_socket **s, const char *address);
+fleet_status fl_socket_connect_as(fl_socket **s, const char *address,
+                                  const fl_keys *keys, fl_key_role role,
+                                  int number);
+
+static inline fleet_status fl_socket_connect(fl_socket **s, const char *address)
+{
+    return fl_socket_connect_as(s, address, NULL, FL_ROLE_SERVER, 0);
+}
 
 /* The same with the keys of this process, by tcp: the peer has to be that
  * server. keys NULL: as above. */
-fleet_status fl_socket_connect_to(fl_socket **s, const char *address,
-                                  const fl_keys *keys, int server);
+static inline fleet_status fl_socket_connect_to(fl_socket **s,
+                                                const char *address,
+                                                const fl_keys *keys, int server)
+{
+    return fl_socket_connect_as(s, address, keys, FL_ROLE_SERVER, server);
+}
 
 /* The same of a worker that listens. */
-fleet_status fl_socket_connect_worker(fl_socket **s, const char *address,
-                                      const fl_keys *keys, int worker);
+static inline fleet_status fl_socket_connect_worker(fl_socket **s,
+                                                    const char *address,
+                                                    const fl_keys *keys,
+                                                    int worker)
+{
+    return fl_socket_connect_as(s, address, keys, FL_ROLE_WORKER, worker);
+}
 
 /* Close; what has not gone out within linger_ms is dropped. The process's last
  * socket waits for that, its other sockets do not. NULL is fine. */

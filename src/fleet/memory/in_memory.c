@@ -287,6 +287,11 @@ static fleet_status list_slots(const fleet_dataset *d, const char *const *names,
                            "fleet_dataset_slots_shuffle: the dataset has no "
                            "slot \"%.500s\"",
                            names[k] ? names[k] : "(NULL)");
+        if (i >= fl_count_read_slots(d->slots, d->n_slot))
+            return fl_fail(FLEET_EINVAL,
+                           "fleet_dataset_slots_shuffle: slot \"%.500s\" is "
+                           "made of other slots: expected these",
+                           names[k]);
         moved[i] = true;
     }
     return FLEET_OK;

@@ -87,6 +87,14 @@ typedef enum fleet_durability {
     FLEET_DURABLE_POWER    /* a crash of its machine */
 } fleet_durability;
 
+typedef struct fleet_recompute_configs {
+    /* Names of variables, results of operators, with commas between them:
+     * fleet_var_name(), or as fleet_program_dump() shows them. They are copied
+     * with the strategy. fleet_minimize(): FLEET_EINVAL for none, or one that
+     * no operator computes, FLEET_ENOENT for one that the program has not. */
+    const char *checkpoints;
+} fleet_recompute_configs;
+
 /* Of libfleet, with servers: each server writes what it is about to apply into
  * a log, before it answers. The process that is started in place of one that
  * has died, with the same command, makes it again from the log, to the bit,
@@ -202,7 +210,11 @@ typedef struct fleet_distributed_strategy {
      * mode, or with amp_configs.use_bf16 bfloat16, on CPUs, too. */
     int amp;
     fleet_amp_configs amp_configs;
+    /* Activations between checkpoints are computed again in the backward pass,
+     * and need no memory from the forward pass on, for the time of one forward
+     * pass more: to the same bits, in every mode and on GPUs. Not with amp. */
     int recompute;
+    fleet_recompute_configs recompute_configs;
     int localsgd;
     fleet_localsgd_configs localsgd_configs;
     int adaptive_localsgd;

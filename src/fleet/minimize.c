@@ -9,6 +9,7 @@
 #include "runtime/graph/shown_slots.h"
 #include "runtime/optim/narrow_rows.h"
 #include "runtime/optim/own_optimizers.h"
+#include "runtime/plan/recompute.h"
 #include "runtime/plan/remote.h"
 
 /* What an earlier call has not given. That call has said why, so the failure is
@@ -313,6 +314,9 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(check_bounds(f, p, o));
     FL_TRY(check_norm_clip(f, p, o));
     FL_TRY(fl_lars_lamb_check(&f->strategy, o));
+    if (f->strategy.recompute)
+        FL_TRY(
+            fl_recompute_check(p, f->strategy.recompute_configs.checkpoints));
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));
     fl_param_home_warn(f, p);

@@ -412,9 +412,9 @@ TEST(refuses_what_this_version_does_not_have_by_name)
 {
     CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:x\"}"), FLEET_ECONFIG,
                 "device: expected \"cpu\", \"gpu\" or \"gpu:0\"");
-    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"recompute\": true}}"),
+    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"sync_batch_norm\": true}}"),
                 FLEET_EUNSUPPORTED,
-                "strategy.recompute: this version does not have 1");
+                "strategy.sync_batch_norm: this version does not have 1");
     CHECK(!strstr(fleet_last_error(), "mode") &&
           !strstr(fleet_last_error(), "zeros"));
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
@@ -446,7 +446,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
 {
     STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.use_pure_fp16");
-    STRATEGY(recompute = 1, FLEET_EUNSUPPORTED, "strategy.recompute");
     STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
              "strategy.sync_batch_norm");
     STRATEGY(a_sync_configs.use_ps_gpu = 1, FLEET_EUNSUPPORTED,

@@ -73,6 +73,24 @@ TEST(models_agree_that_merge_and_clip)
                "gpu:0", NULL);
 }
 
+static void keep_one(fleet_distributed_strategy *s)
+{
+    s->recompute = 1;
+    s->recompute_configs.checkpoints = "fc_1.tmp";
+}
+
+/* Copies between the two sides are of no stage. */
+TEST(models_agree_that_compute_activations_again)
+{
+    const kit_options o = {.choose = keep_one, .optimizer = "sgd"};
+
+    gpu_kit_open();
+    agree(KIT_MLP, o, "gpu:0", NULL);
+    agree(KIT_MLP, o, "gpu:0", "cpu");
+    agree(KIT_MLP, o, "cpu", "gpu:0");
+    gpu_kit_close();
+}
+
 TEST(models_agree_whose_operators_are_guarded)
 {
     agree_both((kit_options){.optimizer = "sgd"}, "gpu:0", "cpu");

@@ -43,6 +43,10 @@ typedef struct fl_training {
         const char *wide_ops;  /* words: operators that stay float32; NULL */
         const char *wide_vars; /* variables whose operators do; NULL */
     } amp;
+    struct {
+        bool on;
+        const char *checkpoints; /* words: variables that are kept */
+    } recompute;
     fl_scaling_rules scaling; /* loss_scaling, in float16 */
     fl_layerwise layerwise;   /* lars, lamb */
     struct {

@@ -1,5 +1,6 @@
 /* form_regions.c - pass form_regions: in which order steps run, and which of
  * them run without waiting for each other. */
+#include <limits.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -66,6 +67,7 @@ typedef struct scheduler {
     bool *done;    /* by step: in a region before this one */
     bool *joined;  /* in this region */
     bool *wanted;  /* comes now */
+    int stage;     /* the lowest one that is not over */
     bool backward; /* regions are of FL_BACKWARD from now on */
 } scheduler;
 
@@ -94,6 +96,29 @@ static void find_wanted(const scheduler *s)
     }
 }
 
+/* Stages are of forward and backward: reductions run among them. */
+static bool has_stage(const fl_plan *plan, const fl_step *s)
+{
+    return s->stage >= 0 && run_of(plan, s->phase) == FL_FORWARD;
+}
+
+static bool is_in_stage(const scheduler *s, const fl_step *step)
+{
+    return !has_stage(s->plan, step) || step->stage <= s->stage;
+}
+
+/* A step of a lower stage that is not wanted yet may come later. */
+static void find_stage(scheduler *s)
+{
+    const fl_plan *plan = s->plan;
+
+    s->stage = INT_MAX;
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (!s->done[i] && s->wanted[i] && has_stage(plan, plan->step[i]) &&
+            plan->step[i]->stage < s->stage)
+            s->stage = plan->step[i]->stage;
+}
+
 /* May step j join the region? It is wanted, and all that it depends on is done,
  * or is in the region and concerns the same rows. */
 static bool may_join(const scheduler *s, size_t j, const fl_region *region)
@@ -103,7 +128,7 @@ static bool may_join(const scheduler *s, size_t j, const fl_region *region)
     const bool queued =
         region->engine == FL_ENGINE_GPU; /* in the plan's order */
 
-    if (s->done[j] || !s->wanted[j] ||
+    if (s->done[j] || !s->wanted[j] || !is_in_stage(s, plan->step[j]) ||
         (!queued && plan->step[j]->kernel->split != split) ||
         plan->step[j]->engine != region->engine ||
         run_of(plan, plan->step[j]->phase) != region->phase)
@@ -202,6 +227,7 @@ static fleet_status schedule_run(scheduler *s, fl_phase phase, fl_phase other)
         size_t before = s->n;
 
         find_wanted(s);
+        find_stage(s);
         FL_TRY(open_next(s, phase));
         if (s->n == before && other != phase)
             FL_TRY(open_next(s, other));

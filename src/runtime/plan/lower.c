@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "runtime/plan/gradients.h"
 #include "runtime/plan/pass.h"
+#include "runtime/plan/recompute.h"
 
 typedef struct fl_pending {
     const fleet_var *var;
@@ -211,6 +212,7 @@ void fl_emit(fl_lowering *l, const fl_kernel *kernel, const fl_node *node,
                     .config = config,
                     .phase = l->phase,
                     .engine = l->engine,
+                    .stage = l->stage,
                     .period = 1};
 
     if (l->phase >= FL_REDUCE_BEGIN)
@@ -390,6 +392,7 @@ static void lower_backward(fl_lowering *l)
         if (!l->needed[i] || l->node[i].skip || !n->op->gradient ||
             !has_gradient(l, n))
             continue;
+        fl_recompute_enter(l, i);
         note_failure(l, n->op->gradient(l, n));
         add_pending(l, n);
     }
@@ -460,6 +463,7 @@ static void end_lowering(fl_lowering *l)
     fl_free(l->node);
     fl_free(l->var);
     fl_free(l->pending);
+    fl_recompute_done(l);
 }
 
 /* Which value a variable has, for feeds and fetches. */
@@ -484,12 +488,17 @@ static fleet_status lower_program(fl_lowering *l)
     find_wanted(l);
     count_readers(l);
     FL_TRY(fl_passes_run(l, FL_PASS_GRAPH));
+    FL_TRY(fl_recompute_begin(l));
     l->phase = FL_FORWARD;
-    for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++)
-        if (l->needed[i] && !l->node[i].skip)
-            note_failure(l, p->node[i]->op->forward(l, p->node[i]));
+    for (size_t i = 0; i < p->n_node && l->status == FLEET_OK; i++) {
+        if (!l->needed[i] || l->node[i].skip)
+            continue;
+        fl_recompute_enter(l, i);
+        note_failure(l, p->node[i]->op->forward(l, p->node[i]));
+    }
     if (l->plan->training) {
         lower_backward(l);
+        l->stage = -1; /* steps of passes are in none */
         l->plan->loss = fl_value_of(l, p->training.loss);
     }
     for (size_t i = 0; i < p->n_var; i++) /* what is fetched but not computed */

@@ -30,6 +30,9 @@ struct fl_lowering {
     fleet_status status; /* sticky */
     fl_phase phase;
     fl_engine engine;
+    struct fl_segment *segment; /* of nodes, see recompute.h; NULL: there are
+                                   none */
+    int at_segment, stage;
     bool *needed;  /* nodes that run, by id */
     bool *wants;   /* variables that need a gradient, by id */
     bool *fetched; /* variables, by id */

@@ -91,6 +91,8 @@ typedef struct fl_step {
     fl_phase phase;
     fl_engine engine;
     int period; /* runs in every period-th iteration: 1, or the merge steps */
+    int stage;  /* of forward and backward: steps of lower ones are over
+                   before it, see recompute.h; -1: none */
     int region;
 } fl_step;
 

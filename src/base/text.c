@@ -24,6 +24,19 @@ static locale_t c_locale(void)
     return now;
 }
 
+double fl_text_number(const char *text, char **end)
+{
+    locale_t c = c_locale(), host;
+    double x;
+
+    if (!c)
+        return strtod(text, end);
+    host = uselocale(c);
+    x = strtod(text, end);
+    uselocale(host);
+    return x;
+}
+
 int fl_format(char *out, size_t size, const char *format, va_list args)
 {
     locale_t c = c_locale(), host;

@@ -27,6 +27,9 @@ void fl_text_bytes(fl_text *t, const void *bytes, size_t n);
 const char *fl_text_chars(const fl_text *t); /* never NULL */
 void fl_text_done(fl_text *t);
 
+/* strtod() as in the C locale. */
+double fl_text_number(const char *text, char **end);
+
 /* vsnprintf() as in the C locale. */
 int fl_format(char *out, size_t size, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));

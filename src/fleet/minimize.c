@@ -4,6 +4,7 @@
 
 #include "fleet/job/param_home.h"
 #include "fleet/ranks.h"
+#include "fleet/strategy/strategy_collective.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "fleet/strategy/strategy_lars_lamb.h"
 #include "runtime/graph/shown_slots.h"
@@ -147,7 +148,7 @@ static fleet_status check_rows_alone(const fleet_program *p,
 
     for (size_t i = 0; rule->n_row > 0 && i < p->n_var; i++)
         if (p->var[i]->kind == FL_VAR_PARAM && !p->var[i]->attr.frozen &&
-            !fl_optimizer_own(o, p->var[i]->name))
+            !fl_optimizer_own(o, p->var[i]->name, true))
             return fl_fail(FLEET_EUNSUPPORTED,
                            "fleet_minimize: %s keeps numbers of whole rows and "
                            "is for tables, but \"%s\" is a dense parameter: "
@@ -183,8 +184,9 @@ static fleet_status check_bounds(const fleet *f, const fleet_program *p,
 {
     for (size_t i = 0; i < p->n_var; i++) {
         const fleet_var *v = p->var[i];
-        const fleet_optimizer *own =
-            v->kind == FL_VAR_TABLE ? fl_optimizer_own(all, v->name) : NULL;
+        const fleet_optimizer *own = v->kind == FL_VAR_TABLE
+                                         ? fl_optimizer_own(all, v->name, false)
+                                         : NULL;
         const fleet_optimizer *o = own ? own : all;
         float low = o->low, high = o->high;
 
@@ -261,6 +263,16 @@ static fleet_status check_tables(const fleet *f, const fleet_optimizer *o)
     return FLEET_OK;
 }
 
+/* A group may have only what fl_strategy_check_rule() lets be minimized. */
+static fleet_status check_groups_rules(const fleet *f, const fleet_optimizer *o)
+{
+    for (size_t i = 0; i < o->n_own; i++)
+        if (o->own[i].is_param)
+            FL_TRY(fl_strategy_check_rule(&f->strategy, o->own[i].optimizer,
+                                          fl_handle_mode(f)));
+    return FLEET_OK;
+}
+
 /* What changes updates themselves is written for one rule. */
 static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
 {
@@ -277,7 +289,7 @@ static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
                            "optimizer of its own, and strategy.%s is for one "
                            "that updates all dense parameters",
                            o->own[i].name, field);
-    return FLEET_OK;
+    return check_groups_rules(f, o);
 }
 
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)

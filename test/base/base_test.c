@@ -254,6 +254,7 @@ TEST(numbers_are_written_and_read_as_in_c_whatever_the_hosts_locale)
     fl_at root = fl_at_root(json), first = fl_at_index(&root, 0);
     CHECK_OK(fl_at_double(&first, 0, 10, &x));
     CHECK(x == 2.75);
+    CHECK(fl_text_number("2.75", NULL) == 2.75);
     CHECK_FAILS(fl_at_double(&first, 0, 1.5, &x), FLEET_ECONFIG,
                 "[0]: expected a number from 0 to 1.5, got 2.75");
     CHECK_OK(fl_json_append(json, fl_json_double(1e-3, 17)));

@@ -343,6 +343,35 @@ TEST(a_program_without_its_metrics_trains_to_the_same_bits)
     end(&t);
 }
 
+/* Whose names alone stand in the table's accessor. */
+TEST(a_pruned_program_keeps_the_slots_that_tables_count_by)
+{
+    static const int64_t one[] = {-1, 1};
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *from = fleet_program_create(f), *p;
+    fleet_var *ids = fleet_data_ragged(from, "ids"), *loss;
+
+    fleet_data(from, "seen", FLEET_INT64, one, 2);
+    fleet_data(from, "clicked", FLEET_INT64, one, 2);
+    fleet_data(from, "unread", FLEET_INT64, one, 2);
+    loss = fleet_mean(
+        from,
+        fleet_sparse_embedding(from, ids, 2,
+                               &(fleet_sparse_embedding_options){
+                                   .table = "t",
+                                   .life.accessor = {.kind = FLEET_CTR_ACCESSOR,
+                                                     .show = "seen",
+                                                     .click = "clicked"}}));
+    CHECK_OK(fleet_program_status(from));
+    p = fleet_program_prune(from, &loss, 1);
+    CHECK(p != NULL && fleet_program_var(p, "seen") != NULL);
+    CHECK(fleet_program_var(p, "clicked") != NULL);
+    CHECK(fleet_program_var(p, "unread") == NULL);
+    CHECK_OK(fleet_minimize(fleet_sgd(f, 0.1f),
+                            fleet_program_var(p, fleet_var_name(loss))));
+    fleet_destroy(f);
+}
+
 TEST(targets_of_no_operator_are_refused)
 {
     fleet *f = kit_handle(&(kit_options){0});

@@ -379,7 +379,7 @@ TEST(entries_that_cannot_be_are_named)
     refused(ENTRY(.kind = (fleet_entry_kind)9), FLEET_EINVAL,
             "entry 9 does not exist");
     refused((fleet_table_options){.ttl_updates = -1}, FLEET_EINVAL,
-            "embedding: ttl_updates -1: expected 0 or more");
+            "embedding: ttl_updates -1: expected 0 to 2^53 - 1");
     refused((fleet_table_options){.most_rows = 1023}, FLEET_EINVAL,
             "embedding: most_rows 1023: expected 0, or 1024 or more");
     refused((fleet_table_options){.ttl_seconds = -1}, FLEET_EINVAL,

@@ -515,3 +515,30 @@ TEST(a_configuration_gives_tables_their_optimizers)
                  "optimizer.tables.a: stands twice");
     check_config(CONFIG("{\"row_bounds\": [1]}"), "optimizer.row_bounds");
 }
+
+/* Of programs of one handle a table and a parameter may have one name. */
+TEST(a_tables_optimizer_is_of_no_parameter_that_is_called_as_it)
+{
+    static const int64_t one[] = {-1, 1};
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_program *p = fleet_program_create(f), *q = fleet_program_create(f);
+    fleet_optimizer *o = fleet_adam(f, 0.1f, NULL);
+    fleet_var *loss = fleet_mean(p, fleet_fc(p, kit_data(p, "x", 3), 1,
+                                             &(fleet_fc_options){.name = "a"}));
+    kit_batch *b = kit_batch_new(4);
+    fleet_executor *e;
+
+    CHECK(fleet_sparse_embedding(
+              q, fleet_data(q, "id", FLEET_INT64, one, 2), 2,
+              &(fleet_sparse_embedding_options){.table = "a.w"}) != NULL);
+    CHECK_OK(fleet_optimizer_set_table(o, "a.w",
+                                       fleet_rowwise_adagrad(f, 0.1f, NULL)));
+    CHECK_OK(fleet_minimize(o, loss));
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL);
+    kit_floats(b, "x", 3, 1);
+    kit_step(e, b, loss);
+    kit_batch_free(b);
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}

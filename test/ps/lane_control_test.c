@@ -117,6 +117,23 @@ TEST(a_lane_that_saves_says_so_and_nothing_of_rows)
     lane_close(&k);
 }
 
+/* Until the end of its log, of which it has no more to say. */
+TEST(a_lane_that_is_made_again_says_that_it_comes_back)
+{
+    fl_json *json;
+    fl_at at;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    fl_lane_begin_replay(k.lane, k.now_ms);
+    json = hear_status(&k);
+    at = fl_at_root(json);
+    CHECK_TEXT(word(&at, "state"), "comes back");
+    fl_json_free(json);
+    fl_lane_end_replay(k.lane, FLEET_OK, NULL, k.now_ms);
+    lane_close(&k);
+}
+
 /* Answers to workers do; it holds none of them back. */
 TEST(what_fleetctl_is_told_does_not_wait_for_a_replica)
 {

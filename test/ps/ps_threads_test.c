@@ -4,6 +4,8 @@
  * refused by name.
  */
 #define SUITE ps_threads
+#include "base/memory.h"
+#include "ps/worker/worker_internal.h"
 #include "ps_kit.h"
 #include "test.h"
 
@@ -175,6 +177,28 @@ TEST_LIMIT(in_sync_workers_with_threads_stop_together, 120)
     ps_check_all_end(&j);
     for (int i = 0; i < 2; i++)
         CHECK_CONTAINS(ps_said(ps_worker(&j, i)), "stopped 1");
+}
+
+/* --- without memory ------------------------------------------------------- */
+
+/* A slot of a thread is made by its first pull, which may be made again. */
+TEST(keys_of_a_slot_are_all_made_or_none)
+{
+    static fl_worker w = {.n_lane = 2, .layout = {.n_table = 1}};
+    fl_lane_keys *keys = NULL;
+
+    for (int n = 1; n <= 3; n++) {
+        fl_memory_fail_at(n, false);
+        CHECK_INT(fl_worker_make_keys(&w, &keys), FLEET_ENOMEM);
+        CHECK(keys == NULL);
+    }
+    fl_memory_fail_at(0, false);
+    CHECK_OK(fl_worker_make_keys(&w, &keys));
+    for (int i = 0; i < w.n_lane; i++) {
+        CHECK(keys[i].first != NULL);
+        fl_free(keys[i].first);
+    }
+    fl_free(keys);
 }
 
 /* --- what is refused ------------------------------------------------------ */

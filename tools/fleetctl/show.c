@@ -4,11 +4,13 @@
 #include "said.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "ps/worker/handshake.h"
 
 /* --- what a lane says ----------------------------------------------------- */
@@ -24,18 +26,32 @@ static const char *amount(const fl_at *lane, const char *key, char text[24])
 
 /* --- as a table ----------------------------------------------------------- */
 
+/* One line of a terminal, whatever processes call themselves. */
+__attribute__((format(printf, 1, 2))) static void put_line(const char *format,
+                                                           ...)
+{
+    char line[FL_MOST_ESCAPED];
+    va_list args;
+
+    va_start(args, format);
+    fl_format(line, sizeof line, format, args);
+    va_end(args);
+    fl_text_escape(line, sizeof line);
+    puts(line);
+}
+
 static void show_lane(const asked_lane *l)
 {
     fl_at at = fl_at_root(l->is);
     char rows[24], bytes[24], dense[24];
 
-    printf("%6" PRId64 " %4" PRId64 "  %-7s %4" PRId64 " %10" PRId64
-           " %11s %12s %10s  %s, by server %d (%s)\n",
-           said_number(&at, "server"), said_number(&at, "lane"),
-           said_text(&at, "copy"), said_number(&at, "view"),
-           said_number(&at, "version"), amount(&at, "rows", rows),
-           amount(&at, "bytes", bytes), amount(&at, "dense", dense),
-           said_text(&at, "state"), l->server, said_text(&at, "process"));
+    put_line("%6" PRId64 " %4" PRId64 "  %-7s %4" PRId64 " %10" PRId64
+             " %11s %12s %10s  %s, by server %d (%s)",
+             said_number(&at, "server"), said_number(&at, "lane"),
+             said_text(&at, "copy"), said_number(&at, "view"),
+             said_number(&at, "version"), amount(&at, "rows", rows),
+             amount(&at, "bytes", bytes), amount(&at, "dense", dense),
+             said_text(&at, "state"), l->server, said_text(&at, "process"));
 }
 
 /* Of a worker what the lanes that lead say. */
@@ -87,9 +103,9 @@ static void show_workers(const asked_lane *lane, int n)
         if (w == 0)
             printf(
                 "\nworker  steps (least, most of a lane)  heard of  state\n");
-        printf("%6d  %12" PRId64 " %12" PRId64 "  %12" PRId64
-               " ms ago  %s (%s)\n",
-               w, sum.least, sum.most, sum.silent_ms, sum.state, sum.process);
+        put_line("%6d  %12" PRId64 " %12" PRId64 "  %12" PRId64
+                 " ms ago  %s (%s)",
+                 w, sum.least, sum.most, sum.silent_ms, sum.state, sum.process);
     }
 }
 

@@ -1,10 +1,12 @@
 /* lane_control.c - what fleetctl asks a lane: what it keeps, which copy of it
  * this is, how far its workers are. docs/elastic.md. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "ps/control/control.h"
 #include "ps/locality.h"
 #include "ps/server/lane_budget.h"
@@ -23,14 +25,25 @@ static const char *copy_of(const fl_ps_lane *l)
     return name[fl_lane_replica(l)];
 }
 
+/* A copy replays for as long as it follows; then it has all that it began
+ * with. */
+static bool is_whole_copy(const fl_ps_lane *l)
+{
+    return fl_replica_follows(l) && l->replica->attached;
+}
+
 static const char *state_of(const fl_ps_lane *l)
 {
     if (l->error.code != FLEET_OK)
         return "fails";
+    if (fl_replica_follows(l))
+        return !is_whole_copy(l) ? "loads"
+               : l->replay_waits ? "saves, loads or hashes"
+                                 : "serves";
+    if (l->replaying)
+        return "comes back";
     if (l->loading)
         return "loads";
-    if (l->replaying && !fl_replica_follows(l))
-        return "comes back";
     return l->busy || l->saving ? "saves, loads or hashes" : "serves";
 }
 
@@ -115,6 +128,16 @@ static const char *state_of_stream(const fl_ps_lane *l, int i)
     return s->ended ? "has ended the pass" : "trains";
 }
 
+/* As the worker calls itself, which may be any bytes. */
+static fleet_status put_who(const fl_stream_state *s, fl_json *json)
+{
+    char who[4 * sizeof s->who];
+
+    snprintf(who, sizeof who, "%s", s->who);
+    fl_text_escape(who, sizeof who);
+    return fl_json_put(json, "process", fl_json_string(who));
+}
+
 static fleet_status put_workers(const fl_ps_lane *l, fl_json *json)
 {
     fl_json *list;
@@ -130,7 +153,7 @@ static fleet_status put_workers(const fl_ps_lane *l, fl_json *json)
             fl_json_put(one, "state", fl_json_string(state_of_stream(l, i))));
         FL_TRY(fl_json_put(one, "step", fl_json_int((int64_t)s->done)));
         if (*s->who)
-            FL_TRY(fl_json_put(one, "process", fl_json_string(s->who)));
+            FL_TRY(put_who(s, one));
         if (s->known && !fl_replica_follows(l))
             FL_TRY(fl_json_put(one, "silent_ms",
                                fl_json_int(l->now_ms - s->heard_ms)));
@@ -146,7 +169,7 @@ static fleet_status describe_lane(const fl_ps_lane *l, fl_json *json)
     FL_TRY(
         fl_json_put(json, "buckets", fl_json_int(fl_bucket_set_count(&own))));
     FL_TRY(fl_json_put(json, "version", fl_json_int(l->version)));
-    if (!l->busy && !l->replay_waits)
+    if ((!l->busy || is_whole_copy(l)) && !l->replay_waits)
         FL_TRY(put_tables(l, json));
     return put_workers(l, json);
 }

@@ -179,7 +179,7 @@ void fl_server_ring(fl_server *s);
 
 /* --- its log (server_log.c) ----------------------------------------------- */
 
-enum { FL_SERVER_LOG_FORMAT = 3 }; /* of its text */
+enum { FL_SERVER_LOG_FORMAT = 4 }; /* of its text */
 
 /* What its folder, below that of all logs, is called. */
 void fl_server_log_name(int server, char name[24]);

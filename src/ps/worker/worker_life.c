@@ -34,15 +34,33 @@ static void list_blocks(fl_worker *w)
         }
 }
 
+static void keys_done(fl_lane_keys *keys, int n)
+{
+    for (int i = 0; keys && i < n; i++) {
+        fl_free(keys[i].key);
+        fl_free(keys[i].at);
+        fl_free(keys[i].first);
+    }
+    fl_free(keys);
+}
+
+/* All of them or none: a pull that failed for want of memory may be made
+ * again. */
 fleet_status fl_worker_make_keys(const fl_worker *w, fl_lane_keys **keys)
 {
+    fleet_status status = FLEET_OK;
+
     if (*keys)
         return FLEET_OK;
     FL_TRY(FL_NEW(keys, (size_t)w->n_lane * sizeof **keys));
-    for (int i = 0; i < w->n_lane; i++)
-        FL_TRY(FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
-                                             sizeof *(*keys)[i].first));
-    return FLEET_OK;
+    for (int i = 0; i < w->n_lane && status == FLEET_OK; i++)
+        status = FL_NEW(&(*keys)[i].first, ((size_t)w->layout.n_table + 1) *
+                                               sizeof *(*keys)[i].first);
+    if (status == FLEET_OK)
+        return FLEET_OK;
+    keys_done(*keys, w->n_lane);
+    *keys = NULL;
+    return status;
 }
 
 static fleet_status make_arrays(fl_worker *w)
@@ -96,16 +114,6 @@ fleet_status fl_worker_use_wire(fl_worker *w, const fl_wire_options *wire)
     return wire->push == FL_CODEC_F32 || wire->forgets
                ? FLEET_OK
                : fl_residuals_create(&w->residuals, &w->layout);
-}
-
-static void keys_done(fl_lane_keys *keys, int n)
-{
-    for (int i = 0; keys && i < n; i++) {
-        fl_free(keys[i].key);
-        fl_free(keys[i].at);
-        fl_free(keys[i].first);
-    }
-    fl_free(keys);
 }
 
 static void slot_done(fl_worker *w, int slot)

@@ -52,10 +52,27 @@ typedef struct writing {
     bool trains;        /* with what a training has to know */
 } writing;
 
+/* Does an accessor of a table that is written count by it? */
+static bool is_shown(const writing *w, const fleet_var *v)
+{
+    for (size_t i = 0; v->kind == FL_VAR_DATA && i < w->p->n_var; i++) {
+        const fleet_var *t = w->p->var[i];
+        const fleet_accessor *a = &t->ids.life.accessor;
+        bool names = t->kind == FL_VAR_TABLE &&
+                     ((a->show && strcmp(a->show, v->name) == 0) ||
+                      (a->click && strcmp(a->click, v->name) == 0));
+
+        if (names && fl_program_reads(w->p, w->marked, t))
+            return true;
+    }
+    return false;
+}
+
 static bool is_written(const writing *w, const fleet_var *v)
 {
     return v->kind != FL_VAR_TEMP &&
-           (w->all || fl_program_reads(w->p, w->marked, v));
+           (w->all || fl_program_reads(w->p, w->marked, v) ||
+            (w->trains && is_shown(w, v)));
 }
 
 static fleet_status put_initializer(fl_json *o, const fleet_initializer *f)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "runtime/graph/table_options.h"
 
@@ -11,10 +12,11 @@ static fleet_status check_cap(const char *name, const fl_table_cap *cap)
 {
     bool has_folder = cap->folder && *cap->folder;
 
-    if (cap->bytes < 0 || (cap->bytes > 0 && cap->bytes < FL_LEAST_CAP))
+    if (cap->bytes < 0 || cap->bytes > FL_MOST_EXACT ||
+        (cap->bytes > 0 && cap->bytes < FL_LEAST_CAP))
         return fl_fail(FLEET_EINVAL,
-                       "%s: memory_cap_bytes %" PRId64 ": expected 0, or %d or "
-                       "more",
+                       "%s: memory_cap_bytes %" PRId64 ": expected 0, or %d "
+                       "to 2^53 - 1",
                        name, cap->bytes, FL_LEAST_CAP);
     if (cap->bytes > 0 && !has_folder)
         return fl_fail(FLEET_EINVAL,

@@ -283,10 +283,10 @@ fleet_status fl_table_options_check(const char *name,
                        "%s: a show-click entry goes by an accessor, and there "
                        "is none",
                        name);
-    if (o->ttl_updates < 0)
+    if (o->ttl_updates < 0 || o->ttl_updates > FL_MOST_EXACT)
         return fl_fail(FLEET_EINVAL,
-                       "%s: ttl_updates %" PRId64 ": expected 0 or more", name,
-                       o->ttl_updates);
+                       "%s: ttl_updates %" PRId64 ": expected 0 to 2^53 - 1",
+                       name, o->ttl_updates);
     if (o->ttl_seconds < 0 || o->ttl_seconds > FL_MOST_EXACT)
         return fl_fail(FLEET_EINVAL,
                        "%s: ttl_seconds %" PRId64 ": expected 0 to 2^53 - 1",
@@ -412,7 +412,7 @@ static bool read_fraction(const char *text, double *x)
 
     if (!strchr("0123456789.", *text) || text[strspn(text, "0123456789.eE+-")])
         return false;
-    *x = strtod(text, &end);
+    *x = fl_text_number(text, &end);
     return end != text && *end == 0;
 }
 

@@ -103,7 +103,7 @@ static int bits_of(int64_t modulo)
 static fl_device_lookup config_of(const fl_lowering *l, const fleet_var *table)
 {
     const fleet_optimizer *all = l->plan->store->optimizer, *o = all;
-    int own = all ? 1 + fl_optimizer_own_number(all, table->name) : 0;
+    int own = all ? 1 + fl_optimizer_own_number(all, table->name, false) : 0;
     fl_rule_kind rule;
     int64_t modulo = table->shape.dim[0];
 

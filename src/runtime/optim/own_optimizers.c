@@ -8,17 +8,19 @@
 #include "base/memory.h"
 #include "runtime/graph/program.h"
 
-static int find(const fleet_optimizer *o, const char *name)
+/* A handle's programs may have a table and a parameter of one name. */
+static int find(const fleet_optimizer *o, const char *name, bool is_param)
 {
     for (size_t i = 0; i < o->n_own; i++)
-        if (strcmp(o->own[i].name, name) == 0)
+        if (o->own[i].is_param == is_param && strcmp(o->own[i].name, name) == 0)
             return (int)i;
     return -1;
 }
 
-fleet_optimizer *fl_optimizer_own(const fleet_optimizer *o, const char *name)
+fleet_optimizer *fl_optimizer_own(const fleet_optimizer *o, const char *name,
+                                  bool is_param)
 {
-    int at = find(o, name);
+    int at = find(o, name, is_param);
 
     return at < 0 ? NULL : o->own[at].optimizer;
 }
@@ -40,9 +42,10 @@ fleet_optimizer *fl_optimizer_own_of(const fleet_optimizer *o, int number)
     return NULL;
 }
 
-int fl_optimizer_own_number(const fleet_optimizer *o, const char *name)
+int fl_optimizer_own_number(const fleet_optimizer *o, const char *name,
+                            bool is_param)
 {
-    const fleet_optimizer *own = fl_optimizer_own(o, name);
+    const fleet_optimizer *own = fl_optimizer_own(o, name, is_param);
     int number = 0;
 
     while (own && fl_optimizer_own_of(o, number) != own)
@@ -146,9 +149,9 @@ static fleet_status check_call(const fleet_optimizer *o, const giving *g,
     return own ? check_pair(o, g, own) : FLEET_OK;
 }
 
-static void leave_out(fleet_optimizer *o, const char *name)
+static void leave_out(fleet_optimizer *o, const char *name, bool is_param)
 {
-    int at = find(o, name);
+    int at = find(o, name, is_param);
 
     if (at < 0)
         return;
@@ -165,14 +168,14 @@ static fleet_status give(fleet_optimizer *o, const char *name, bool is_param,
     char *copy;
 
     if (!own) {
-        leave_out(o, name);
+        leave_out(o, name, is_param);
         return FLEET_OK;
     }
     FL_TRY(fl_grow(&o->own, &o->own_capacity, o->n_own + 1, sizeof *o->own));
     copy = fl_strdup(name);
     if (!copy)
         return FLEET_ENOMEM;
-    leave_out(o, name);
+    leave_out(o, name, is_param);
     o->own[o->n_own++] = (fl_own_optimizer){copy, is_param, own};
     own->n_user++;
     return FLEET_OK;

@@ -6,11 +6,13 @@
 
 /* That of a table's rows, or of a dense parameter; NULL: it has none of its
  * own. */
-fleet_optimizer *fl_optimizer_own(const fleet_optimizer *o, const char *name);
+fleet_optimizer *fl_optimizer_own(const fleet_optimizer *o, const char *name,
+                                  bool is_param);
 
 /* Its number among the different optimizers of the list, from 0 on; -1: the
  * name is not in the list. */
-int fl_optimizer_own_number(const fleet_optimizer *o, const char *name);
+int fl_optimizer_own_number(const fleet_optimizer *o, const char *name,
+                            bool is_param);
 
 /* The optimizer of that number; NULL: there is none. */
 fleet_optimizer *fl_optimizer_own_of(const fleet_optimizer *o, int number);

@@ -134,7 +134,7 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
             .n = (p->n + 15) / 16 * 16,
             .rates = fl_update_rates_of(&p->attr),
             .rule = fl_param_optimizer(s, p)->kind,
-            .own = 1 + fl_optimizer_own_number(s->optimizer, p->name),
+            .own = 1 + fl_optimizer_own_number(s->optimizer, p->name, true),
             .optimizer = p->optimizer,
             .dgc = fl_dgc_takes(l, p)};
         if (run.n && can_follow(&run, &q)) {

@@ -73,17 +73,25 @@ static void add_one(fl_text *t, const fleet_optimizer *o, float rate)
     fl_text_add(t, "\n");
 }
 
-/* The next of its list by name, behind `after`; NULL: there is none. */
+/* By name, a table before a parameter. */
+static bool is_before(const fl_own_optimizer *a, const fl_own_optimizer *b)
+{
+    const int order = strcmp(a->name, b->name);
+
+    return order < 0 || (order == 0 && a->is_param < b->is_param);
+}
+
+/* The next of its list behind `after`; NULL: there is none. */
 static const fl_own_optimizer *next_own(const fleet_optimizer *o,
-                                        const char *after)
+                                        const fl_own_optimizer *after)
 {
     const fl_own_optimizer *next = NULL;
 
     for (size_t i = 0; i < o->n_own; i++) {
         const fl_own_optimizer *one = &o->own[i];
 
-        if ((!after || strcmp(one->name, after) > 0) &&
-            (!next || strcmp(one->name, next->name) < 0))
+        if ((!after || is_before(after, one)) &&
+            (!next || is_before(one, next)))
             next = one;
     }
     return next;
@@ -91,12 +99,11 @@ static const fl_own_optimizer *next_own(const fleet_optimizer *o,
 
 static void add_all_optimizers(fl_text *t, const fleet_optimizer *o, float rate)
 {
-    const char *name = NULL;
+    const fl_own_optimizer *one = NULL;
 
     fl_text_add(t, "optimizer: ");
     add_one(t, o, rate);
-    for (const fl_own_optimizer *one; (one = next_own(o, name));
-         name = one->name) {
+    while ((one = next_own(o, one))) {
         fl_text_add(t, "optimizer of %s \"%s\": ",
                     one->is_param ? "parameter" : "table", one->name);
         add_one(t, one->optimizer, one->optimizer->learning_rate);

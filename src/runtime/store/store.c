@@ -247,7 +247,7 @@ static fleet_status set_row_states(const fl_store *s, fl_rows *r)
         return FLEET_OK;
     if (!s->optimizer)
         return shown ? r->methods->set_state(r, 0, shown, 0) : FLEET_OK;
-    r->optimizer = fl_optimizer_own(s->optimizer, r->name);
+    r->optimizer = fl_optimizer_own(s->optimizer, r->name, false);
     rule = fl_store_row_rule(s, r);
     if (rule && rule->n_row > 0 && r->filler.vector_at > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
@@ -492,7 +492,7 @@ static fleet_status add_param(fl_store *s, const fleet_var *v, fl_flat *g,
     *p = param_of(v);
     p->flat = g;
     if (s->optimizer)
-        p->optimizer = fl_optimizer_own(s->optimizer, v->name);
+        p->optimizer = fl_optimizer_own(s->optimizer, v->name, true);
     p->offset = *offset;
     p->name = fl_arena_strdup(&s->arena, v->name);
     blocks = (size_t)fl_blocks_of(p);
@@ -570,7 +570,7 @@ static fleet_status attach_optimizer(fl_store *s, fleet_optimizer *o)
     for (size_t i = 0; i < s->params.n; i++) {
         fl_param *p = s->params.entry[i].value;
 
-        p->optimizer = fl_optimizer_own(o, p->name);
+        p->optimizer = fl_optimizer_own(o, p->name, true);
     }
     for (fl_flat *g = s->flats; g; g = g->next)
         FL_TRY(add_group_states(s, g));

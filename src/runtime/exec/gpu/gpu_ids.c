@@ -293,15 +293,16 @@ static fleet_status check_groups(const fl_plan *plan)
 
     for (size_t i = 0; plan->training && i < all->n_own; i++)
         if (all->own[i].is_param)
-            FL_TRY(check_number(all->own[i].name, fl_optimizer_own_number(
-                                                      all, all->own[i].name)));
+            FL_TRY(check_number(
+                all->own[i].name,
+                fl_optimizer_own_number(all, all->own[i].name, true)));
     return FLEET_OK;
 }
 
 static fleet_status find_optimizer(fl_compiled *c, const fl_rows *rows)
 {
     const fleet_optimizer *all = c->plan->store->optimizer;
-    int own = fl_optimizer_own_number(all, rows->name);
+    int own = fl_optimizer_own_number(all, rows->name, false);
 
     FL_TRY(check_number(rows->name, own));
     return find_corrections(c, fl_rows_optimizer(all, rows),

@@ -401,6 +401,17 @@ FLEET_API fleet_var *fleet_word2vec(fleet_program *program,
 
 /* --- others --------------------------------------------------------------- */
 
+/* fleet_calibrate - predictions [-1, 1], or [-1, 2] of two classes, of a model
+ * that was trained on all positive samples and on this share of the negative
+ * ones (fleet_dataset_options.negative_rate), as they are of all samples: p
+ * becomes p / (p + (1 - p) / rate) (He et al. 2014, section 6.3). For
+ * evaluations and inference models; losses and AUCs need the others no less.
+ *
+ *   FLEET_EINVAL   rate is not above 0, at most 1
+ *   FLEET_ESHAPE   other predictions */
+FLEET_API fleet_var *fleet_calibrate(fleet_program *program,
+                                     fleet_var *prediction, float rate);
+
 /* Layers, softmax cross-entropy. */
 FLEET_API fleet_var *fleet_mlp(fleet_program *program,
                                const fleet_mlp_options *options,

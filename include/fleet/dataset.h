@@ -170,6 +170,16 @@ typedef struct fleet_dataset_options {
      * process, has left. */
     int64_t memory_limit;
 
+    /* Negative down-sampling: of the samples whose label is 0 training passes
+     * keep this share, above 0 and below 1, and of the others all; 0: all. A
+     * sample is drawn by the handle's seed, the pass, its file's path and the
+     * number of its line: the same for any number of threads and workers, and
+     * others in each pass. Batches are cut before, as for max_bad_lines: one
+     * has fewer samples. A model trained so says too much:
+     * fleet_calibrate() (applications.h) puts its predictions right. */
+    double negative_rate;
+    const char *negative_label; /* the slot of the label, of dim 1 */
+
     /* csv */
     char separator;      /* 0: ',' */
     int header;          /* nonzero: the first line names the columns */

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "data/made_slots.h"
+#include "data/layout/sampling.h"
 
 static fleet_status parse_lines(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
@@ -50,8 +51,8 @@ static fleet_status drop_lines(const fl_parser *p, fl_scratch *scratch,
     return status;
 }
 
-fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
-                                fl_batch_buffer *buffer)
+static fleet_status parse_in_budget(const fl_parser *p, fl_scratch *scratch,
+                                    fl_batch_buffer *buffer)
 {
     fleet_status status = parse_lines(p, scratch, buffer);
 
@@ -77,6 +78,15 @@ fleet_status fl_bad_lines_count(fl_bad_lines *all, const fl_stream_spec *spec,
                          "%" PRId64 " bad lines, of which max_bad_lines lets "
                          "%" PRId64 " be left out: %.800s",
                          all->n, spec->max_bad_lines, buffer->bad[0].text);
+}
+
+fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
+                                fl_batch_buffer *buffer)
+{
+    FL_TRY(parse_in_budget(p, scratch, buffer));
+    if (p->spec->negative_rate > 0)
+        fl_sampling_drop(p->spec, &p->layout, buffer);
+    return FLEET_OK;
 }
 
 void fl_bad_lines_log(fl_bad_lines *all, const fl_stream_spec *spec)

@@ -11,7 +11,7 @@
 
 /* Parse a batch, make what is made of its slots, and check its bounds. With a
  * budget, lines that cannot be parsed are taken out of it, and noted in the
- * buffer. */
+ * buffer. Last, samples that were not drawn go (sampling.h). */
 fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer);
 

@@ -72,6 +72,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
     one.share_count = 1;
     one.bounds = NULL;
+    one.negative_rate = 0;
     one.cache = NULL;
     one.any_file = false;
     one.job_status = is_stopped;

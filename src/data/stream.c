@@ -114,13 +114,20 @@ static fleet_status start_reader(fl_stream *s)
     return status;
 }
 
+/* Does parsing take samples out of batches? */
+static bool may_shrink(const fl_stream_spec *spec)
+{
+    return spec->max_bad_lines > 0 || spec->negative_rate > 0;
+}
+
 /* Read the lines of our next batch; batches of other shares are passed over.
- * With a budget, those before first_batch are parsed, for their bad lines.
+ * Where batches shrink, those before first_batch are parsed, too: which of them
+ * have rows left is known then.
  * FLEET_EEND: the last batch may have lines nevertheless. */
 static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
 {
     const int64_t size = s->spec.batch_size;
-    const int64_t first = s->spec.max_bad_lines > 0 ? 0 : s->spec.first_batch;
+    const int64_t first = may_shrink(&s->spec) ? 0 : s->spec.first_batch;
 
     for (int64_t n = 0;;) {
         bool ours = s->n_batch % s->spec.share_count == s->spec.share_index &&
@@ -414,7 +421,7 @@ static fleet_status look_at_lines(fl_stream *s, const fl_batch *batch,
     return FLEET_OK;
 }
 
-/* With a budget of bad lines. */
+/* Where batches shrink. */
 static fleet_status next_wanted(fl_stream *s, fl_batch **batch)
 {
     for (;;) {
@@ -439,8 +446,7 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
     *batch = NULL;
     if (s->generation != fl_fork_generation())
         return fl_fail(FLEET_ESTATE, "a stream cannot be used after fork()");
-    return s->spec.max_bad_lines > 0 ? next_wanted(s, batch)
-                                     : take_batch(s, batch);
+    return may_shrink(&s->spec) ? next_wanted(s, batch) : take_batch(s, batch);
 }
 
 int64_t fl_stream_bad_lines(const fl_stream *s)

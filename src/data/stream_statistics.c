@@ -135,6 +135,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     all.share_index = 0;
     all.share_count = 1;
     all.statistics = NULL;
+    all.negative_rate = 0;
     all.n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     all.cache = NULL;
     FL_TRY(FL_NEW(&sum, (size_t)n * sizeof *sum));

@@ -205,6 +205,47 @@ TEST(each_format_can_be_trained_on)
     }
 }
 
+/* The mean of the numbers in a file. */
+static double mean_of(const char *path)
+{
+    char command[2 * MOST], said[MOST];
+
+    snprintf(command, sizeof command,
+             "awk '{s += $1} END {printf \"%%.9g\", s / NR}' '%s'", path);
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    return strtod(said, NULL);
+}
+
+/* Of a tenth of the negative samples; what it saves says so many clicks as
+ * there are. */
+TEST(a_model_of_few_negatives_is_calibrated)
+{
+    char said[MOST], command[4 * MOST];
+    const char *config = test_keep(test_path("config.json"));
+    const char *data = test_keep(test_path("few"));
+    const char *scores = test_keep(test_path("scores"));
+    const char *model = test_keep(test_path("model"));
+    double best, share;
+
+    snprintf(command, sizeof command,
+             "--dense 3 --slots 1 --ids 3 --lines 6000 --positive 0.1 "
+             "--signal 1 --config '%s'",
+             config);
+    fl_free(made(command, "few", said));
+    best = number(said, "\"best_logloss\"");
+    share = number(said, "\"positives\"") / 6000;
+    snprintf(command, sizeof command,
+             "'%s' '%s' 'dataset.test=[\"%s\"]' dataset.negative_rate=0.1 "
+             "model.type=logistic_regression epochs=4 'save=\"%s\"' "
+             "optimizer.learning_rate=0.02 2>/dev/null && '%s' '%s' '%s' -o "
+             "'%s' 2>/dev/null",
+             test_beside("fleet-train"), config, data, model,
+             test_beside("fleet-predict"), model, data, scores);
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    CHECK(number(said, "\"logloss\"") < best + 0.03);
+    CHECK(fabs(mean_of(scores) - share) < 0.015);
+}
+
 /* How often the most frequent id of the last slot comes, of 20,000. */
 static double share_of_first(const char *options)
 {

@@ -42,6 +42,10 @@ typedef struct fl_stream_spec {
     int header;
     int64_t skip_lines;
     const char *missing;
+    double negative_rate; /* of samples whose label is 0, the share that is
+                             kept; 0: all are */
+    int negative_slot;    /* the label; of dim 1 */
+    uint64_t negative_seed;
     fl_cache_state *cache;               /* NULL: files have no caches */
     const struct fl_memory_view *memory; /* in place of files, whose names are
                                             said in errors; NULL: none */

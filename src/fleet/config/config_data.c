@@ -115,7 +115,8 @@ static fleet_status read_passes(fl_config *c, const fl_at *at)
     one = fl_at_key(at, "cache");
     FL_TRY(fl_at_bool(&one, &cache));
     o->cache = cache;
-    return FLEET_OK;
+    one = fl_at_key(at, "negative_rate");
+    return fl_at_double(&one, 1e-9, 1, &o->negative_rate);
 }
 
 static const char *const shuffle_names[] = {"none", "local", "global", NULL};
@@ -130,6 +131,10 @@ static fleet_status read_memory(fl_config *c, const fl_at *at)
     if (c->in_memory && c->dataset.shuffle > 0)
         return fl_at_expected(&one, "0: with in_memory there is memory_shuffle "
                                     "for it");
+    one = fl_at_key(at, "negative_rate");
+    if (c->in_memory && one.json)
+        return fl_at_expected(&one, "nothing: with in_memory each pass has all "
+                                    "samples");
     one = fl_at_key(at, "memory_shuffle");
     own = fl_at_key(at, "memory_limit");
     if (!c->in_memory && (one.json || own.json))
@@ -162,11 +167,13 @@ static fleet_status check_options(const fl_config *c, const fl_at *at)
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
     static const char *const keys[] = {
-        "format",          "train",          "test",          "pipe_command",
-        "pipe_timeout_ms", "batch_size",     "thread_num",    "shuffle",
-        "separator",       "header",         "skip_lines",    "missing",
-        "comment",         "validation",     "max_bad_lines", "cache",
-        "in_memory",       "memory_shuffle", "memory_limit",  NULL};
+        "format",       "train",           "test",
+        "pipe_command", "pipe_timeout_ms", "batch_size",
+        "thread_num",   "shuffle",         "separator",
+        "header",       "skip_lines",      "missing",
+        "comment",      "validation",      "max_bad_lines",
+        "cache",        "in_memory",       "memory_shuffle",
+        "memory_limit", "negative_rate",   NULL};
     int format = 0;
     fl_at one;
 

@@ -6,6 +6,12 @@
 
 /* --- data ---------------------------------------------------------------- */
 
+/* Of negative samples, too. */
+static bool keeps_all_samples(const fl_config *c)
+{
+    return c->dataset.negative_rate == 0 || c->dataset.negative_rate == 1;
+}
+
 static fleet_status make_dataset(fl_config_run *t, bool in_memory,
                                  fleet_dataset_options o, fleet_dataset **out)
 {
@@ -13,6 +19,10 @@ static fleet_status make_dataset(fl_config_run *t, bool in_memory,
         o.slots = t->c->data_slot;
         o.n_slot = t->c->n_slot;
     }
+    o.negative_rate = keeps_all_samples(t->c) ? 0 : o.negative_rate;
+    for (int i = 0; i < t->c->n_slot; i++)
+        if (t->c->slot[i].label)
+            o.negative_label = t->c->slot[i].slot.name;
     *out = in_memory ? fleet_in_memory_dataset(t->f, &o)
                      : fleet_queue_dataset(t->f, &o);
     return *out ? FLEET_OK : fl_last_code();
@@ -65,6 +75,20 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
 
 /* --- model --------------------------------------------------------------- */
 
+/* What is evaluated and saved is as of all samples. */
+static fleet_status calibrate(fl_config_run *t)
+{
+    if (keeps_all_samples(t->c))
+        return FLEET_OK;
+    if (t->model.n_task > 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "dataset.negative_rate: expected nothing: "
+                       "the model has several labels");
+    t->model.prediction = fleet_calibrate(t->program, t->model.prediction,
+                                          (float)t->c->dataset.negative_rate);
+    return fleet_program_status(t->program);
+}
+
 fleet_status fl_run_make_model(fl_config_run *t)
 {
     fleet_optimizer *o = fl_config_make_optimizer(t->f, &t->c->optimizer);
@@ -79,6 +103,7 @@ fleet_status fl_run_make_model(fl_config_run *t)
         FL_TRY(fleet_program_place(t->program,
                                    t->c->own_gpu ? own : t->c->device, NULL));
     FL_TRY(t->c->model->family->make(t));
+    FL_TRY(calibrate(t));
     FL_TRY(fl_config_set_param_home(t->c, t->program));
     FL_TRY(fl_config_set_own(t->c, t->f, t->program, o));
     o = fleet_distributed_optimizer(t->f, o, &t->c->strategy);

@@ -305,6 +305,7 @@ static const struct {
               {"shuffle", "shuffle", false},
               {"pipe_command", "pipe_command", false},
               {"lines", "lines", false},
+              {"negative_rate", "negative_rate", false},
               {"files", "the number of files", true},
               {"first", "the first file", true},
               {"last", "the last file", true},
@@ -340,6 +341,11 @@ static void list_differences(fl_text *t, const fl_json *was, const fl_json *is)
 
         if (!x.json || !y.json || fl_position_same(x.json, y.json))
             continue;
+        if (!x.json || !y.json) {
+            fl_text_add(t, "%s%s is new, or is not given any more",
+                        t->length > 0 ? ", " : "", titles[i].title);
+            continue;
+        }
         fl_text_add(t, "%s%s was ", t->length > 0 ? ", " : "", titles[i].title);
         add_value(t, titles[i].key, x.json);
         fl_text_add(t, " and is ");

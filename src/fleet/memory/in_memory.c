@@ -21,6 +21,11 @@ static fleet_status check_options(const fleet_dataset_options *o)
                        "fleet_in_memory_dataset: memory_limit: expected 0 or "
                        "more bytes, got %lld",
                        (long long)o->memory_limit);
+    if (o && o->negative_rate != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_in_memory_dataset: negative_rate: expected 0, "
+                       "got %g: each pass has all samples in memory",
+                       o->negative_rate);
     return FLEET_OK;
 }
 

@@ -17,8 +17,12 @@ enum { FAILED = 1, CALLED_WRONGLY = 2, TIMEOUT_MS = 5000, MOVE_MS = 600000 };
 
 static const char usage[] =
     "usage: fleetctl [FLAGS] status\n"
-    "What the servers of a job that runs have: lanes, rows, versions, "
-    "workers.\n"
+    "       fleetctl [FLAGS] move SERVER:LANE TO\n"
+    "       fleetctl [FLAGS] drain SERVER\n"
+    "status: what the servers of a job that runs have: lanes, rows, versions,\n"
+    "workers. move: the lane goes to the process of server TO. drain: all "
+    "that\n"
+    "the process of a server has goes to the other ones.\n"
     "\n"
     "  --pid PID       a process of the job, of this user: what follows is in\n"
     "                  its environment\n"
@@ -133,7 +137,7 @@ static fleet_status show_status(const options *o, const fl_role *role,
     fleet_status status;
 
     FL_TRY(ask_open(&j, role, keys));
-    status = ask_all(j, o->timeout_ms ? o->timeout_ms : TIMEOUT_MS);
+    status = ask_all(j, -1, o->timeout_ms ? o->timeout_ms : TIMEOUT_MS);
     if (status == FLEET_OK)
         *silent = o->json ? show_json(j, role) : show_table(j, role);
     ask_close(j);

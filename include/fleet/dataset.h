@@ -209,6 +209,7 @@ FLEET_API fleet_dataset *fleet_queue_dataset(
  *
  *   FLEET_EINVAL   `shuffle` is set: fleet_dataset_local_shuffle() is for that;
  *                  or memory_limit is below 0
+ *   FLEET_EUNSUPPORTED  negative_rate is set: each pass has all samples
  */
 FLEET_API fleet_dataset *fleet_in_memory_dataset(
     struct fleet *fleet, const fleet_dataset_options *options);

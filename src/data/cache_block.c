@@ -327,10 +327,15 @@ fleet_status fl_cache_block_copy(const fl_cache_block *b, uint64_t from,
 static uint64_t values_in_row(const fl_cache_block *b, uint64_t row,
                               const fl_field *f, int i, uint64_t *first)
 {
-    const uint32_t *offset = offsets_of(b, i);
+    const uint32_t *offset;
 
-    *first = f->dim < 0 ? offset[row] : row * (uint64_t)f->dim;
-    return f->dim < 0 ? offset[row + 1] - offset[row] : (uint64_t)f->dim;
+    if (f->dim >= 0) {
+        *first = row * (uint64_t)f->dim;
+        return (uint64_t)f->dim;
+    }
+    offset = offsets_of(b, i) + row;
+    *first = offset[0];
+    return offset[1] - offset[0];
 }
 
 fleet_status fl_cache_row_size(const fl_cache_block *b, uint64_t row,

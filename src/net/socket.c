@@ -27,7 +27,8 @@
 enum {
     MOST_QUEUED = 1000,  /* of a peer's messages, before they are received */
     MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
-    MOST_WAIT = 1026, /* 1,024 lanes, and a wakeup, in one fl_socket_wait() */
+    MOST_WAIT = 2050,    /* 1,024 lanes, where each was before it moved, and a
+                         wakeup, in one fl_socket_wait() */
 
     /* What ZeroMQ, which ends the process when it gets no memory, takes for an
      * address, and at most for a message, or whatever it does besides. */

@@ -209,18 +209,22 @@ TEST(passes_draw_anew_and_evaluations_have_all)
     scene s = {0};
     fleet_train_result a, b;
     fleet_evaluation found;
+    int differ = 0;
 
     open_scene(&s, 0.1, "label");
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &a));
-    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &b));
-    CHECK(a.samples > 150 && a.samples < 240);
-    CHECK(b.samples > 150 && b.samples != a.samples);
-    for (int i = 0; i < 40; i++)
-        CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+    CHECK(a.samples > 130 && a.samples < 260);
+    for (int i = 0; i < 40; i++) {
+        CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, &b));
+        CHECK(b.samples > 130 && b.samples < 260);
+        differ += b.samples != a.samples;
+    }
+    CHECK(differ > 0);
     CHECK_OK(fleet_evaluate(s.tester, s.data, &s.m, &found));
     CHECK_INT(found.samples, 1000);
-    /* a tenth are clicks: the entropy of that */
-    CHECK(fabs(found.logloss + 0.1 * log(0.1) + 0.9 * log(0.9)) < 0.01);
+    /* a tenth are clicks: the entropy of that; the draws differ with the name
+     * of the test's folder */
+    CHECK(fabs(found.logloss + 0.1 * log(0.1) + 0.9 * log(0.9)) < 0.03);
     close_scene(&s);
 }
 

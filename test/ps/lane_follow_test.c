@@ -516,6 +516,21 @@ TEST(a_lane_stays_if_the_taker_is_not_heard_of)
     close_pair(&c);
 }
 
+TEST(a_lane_stays_if_nobody_takes_it)
+{
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    CHECK_OK(fl_copy_move(k.lane, 0));
+    lane_tick_until(&k, k.now_ms + 900);
+    CHECK(strstr(k.lines, "its move is given up") == NULL);
+    lane_tick_until(&k, k.now_ms + 300);
+    CHECK_CONTAINS(k.lines, "its move is given up: the process of server 0 has "
+                            "not asked for it");
+    CHECK_OK(fl_copy_move(k.lane, 0));
+    lane_close(&k);
+}
+
 static void lose_all(lane_kit *k)
 {
     while (k->n_sent > 0)

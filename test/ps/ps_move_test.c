@@ -132,6 +132,7 @@ TEST_LIMIT(lanes_move_under_load_to_the_same_bits, 120)
     move(&j, "move 1:1 0", "server 1, lane 1: from server 1 to server 0");
     move(&j, "move 0:0 0", "server 0, lane 0: from server 1 to server 0");
     move(&j, "move 0:0 0", "server 0, lane 0: is at server 0");
+    move(&j, "move 0:0 1", "server 0, lane 0: from server 0 to server 1");
     CHECK(check_end(&j) == want);
 }
 
@@ -147,6 +148,23 @@ TEST_LIMIT(a_server_that_is_drained_ends_and_the_job_goes_on_to_the_same_bits,
     ps_check_ends(ps_server(&j, 2));
     move(&j, "status", "by server 0");
     CHECK(check_end(&j) == want);
+}
+
+/* What it has nobody knows; the next one is not drained into one that ends. */
+TEST_LIMIT(a_server_that_is_silent_is_not_drained, 120)
+{
+    ps_job j = job_of(3);
+    char said[8000];
+
+    j.peer_ms = 10 * PS_SECOND; /* it is not missed */
+    start(&j);
+    move(&j, "drain 2", "server 2, lane 1: from server 2 to server ");
+    move(&j, "drain 1", "server 1, lane 1: from server 1 to server 0");
+    kill(ps_server(&j, 0)->pid, SIGSTOP);
+    CHECK_INT(control(&j, "--timeout 1000 drain 0", said), 2);
+    CHECK_CONTAINS(said, "server 0 may have lanes yet");
+    kill(ps_server(&j, 0)->pid, SIGCONT);
+    check_end(&j);
 }
 
 /* --- async ---------------------------------------------------------------- */

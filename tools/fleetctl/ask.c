@@ -215,12 +215,34 @@ bool ask_misses(const asked_job *j, int at)
     return l->server >= 0 && !l->is && !is_led(j, l->server, l->number);
 }
 
-static bool all_have_answered(const asked_job *j)
+bool ask_is_whole(const asked_job *j)
+{
+    int64_t lanes[FL_MOST_SERVER] = {0};
+
+    for (int i = 0; i < j->n; i++) {
+        fl_at at = fl_at_root(j->lane[i].is);
+        int64_t server = j->lane[i].is ? said_number(&at, "server") : -1;
+
+        if (server >= 0 && server < j->role->server_num)
+            lanes[server] = said_number(&at, "lanes");
+    }
+    for (int s = 0; s < j->role->server_num; s++) {
+        if (lanes[s] < 1)
+            return false;
+        for (int k = 0; k < lanes[s]; k++)
+            if (!is_led(j, s, k))
+                return false;
+    }
+    return true;
+}
+
+/* One whose lane another process leads may have lanes of others. */
+static bool all_have_answered(const asked_job *j, int also)
 {
     for (int i = 0; i < j->n; i++)
         if (ask_misses(j, i))
             return false;
-    return true;
+    return ask_is_whole(j) && (also < 0 || j->lane[ask_first_of(also)].is);
 }
 
 /* One of them may say something; or it is time to ask again. */
@@ -235,11 +257,11 @@ static fleet_status wait_for_any(asked_job *j, int ms)
     return fl_socket_wait(silent, n, NULL, ms);
 }
 
-fleet_status ask_all(asked_job *j, int timeout_ms)
+fleet_status ask_all(asked_job *j, int also, int timeout_ms)
 {
     int64_t end_ms = fl_now_ms() + timeout_ms, again_ms = 0;
 
-    while (!all_have_answered(j) && fl_now_ms() < end_ms) {
+    while (!all_have_answered(j, also) && fl_now_ms() < end_ms) {
         if (fl_now_ms() >= again_ms) {
             FL_TRY(ask_silent(j));
             again_ms = fl_now_ms() + AGAIN_MS;

@@ -16,9 +16,13 @@ typedef struct asked_job asked_job;
 fleet_status ask_open(asked_job **j, const fl_role *role, const fl_keys *keys);
 void ask_close(asked_job *j); /* NULL is fine */
 
-/* Until all have answered, for so long at most. Who is refused fails with the
- * server's words. */
-fleet_status ask_all(asked_job *j, int timeout_ms);
+/* Until all have answered, the first lane of server `also` (-1: none) among
+ * them, and all lanes are found, for so long at most. Who is refused fails with
+ * the server's words. */
+fleet_status ask_all(asked_job *j, int also, int timeout_ms);
+
+/* Of each server it is said how many lanes it has, and who leads them. */
+bool ask_is_whole(const asked_job *j);
 
 /* Words of ps/control/control.h to the lane at that place of ask_lanes(), until
  * it has done so. */

@@ -13,7 +13,7 @@
 #include "ps/control/control.h"
 #include "said.h"
 
-enum { LOOK_MS = 1000, AGAIN_MS = 100 };
+enum { LOOK_MS = 1000, AGAIN_MS = 100, FIND_MS = 10000, LOST_MS = 60000 };
 
 typedef struct wanted_move {
     const fl_role *role;
@@ -40,13 +40,14 @@ static int find_lane(const asked_job *j, int server, int lane)
     return -1;
 }
 
-static fleet_status look(const fl_role *role, const fl_keys *keys,
-                         int timeout_ms, asked_job **j)
+/* Server `also` is heard of, too, if it answers. */
+static fleet_status look(const fl_role *role, const fl_keys *keys, int also,
+                         asked_job **j)
 {
     fleet_status status;
 
     FL_TRY(ask_open(j, role, keys));
-    status = ask_all(*j, timeout_ms);
+    status = ask_all(*j, also, LOOK_MS);
     if (status == FLEET_OK)
         return FLEET_OK;
     ask_close(*j);
@@ -137,14 +138,16 @@ static fleet_status judge(const wanted_move *m, const asked_lane *l, bool *done)
 }
 
 /* Until the taker leads it. */
-static fleet_status look_whether_moved(const wanted_move *m, bool *done)
+static fleet_status look_whether_moved(const wanted_move *m, bool *found,
+                                       bool *done)
 {
     asked_job *j;
     fleet_status status = FLEET_OK;
     int at, n;
 
-    FL_TRY(look(m->role, m->keys, LOOK_MS, &j));
+    FL_TRY(look(m->role, m->keys, -1, &j));
     at = find_lane(j, m->server, m->lane);
+    *found = at >= 0;
     if (at >= 0)
         status = judge(m, &ask_lanes(j, &n)[at], done);
     ask_close(j);
@@ -153,12 +156,19 @@ static fleet_status look_whether_moved(const wanted_move *m, bool *done)
 
 static fleet_status await_move(const wanted_move *m, int timeout_ms)
 {
-    int64_t end_ms = fl_now_ms() + timeout_ms;
-    bool done = false;
+    int64_t end_ms = fl_now_ms() + timeout_ms, found_ms = fl_now_ms();
+    bool found, done = false;
 
     while (!done && fl_now_ms() < end_ms) {
         poll(NULL, 0, AGAIN_MS);
-        FL_TRY(look_whether_moved(m, &done));
+        FL_TRY(look_whether_moved(m, &found, &done));
+        if (found)
+            found_ms = fl_now_ms();
+        else if (fl_now_ms() - found_ms > LOST_MS)
+            return fl_fail(FLEET_ENOENT,
+                           "no process says any more that it leads lane %d of "
+                           "server %d: the job may have ended",
+                           m->lane, m->server);
     }
     if (done)
         return FLEET_OK;
@@ -177,7 +187,7 @@ fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
     if (to < 0 || to >= role->server_num)
         return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
                        to, role->server_num - 1);
-    FL_TRY(look(role, keys, LOOK_MS, &j));
+    FL_TRY(look(role, keys, to, &j));
     status = begin_move(j, &m, timeout_ms);
     ask_close(j);
     FL_TRY(status);
@@ -189,8 +199,8 @@ fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
 
 /* --- all of a server ------------------------------------------------------ */
 
-/* The server whose process has the fewest lanes that lead, of those that
- * answer, without that one; -1: none does. */
+/* The server, but that one, whose process has the fewest lanes that lead, of
+ * those that answer; -1: none does. One without lanes is about to end. */
 static int find_emptiest(const asked_job *j, const fl_role *role, int without)
 {
     int n, count[FL_MOST_SERVER] = {0}, best = -1;
@@ -200,7 +210,7 @@ static int find_emptiest(const asked_job *j, const fl_role *role, int without)
         if (l[i].is && said_leads(&l[i]))
             count[l[i].server]++;
     for (int s = 0; s < role->server_num; s++)
-        if (s != without && l[ask_first_of(s)].is &&
+        if (s != without && count[s] > 0 && l[ask_first_of(s)].is &&
             (best < 0 || count[s] < count[best]))
             best = s;
     return best;
@@ -227,22 +237,35 @@ static bool find_next(const asked_job *j, int process, int *server, int *lane)
 fleet_status move_all(const fl_role *role, const fl_keys *keys, int server,
                       int timeout_ms)
 {
+    const int find_ms = timeout_ms < FIND_MS ? timeout_ms : FIND_MS;
+    int64_t end_ms = fl_now_ms() + find_ms;
     int of, lane, to;
     asked_job *j;
-    bool any = true;
+    bool any, whole = false;
 
     if (server < 0 || server >= role->server_num)
         return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
                        server, role->server_num - 1);
-    while (any) {
-        FL_TRY(look(role, keys, LOOK_MS, &j));
+    while (!whole) {
+        FL_TRY(look(role, keys, server, &j));
         any = find_next(j, server, &of, &lane);
+        whole = !any && ask_is_whole(j);
         to = find_emptiest(j, role, server);
         ask_close(j);
         if (any && to < 0)
-            return fl_fail(FLEET_ETIMEDOUT, "no other server answers");
-        if (any)
+            return fl_fail(FLEET_ETIMEDOUT,
+                           "no other server that has lanes answers");
+        if (any) {
             FL_TRY(move_lane(role, keys, of, lane, to, timeout_ms));
+            end_ms = fl_now_ms() + find_ms;
+        } else if (!whole && fl_now_ms() >= end_ms) {
+            return fl_fail(FLEET_ETIMEDOUT,
+                           "of some lanes no process says that it leads them: "
+                           "server %d may have lanes yet",
+                           server);
+        } else if (!whole) {
+            poll(NULL, 0, AGAIN_MS);
+        }
     }
     return FLEET_OK;
 }

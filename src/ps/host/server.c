@@ -229,6 +229,7 @@ static void *run_lane(void *arg)
     r->leader = NULL;
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
+    atomic_fetch_add(&r->server->n_ended, r->number > 0);
     return NULL;
 }
 

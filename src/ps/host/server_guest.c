@@ -40,6 +40,12 @@ static void *guest_main(void *arg)
         FL_WARN(&g->o.context->log,
                 "server %d, lane %d, in the process of server %d: %s",
                 g->o.index, g->o.only_lane, g->host->o.index, g->error.text);
+    if (status == FLEET_OK) { /* what it has kept goes */
+        pthread_mutex_lock(&g->host->lock);
+        atomic_store(&g->server, NULL);
+        pthread_mutex_unlock(&g->host->lock);
+        fl_server_destroy(server);
+    }
     atomic_store(&g->over, true);
     fl_server_ring(g->host);
     return NULL;
@@ -147,10 +153,12 @@ static fleet_status set_options(fl_guest *g, const wanted_lane *w)
     return FLEET_OK;
 }
 
+/* Does the guest come from that process? An earlier stay of the same lane that
+ * has left again lingers for its last workers, and is not what is wanted. */
 static bool is_of(const fl_guest *g, const wanted_lane *w)
 {
     return g && !atomic_load(&g->over) && g->o.index == w->server &&
-           g->o.only_lane == w->lane;
+           g->o.only_lane == w->lane && strcmp(g->text, w->address) == 0;
 }
 
 static fleet_status start_guest(fl_server *s, int place, const wanted_lane *w)
@@ -226,22 +234,28 @@ fleet_status fl_runner_take_guest(void *arg, const char *words)
 bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT])
 {
     const fl_lane_runner *r = arg;
+    bool found = false;
 
-    for (int k = 0; r->number == 0 && k < FL_MOST_GUEST; k++) {
+    pthread_mutex_lock(&r->server->lock);
+    for (int k = 0; !found && r->number == 0 && k < FL_MOST_GUEST; k++) {
         const fl_guest *g = r->server->guest[k];
         const fl_server *s = g ? atomic_load(&g->server) : NULL;
 
         if (!s || atomic_load(&g->over) || i-- > 0)
             continue;
         snprintf(text, FL_LANE_TEXT, "%s", s->runner[0].address);
-        return true;
+        found = true;
     }
-    return false;
+    pthread_mutex_unlock(&r->server->lock);
+    return found;
 }
 
 bool fl_runner_awaits_guests(const fl_lane_runner *r)
 {
-    bool any = false;
+    const fl_server *s = r->server;
+    bool any = r->number == 0 && !s->o.no_move &&
+               fl_lane_replica(r->lane) == FL_REPLICA_GONE &&
+               atomic_load(&s->n_ended) < s->n_runner - 1;
 
     for (int i = 0; r->number == 0 && i < FL_MOST_GUEST; i++) {
         const fl_guest *g = r->server->guest[i];

@@ -115,6 +115,7 @@ struct fl_server {
     bool failed_to_load; /* workers are told as they come */
 
     fl_guest *guest[FL_MOST_GUEST];
+    atomic_int n_ended; /* lanes behind the first one */
 };
 
 /* Lanes of another server that its process has copies of: how many. */
@@ -148,8 +149,8 @@ bool fl_server_has_led(const fl_server *s);
 fleet_status fl_runner_take_guest(void *arg, const char *words);
 bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT]);
 
-/* It is the first lane of a server to which lanes have come that run: as long
- * as they do it answers fleetctl. */
+/* A server's first lane answers fleetctl for as long as one of the server's
+ * lanes runs, its guests among them, also when it has itself gone. */
 bool fl_runner_awaits_guests(const fl_lane_runner *r);
 
 /* They have ended; what one of them that has led has failed of is the server's

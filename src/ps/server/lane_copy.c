@@ -13,12 +13,8 @@
 
 enum { MOST_AHEAD = 16 << 20 }; /* bytes that were written, and not sent */
 
-typedef enum copy_phase {
-    WAITS,  /* for a quiet moment */
-    WRITES, /* what the lane is is on its way to it */
-    BEHIND, /* it has that, and gets the records behind */
-    JOINS   /* answers wait for it: when it has all, it follows */
-} copy_phase;
+/* lane_copy.h says what each is. */
+typedef enum copy_phase { WAITS, WRITES, BEHIND, JOINS } copy_phase;
 
 struct fl_lane_copy {
     copy_phase phase;
@@ -447,11 +443,9 @@ void fl_copy_tick(fl_ps_lane *l)
 {
     const fl_lane_copy *c = l->replica->copy;
 
-    if (l->now_ms - c->heard_ms > l->o.peer_ms) {
+    if (l->now_ms - c->heard_ms > l->o.peer_ms)
         drop_copy(l, "its process was not heard of for the peer deadline");
-        return;
-    }
-    if (c->phase != WAITS)
+    else if (c->phase != WAITS)
         fl_copy_goes_on(l);
 }
 
@@ -472,8 +466,7 @@ static fleet_status check_move(const fl_ps_lane *l, int server)
         return fl_fail(FLEET_ESTATE, "it does not serve");
     if (r && r->role == FL_REPLICA_GONE)
         return fl_fail(FLEET_ESTATE, "it has gone to another process");
-    if (r && r->moves && r->mover != server &&
-        (r->copy || r->role == FL_REPLICA_LEADS))
+    if (r && r->moves && r->mover != server)
         return fl_fail(FLEET_EEXIST, "it is on its way to server %d", r->mover);
     return FLEET_OK;
 }
@@ -485,15 +478,31 @@ fleet_status fl_copy_move(fl_ps_lane *l, int server)
         FL_TRY(fl_replica_begin_alone(l));
     l->replica->mover = server;
     l->replica->moves = true;
+    l->replica->move_ms = l->now_ms;
     return FLEET_OK;
+}
+
+/* Or its process cannot take the lane, or was not told to. */
+static bool taker_has_come(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    r->moves = r->copy || r->role != FL_REPLICA_ALONE ||
+               l->now_ms - r->move_ms <= l->o.peer_ms;
+    if (!r->moves)
+        FL_WARN(l->o.log,
+                "server %d, lane %d: its move is given up: the process of "
+                "server %d has not asked for it within the peer deadline",
+                l->o.server, l->o.lane, r->mover);
+    return r->moves;
 }
 
 void fl_copy_hand_over(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
 
-    if (r->role != FL_REPLICA_LEADS || r->begins || r->proposes || l->busy ||
-        l->saving || l->frozen)
+    if (!taker_has_come(l) || r->role != FL_REPLICA_LEADS || r->begins ||
+        r->proposes || l->busy || l->saving || l->frozen)
         return;
     FL_INFO(l->o.log,
             "server %d, lane %d: it goes to the process of server %d, with "

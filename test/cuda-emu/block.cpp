@@ -290,6 +290,8 @@ static void go_on(fl_emu_block *b)
     fl_fiber *self = b->running;
 
     b->running = next_fiber(b);
+    if (b->running == &b->main) /* which reads what has gone wrong */
+        fl_fiber_release(&b->ends);
     if (b->running != self)
         fl_fiber_switch(self, b->running);
 }

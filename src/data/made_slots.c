@@ -89,11 +89,12 @@ static void bucket_row(const making *m, int64_t row, uint64_t *to, int64_t n)
 
 static fleet_status refuse_row(const making *m, int64_t row)
 {
+    static const char more[] = "more";
     const fl_lines *l = &m->buffer->lines;
 
     return fl_bad_line(m->p, &l->line[row], m->f->name,
-                       "at most 2^20 combinations of a sample's ids", "more",
-                       "more" + 4);
+                       "at most 2^20 combinations of a sample's ids", more,
+                       &more[sizeof more - 1]);
 }
 
 static fleet_status make_row(const making *m, int64_t row, size_t *used)

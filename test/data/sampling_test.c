@@ -184,7 +184,7 @@ static void open_scene(scene *s, double rate, const char *label)
     s->m.loss =
         fleet_mean(p, fleet_sigmoid_cross_entropy(p, logit, s->m.label));
     s->m.prediction =
-        fleet_calibrate(p, fleet_sigmoid(p, logit), rate ? (float)rate : 1);
+        fleet_calibrate(p, fleet_sigmoid(p, logit), rate > 0 ? (float)rate : 1);
     CHECK_OK(fleet_program_status(p));
     CHECK_OK(fleet_minimize(fleet_adam(s->f, 0.05f, NULL), s->m.loss));
     s->data = fleet_queue_dataset(s->f, &o);

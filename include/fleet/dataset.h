@@ -172,7 +172,7 @@ typedef struct fleet_dataset_options {
 
     /* Negative down-sampling: of the samples whose label is 0 training passes
      * keep this share, above 0 and below 1, and of the others all; 0: all. A
-     * sample is drawn by the handle's seed, the pass, its file's path and the
+     * sample is drawn by the handle's seed, the pass, its file's name and the
      * number of its line: the same for any number of threads and workers, and
      * others in each pass. Batches are cut before, as for max_bad_lines: one
      * has fewer samples. A model trained so says too much:

@@ -16,8 +16,9 @@ static bool is_negative(const fl_layout *l, int slot, const fl_batch_buffer *b,
 
 static bool is_drawn(const fl_stream_spec *s, const fl_line *line)
 {
-    const char *path = s->files[line->file];
-    const uint64_t file = fl_hash(path, strlen(path), s->negative_seed);
+    const char *path = s->files[line->file], *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path; /* folders may be elsewhere */
+    const uint64_t file = fl_hash(name, strlen(name), s->negative_seed);
     const uint64_t x = fl_mix(file + fl_mix((uint64_t)line->number));
 
     return (double)(x >> 11) * 0x1p-53 < s->negative_rate;

@@ -235,18 +235,6 @@ fleet_status fl_cache_reader_open(fl_reader **reader, const fl_reader_env *env)
 
 /* --- back into batches ---------------------------------------------------- */
 
-/* How many lines from i on are rows of one block that follow one another. */
-static size_t run_from(const fl_lines *lines, size_t i)
-{
-    const fl_line *first = &lines->line[i];
-    size_t n = 1;
-
-    while (i + n < lines->n && first[n].text == first->text &&
-           first[n].size == first->size + n)
-        n++;
-    return n;
-}
-
 static fleet_status copy_blocks(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
 {
@@ -255,7 +243,7 @@ static fleet_status copy_blocks(const fl_parser *p, fl_scratch *scratch,
     for (size_t i = 0, n; i < lines->n; i += n) {
         const fl_line *line = &lines->line[i];
 
-        n = run_from(lines, i);
+        n = fl_cache_rows_in_line(lines, i);
         FL_TRY(fl_cache_block_copy(
             (const fl_cache_block *)(const void *)line->text, line->size,
             line->size + n, &p->layout, buffer, scratch->used, i));

@@ -88,18 +88,6 @@ static const fl_memory_block *block_of(const fl_line *line)
     return (const fl_memory_block *)(const void *)line->text;
 }
 
-/* How many lines from i on are rows of one block that follow one another. */
-static size_t rows_in_line(const fl_lines *lines, size_t i)
-{
-    const fl_line *first = &lines->line[i];
-    size_t n = 1;
-
-    while (i + n < lines->n && first[n].text == first->text &&
-           first[n].size == first->size + n)
-        n++;
-    return n;
-}
-
 /* Of n lines from i on a slot that has the values of other rows. */
 static fleet_status copy_moved(const fl_parser *p, int field, size_t i,
                                size_t n, fl_batch_buffer *buffer, size_t *used)
@@ -144,7 +132,7 @@ fleet_status fl_memory_parse(const fl_parser *p, fl_scratch *scratch,
     FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)lines->n));
     memset(scratch->used, 0, (size_t)p->layout.n_field * sizeof *scratch->used);
     for (size_t i = 0, n; i < lines->n; i += n) {
-        n = rows_in_line(lines, i);
+        n = fl_cache_rows_in_line(lines, i);
         FL_TRY(copy_rows(p, i, n, buffer, scratch->used));
     }
     return FLEET_OK;

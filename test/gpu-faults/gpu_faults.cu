@@ -158,37 +158,34 @@ static fleet_status open_table(training *t)
     return finish(t, fleet_fc(t->p, y, 1, nullptr), 0);
 }
 
-static fleet_status train(training *t)
+/* One batch, and all that follows from it. */
+static fleet_status feed_one(training *t, const char *name, fleet_dtype dtype,
+                             const void *data, int64_t width)
 {
-    const int64_t dims[] = {t->batch, WIDTH};
+    const int64_t dims[] = {t->batch, width};
     fleet_feed feed = {};
     fleet_status s;
 
-    feed.name = "x";
-    feed.dtype = FLEET_FLOAT32;
-    feed.data = t->x.data();
+    feed.name = name;
+    feed.dtype = dtype;
+    feed.data = data;
     feed.dims = dims;
     feed.n_dim = 2;
     s = fleet_executor_run(t->e, &feed, 1, nullptr, 0);
     return s != FLEET_OK ? s : fleet_executor_flush(t->e);
 }
 
+static fleet_status train(training *t)
+{
+    return feed_one(t, "x", FLEET_FLOAT32, t->x.data(), WIDTH);
+}
+
 static fleet_status train_ids(training *t, uint64_t first)
 {
-    const int64_t dims[] = {t->batch, 1};
-    fleet_feed feed = {};
-    fleet_status s;
-
     t->ids.resize((std::size_t)t->batch);
     for (int i = 0; i < t->batch; i++)
         t->ids[(std::size_t)i] = (int64_t)first + i;
-    feed.name = "ids";
-    feed.dtype = FLEET_INT64;
-    feed.data = t->ids.data();
-    feed.dims = dims;
-    feed.n_dim = 2;
-    s = fleet_executor_run(t->e, &feed, 1, nullptr, 0);
-    return s != FLEET_OK ? s : fleet_executor_flush(t->e);
+    return feed_one(t, "ids", FLEET_INT64, t->ids.data(), 1);
 }
 
 /* --- memory of the GPU ---------------------------------------------------- */

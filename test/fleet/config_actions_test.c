@@ -140,21 +140,24 @@ TEST(what_is_not_utf8_is_refused)
                   "UTF-8 (0xff)");
 }
 
+/* Only how the list of keys begins: config_schema looks at all of them. */
+static void check_told(const char *set, const char *words)
+{
+    fl_config c;
+
+    read_with(&c, &set, 1);
+    CHECK_CONTAINS(said(), words);
+    fl_config_done(&c);
+}
+
 TEST(who_mistypes_a_key_is_told_what_was_meant)
 {
-    check_refused("optimiser.type=adam",
-                  "f.json: optimiser: unknown key: did you mean "
-                  "\"optimizer\"? Expected one of: model, optimizer, strategy, "
-                  "device, epochs, seed, dataset, slots, save, save_every, "
-                  "validate_every, metrics_log, load, deadlines, trainer");
-    check_refused(
-        "dataset.bacth_size=4",
-        "f.json: dataset.bacth_size: unknown key: did you mean "
-        "\"batch_size\"? Expected one of: format, train, test, "
-        "pipe_command, pipe_timeout_ms, batch_size, thread_num, "
-        "shuffle, separator, header, skip_lines, missing, comment, "
-        "validation, max_bad_lines, cache, in_memory, memory_shuffle, "
-        "memory_limit");
+    check_told("optimiser.type=adam",
+               "f.json: optimiser: unknown key: did you mean \"optimizer\"? "
+               "Expected one of: model, optimizer, ");
+    check_told("dataset.bacth_size=4",
+               "f.json: dataset.bacth_size: unknown key: did you mean "
+               "\"batch_size\"? Expected one of: format, train, ");
 }
 
 /* --- actions -------------------------------------------------------------- */

@@ -55,7 +55,7 @@ static void is_late(void *arg)
 {
     fleet *f = arg;
 
-    fl_server_stop(&f->server, 1, gives_way);
+    fl_server_stop_one(f->server, gives_way);
 }
 
 /* The socket that a server gets is closed with it. */

@@ -18,16 +18,16 @@ static bool add_running(fl_server *s)
     return false;
 }
 
-/* Calls of stop_all() that may hold a server. */
+/* Calls that may hold a server which is to be stopped. */
 static atomic_int stopping;
 
 /* Calls that have stopped all servers that ran; why the last one did. */
 static atomic_uint stops;
 static _Atomic(const char *) stop_why;
 
-/* Returns when no stop_all() touches the server any more. A lock would not do:
- * stop_all() may run in a signal handler. It does not wait, so that this does
- * not wait for long. */
+/* Returns when no call touches the server any more. A lock would not do:
+ * stop_all() may run in a signal handler. Who stops does not wait, so that this
+ * does not wait for long. */
 static void remove_running(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {
@@ -52,6 +52,13 @@ static void stop_all(const char *why)
     fl_server_stop(s, n, why);
     atomic_store(&stop_why, why);
     atomic_fetch_add(&stops, 1);
+    atomic_fetch_sub(&stopping, 1);
+}
+
+void fl_server_stop_one(fl_server *s, const char *why)
+{
+    atomic_fetch_add(&stopping, 1);
+    fl_server_stop(&s, 1, why);
     atomic_fetch_sub(&stopping, 1);
 }
 

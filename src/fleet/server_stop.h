@@ -22,6 +22,10 @@ fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm);
 fleet_status fl_server_pair_put(fl_server_pair *s, int which,
                                 fl_server *server);
 
+/* One of them, by any thread, while a pair has it: who takes it out of the pair
+ * and frees it has waited for this call. */
+void fl_server_stop_one(fl_server *s, const char *why);
+
 /* How often all servers of the process were stopped, and why the last time. Of
  * servers that run each such call is known when it is counted. */
 unsigned fl_server_stops(const char **why);

@@ -128,6 +128,8 @@ lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a $(PLUGINS:%=$(LIBDIR)/%)
 	    not here (Debian: libsodium-dev)")
 	@$(if $(PROTOBUF_C_LIBS),:,echo "  --    no files of ONNX: protobuf-c is not \
 	    here (Debian: libprotobuf-c-dev protobuf-c-compiler)")
+	@$(if $(LIBPNG_LIBS),:,echo "  --    no pictures of fleet-plot: libpng is not \
+	    here (Debian: libpng-dev)")
 programs: $(PROGRAMS)
 
 $(BUILD)/%.o: %.c
@@ -217,6 +219,15 @@ INSPECT_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-inspect.c \
 $(BUILD)/fleet-inspect: $(INSPECT_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
+# libpng makes pictures of fleet-plot's; LIBPNG=none does without.
+LIBPNG   ?= $(shell pkg-config --exists libpng 2>/dev/null && echo libpng)
+LIBPNG_LIBS := $(if $(filter-out none,$(LIBPNG)),$(strip $(shell pkg-config --libs libpng)))
+PLOT_NOT := $(if $(LIBPNG_LIBS),%/png_file_absent.c,%/png_file.c)
+PLOT_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleet-plot.c \
+              $(filter-out $(PLOT_NOT),$(wildcard tools/fleet-plot/*.c)))
+$(BUILD)/fleet-plot: $(PLOT_OBJ) $(OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBPNG_LIBS) $(LIBS)
 CTL_OBJ := $(patsubst %.c,$(BUILD)/%.o,tools/fleetctl.c \
               $(wildcard tools/fleetctl/*.c))
 $(BUILD)/fleetctl: $(CTL_OBJ) $(OBJ)
@@ -241,7 +252,7 @@ $(BUILD)/fleet-datagen: $(DATAGEN_OBJ) $(OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ $(LIBS)
 $(BINDIR)/fleet-replay $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen \
-              $(BINDIR)/fleetctl: \
+              $(BINDIR)/fleetctl $(BINDIR)/fleet-plot: \
               $(BINDIR)/%: $(BUILD)/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -367,7 +378,7 @@ $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
               $(BUILD)/score \
               $(BUILD)/fleet-predict $(BUILD)/fleet-export \
               $(BUILD)/fleet-replay $(BUILD)/fleet-inspect \
-              $(BUILD)/fleet-datagen $(BUILD)/fleetctl \
+              $(BUILD)/fleet-datagen $(BUILD)/fleetctl $(BUILD)/fleet-plot \
               $(PLUGINS:%=$(BUILD)/%) \
               $(BUILD)/mpi-rank $(TWINS) $(NCCLS) $(EMU_PLUGIN)
 	@echo "  LD    $@"
@@ -578,6 +589,7 @@ install: all
 	    -lfleet -Wl,-rpath,'$$ORIGIN/../lib' -lm;)
 	install -m 755 $(BINDIR)/fleetrun $(BINDIR)/fleet-replay \
 	    $(BINDIR)/fleet-inspect $(BINDIR)/fleet-datagen $(BINDIR)/fleetctl \
+	    $(BINDIR)/fleet-plot \
 	    $(DESTDIR)$(PREFIX)/bin
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@LIBS@|$(LIBS)|' \
 	    tools/fleet.pc.in >$(INSTALL_LIB)/pkgconfig/fleet.pc
@@ -597,7 +609,8 @@ uninstall:
 	    $(DESTDIR)$(PREFIX)/bin/fleet-replay \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-inspect \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-datagen \
-	    $(DESTDIR)$(PREFIX)/bin/fleetctl
+	    $(DESTDIR)$(PREFIX)/bin/fleetctl \
+	    $(DESTDIR)$(PREFIX)/bin/fleet-plot
 clean:
 	rm -rf build $(LIBDIR) $(BINDIR)
 

@@ -293,6 +293,11 @@ bool fl_at_is_string(const fl_at *at)
     return cJSON_IsString(at->json);
 }
 
+bool fl_at_is_null(const fl_at *at)
+{
+    return cJSON_IsNull(at->json);
+}
+
 /* --- values --------------------------------------------------------------- */
 
 static const char *path_of(const fl_at *at)

@@ -48,6 +48,7 @@ const char *fl_at_name(const fl_at *member); /* the JSON's */
 bool fl_at_is_array(const fl_at *at);
 bool fl_at_is_object(const fl_at *at);
 bool fl_at_is_string(const fl_at *at);
+bool fl_at_is_null(const fl_at *at);
 
 /* FLEET_ECONFIG if at is no object, or has a key that is not in the NULL-ended
  * list, or has one twice. Absent is fine. */

@@ -220,8 +220,9 @@ FLEET_API fleet_status fleet_optimizer_set_table(fleet_optimizer *optimizer,
  *
  *   FLEET_EINVAL       NULL; of_group is `optimizer`, is another handle's, as
  *                      the program may not be, has tables or groups itself,
- *                      clips by norm, or is a rule of whole rows; optimizer is
- *                      a table's or a group's
+ *                      clips by norm, is a rule of whole rows, or has
+ *                      row_steps or row bounds, for which a group has no rows;
+ *                      optimizer is a table's or a group's
  *   FLEET_ENOENT       the program has no dense parameter of such a name
  *   FLEET_ESTATE       after fleet_minimize() of either
  *   FLEET_EUNSUPPORTED by fleet_minimize(): with strategy.lars, lamb or dgc
@@ -292,9 +293,10 @@ FLEET_API fleet_status fleet_optimizer_set_norm_clip(fleet_optimizer *optimizer,
  * Rows that are not updated keep what they have, initial values included, and
  * dense parameters have no bounds. In fewer bits (fleet_row_storage) a bound is
  * the next number inward that is kept; of integers of 8 bits one of the row's
- * own scale. FLEET_ESTATE after fleet_minimize(), which is FLEET_EUNSUPPORTED
- * in geo mode, where servers add up what workers have changed, and where no
- * number that is kept is within the bounds. */
+ * own scale. FLEET_EINVAL of a group's optimizer. FLEET_ESTATE after
+ * fleet_minimize(), which is FLEET_EUNSUPPORTED in geo mode, where servers add
+ * up what workers have changed, and where no number that is kept is within the
+ * bounds. */
 FLEET_API fleet_status fleet_optimizer_set_row_bounds(
     fleet_optimizer *optimizer, float low, float high);
 

@@ -278,13 +278,17 @@ TEST(a_configuration_has_groups_beside_tables)
     CHECK_FAILS(fl_config_read(&c, text, strlen(text), "f.json"), FLEET_ECONFIG,
                 "optimizer.groups.a.clip_norm");
     fl_config_done(&c);
+    text = CONFIG("{\"groups\": {\"a\": {\"row_bounds\": [0, 1]}}}");
+    CHECK_FAILS(fl_config_read(&c, text, strlen(text), "f.json"), FLEET_ECONFIG,
+                "groups.a.row_bounds: expected nothing: a group has no rows");
+    fl_config_done(&c);
 }
 
 /* --- what cannot be ------------------------------------------------------- */
 
 TEST(groups_that_cannot_be_are_refused_by_name)
 {
-    fleet_optimizer *own, *clips, *other;
+    fleet_optimizer *own, *clips, *bounds, *other;
     fleet *g;
     net n;
 
@@ -294,6 +298,7 @@ TEST(groups_that_cannot_be_are_refused_by_name)
     n.all = fleet_sgd(n.f, 0.1f);
     own = fleet_adam(n.f, 0.1f, NULL);
     clips = fleet_sgd(n.f, 0.1f);
+    bounds = fleet_sgd(n.f, 0.1f);
     CHECK_OK(fleet_optimizer_set_global_norm_clip(clips, 1));
     CHECK_FAILS(fleet_optimizer_add_group(n.all, n.p, "a", own), FLEET_ENOENT,
                 "group \"a\": the program has no dense parameter");
@@ -306,11 +311,20 @@ TEST(groups_that_cannot_be_are_refused_by_name)
     CHECK_FAILS(fleet_optimizer_add_group(n.all, n.p, "*",
                                           fleet_rowwise_adagrad(n.f, 1, NULL)),
                 FLEET_EINVAL, "rowwise_adagrad keeps numbers of whole rows");
+    CHECK_OK(fleet_optimizer_set_row_bounds(bounds, 0, 1));
+    CHECK_FAILS(fleet_optimizer_add_group(n.all, n.p, "*", bounds),
+                FLEET_EINVAL, "bounds weights of rows, and it has none");
+    CHECK_FAILS(fleet_optimizer_add_group(
+                    n.all, n.p, "*",
+                    fleet_adam(n.f, 1, &(fleet_adam_options){.row_steps = 1})),
+                FLEET_EINVAL, "(row_steps), and it has none");
     CHECK_FAILS(fleet_optimizer_add_group(n.all, NULL, "*", own), FLEET_EINVAL,
                 "no program");
     CHECK_FAILS(fleet_optimizer_add_group(n.all, n.p, NULL, own), FLEET_EINVAL,
                 "no group");
     group(&n, "*", own);
+    CHECK_FAILS(fleet_optimizer_set_row_bounds(own, 0, 1), FLEET_EINVAL,
+                "the optimizer is a group's, which has no rows");
     CHECK_FAILS(fleet_optimizer_add_group(own, n.p, "*", n.all), FLEET_EINVAL,
                 "a table's or a group's itself");
     CHECK_FAILS(fleet_minimize(own, n.loss), FLEET_EINVAL, "or a group's");

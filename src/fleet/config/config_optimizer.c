@@ -253,6 +253,19 @@ fl_config_optimizer fl_config_optimizer_default(void)
     return (fl_config_optimizer){.type = FL_RULE_ADAM, .learning_rate = 1e-3};
 }
 
+static fleet_status refuse_row_keys(const fl_at *at, const char *why)
+{
+    static const char *const keys[] = {"row_bounds", "row_steps", NULL};
+
+    for (int i = 0; keys[i]; i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, why);
+    }
+    return FLEET_OK;
+}
+
 /* Of tables by their names, or of groups by their patterns. */
 static fleet_status read_own(fl_config *c, const fl_at *at, bool is_group)
 {
@@ -266,25 +279,14 @@ static fleet_status read_own(fl_config *c, const fl_at *at, bool is_group)
         if (!fl_at_is_object(&e))
             return fl_at_expected(&e, "an optimizer: an object");
         FL_TRY(read_one(c, &e, true, one));
+        if (is_group)
+            FL_TRY(refuse_row_keys(&e, "nothing: a group has no rows"));
         one->name = fl_at_name(&e);
         one->is_group = is_group;
         for (int i = before; i < o->n_own; i++)
             if (strcmp(o->own[i].name, one->name) == 0)
                 return fl_fail(FLEET_ECONFIG, "%s: stands twice", e.path);
         o->n_own++;
-    }
-    return FLEET_OK;
-}
-
-static fleet_status no_rows(const fl_config *c, const fl_at *at)
-{
-    static const char *const keys[] = {"row_bounds", "row_steps", NULL};
-
-    for (int i = 0; !c->model->family->tables && keys[i]; i++) {
-        fl_at one = fl_at_key(at, keys[i]);
-
-        if (one.json)
-            return fl_at_expected(&one, "nothing: the model has no embedding");
     }
     return FLEET_OK;
 }
@@ -296,7 +298,8 @@ fleet_status fl_config_read_optimizer(fl_config *c, const fl_at *at)
     fl_config_optimizer *o = &c->optimizer;
 
     FL_TRY(read_one(c, at, false, o));
-    FL_TRY(no_rows(c, at));
+    if (!c->model->family->tables)
+        FL_TRY(refuse_row_keys(at, "nothing: the model has no embedding"));
     o->own = fl_arena_alloc(&c->arena, n * sizeof *o->own);
     if (!o->own)
         return FLEET_ENOMEM;

@@ -316,6 +316,10 @@ fleet_status fleet_optimizer_set_row_bounds(fleet_optimizer *o, float low,
     if (o->is_fixed)
         return fl_fail(FLEET_ESTATE, "fleet_optimizer_set_row_bounds: call it "
                                      "before fleet_minimize()");
+    if (o->n_group > 0)
+        return fl_fail(FLEET_EINVAL, "fleet_optimizer_set_row_bounds: the "
+                                     "optimizer is a group's, which has no "
+                                     "rows");
     if (!(low < high) || !isfinite(low) || !isfinite(high))
         return fl_fail(FLEET_EINVAL,
                        "row bounds: expected a number and a larger one, got %g "

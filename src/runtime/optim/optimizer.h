@@ -40,6 +40,7 @@ struct fleet_optimizer {
     size_t n_own, own_capacity;
     int n_user;    /* tables and parameters whose optimizer it is: it updates
                       nothing else */
+    int n_group;   /* that many of them parameters */
     bool is_fixed; /* a program has been minimized: its tables stay, and of a
                       table's optimizer all that is set */
 

@@ -128,6 +128,12 @@ static fleet_status check_pair(const fleet_optimizer *o, const giving *g,
                        "%s: %s \"%.200s\": %s keeps numbers of whole rows and "
                        "is for tables",
                        g->call, g->kind, g->name, fl_rule_of(own->kind)->name);
+    if (g->is_param && (own->bounds || fl_optimizer_has_row_steps(own)))
+        return refuse_giving(g, FLEET_EINVAL,
+                             own->bounds ? "its optimizer bounds weights of "
+                                           "rows, and it has none"
+                                         : "its optimizer counts the steps of "
+                                           "rows (row_steps), and it has none");
     return own->is_fixed && own->n_user == 0
                ? refuse_giving(g, FLEET_ESTATE,
                                "a program is minimized with its optimizer")
@@ -156,6 +162,7 @@ static void leave_out(fleet_optimizer *o, const char *name, bool is_param)
     if (at < 0)
         return;
     o->own[at].optimizer->n_user--;
+    o->own[at].optimizer->n_group -= is_param;
     fl_free(o->own[at].name);
     memmove(&o->own[at], &o->own[at + 1],
             (--o->n_own - (size_t)at) * sizeof *o->own);
@@ -178,6 +185,7 @@ static fleet_status give(fleet_optimizer *o, const char *name, bool is_param,
     leave_out(o, name, is_param);
     o->own[o->n_own++] = (fl_own_optimizer){copy, is_param, own};
     own->n_user++;
+    own->n_group += is_param;
     return FLEET_OK;
 }
 

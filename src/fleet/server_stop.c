@@ -26,8 +26,8 @@ static atomic_uint stops;
 static _Atomic(const char *) stop_why;
 
 /* Returns when no call touches the server any more. A lock would not do:
- * stop_all() may run in a signal handler. Who stops does not wait, so that this
- * does not wait for long. */
+ * stop_all() may run in a signal handler. No such call waits, so that this does
+ * not wait for long. */
 static void remove_running(fl_server *s)
 {
     for (int i = 0; i < MOST_RUNNING; i++) {

@@ -22,8 +22,8 @@ fleet_status fl_server_pair_begin(fl_server_pair *s, bool sigterm);
 fleet_status fl_server_pair_put(fl_server_pair *s, int which,
                                 fl_server *server);
 
-/* One of them, by any thread, while a pair has it: who takes it out of the pair
- * and frees it has waited for this call. */
+/* One of them, by any thread, while a pair has it: fl_server_pair_put() and
+ * fl_server_pair_end() wait for this call. */
 void fl_server_stop_one(fl_server *s, const char *why);
 
 /* How often all servers of the process were stopped, and why the last time. Of

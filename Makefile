@@ -102,6 +102,7 @@ help:
 
 #: make              the library and the programs, into lib/ and bin/
 #: make demo         install what is missing, build, train on real data
+#: make gallery      the pictures of docs/gallery.md, anew
 #: make test         install what is missing, build, run the test suite
 #: make test-long    what is too slow for every change
 #: make soak         a job of FLEET_SOAK_SECONDS (1200) must not grow
@@ -403,7 +404,7 @@ FLEET_TEST_DATA ?= $(wildcard $(abspath ../shared/data))
 export FLEET_TEST_DATA
 export FLEET_SOURCE := $(CURDIR)
 
-.PHONY: setup test test-long suite demo soak
+.PHONY: setup test test-long suite demo gallery soak
 setup:
 	@tools/setup test
 test: setup
@@ -416,6 +417,9 @@ demo:
 	@tools/setup demo
 	@$(MAKE) --no-print-directory all
 	@tools/demo
+gallery: all
+	@tools/demo-models
+	@tools/gallery docs/gallery
 test-long: setup
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory soak

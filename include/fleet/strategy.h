@@ -164,9 +164,11 @@ typedef struct fleet_lamb_configs {
 } fleet_lamb_configs;
 
 /* sharding: each rank keeps and updates its part of the optimizer's states of
- * dense parameters. */
+ * dense parameters; from stage 2 on it keeps the gradients of that part alone,
+ * which gradient_merge, dgc, fp16_allreduce and use_hierarchical_allreduce do
+ * not go with. */
 typedef struct fleet_sharding_configs {
-    int stage;           /* 1 */
+    int stage;           /* 1: states; 2: gradients, too; 3: refused */
     int sharding_degree; /* 0: all ranks; else their number */
 } fleet_sharding_configs;
 

@@ -39,7 +39,8 @@ static void follow_mode(fleet *f)
     f->store->worker = f->role.index;
     f->store->workers = f->role.worker_num;
     if (fl_has_ranks(f) && f->strategy.sharding)
-        f->store->share = (fl_share){f->role.index, f->role.worker_num};
+        f->store->share = (fl_share){f->role.index, f->role.worker_num,
+                                     f->trained->training.sharding_stage};
     fl_ranks_open(f);
 }
 

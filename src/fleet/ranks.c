@@ -60,17 +60,18 @@ void fl_ranks_open(fleet *f)
         f->store->agree = &no_rounds;
 }
 
-/* Where gradients are reduced without a copy. Plans are made anew for it. Those
- * of a GPU are where each plan has them. */
+/* Where gradients are reduced without a copy. Plans are made anew for it.
+ * Gradients of a GPU, and gradients that ranks share out, are each plan's. */
 static fleet_status make_gradients(fleet *f)
 {
-    bool is_gpu = f->trained && f->trained->place.gpu;
     fl_store *s = f->store;
+    const bool in_plans =
+        (f->trained && f->trained->place.gpu) || fl_store_shards_gradients(s);
     fleet_status status = FLEET_OK;
 
     pthread_rwlock_wrlock(&s->lock);
     s->n_joined++;
-    for (fl_flat *g = s->flats; g && !is_gpu && status == FLEET_OK;
+    for (fl_flat *g = s->flats; g && !in_plans && status == FLEET_OK;
          g = g->next) {
         void *memory;
 

@@ -10,6 +10,7 @@
 #define HYBRID "--server_num 1 --worker_num 2 --collective"
 #define ROWS   "\"is_collective\": true, \"a_sync\": false"
 #define SHARD  "\"sharding\": true"
+#define PARTS  SHARD ", \"sharding_configs\": {\"stage\": 2}"
 #define MERGE                                                                  \
     ", \"gradient_merge\": true, \"gradient_merge_configs\": {\"k_steps\": 3}"
 
@@ -41,6 +42,33 @@ TEST_LIMIT(fashion_mnist_has_the_bits_of_ranks_without_sharding, 300)
     launch_need_mpirun();
     want = job_hash(job_train("--nproc_per_node 2", job_fashion("")));
     CHECK_TEXT(job_hash(job_train("--nproc_per_node 2", job_fashion(SHARD))),
+               want);
+}
+
+/* Each parameter is a bucket: sums go on while others are computed. */
+TEST_LIMIT(adult_has_them_with_gradients_in_parts, 300)
+{
+    static const char each[] = PARTS ", \"fuse_all_reduce_ops\": false";
+    const char *path = test_path("parts"), *want;
+
+    launch_need_mpirun();
+    test_use_fraction(4);
+    want = hash_of("--nproc_per_node 3", "");
+    CHECK_TEXT(hash_of("--nproc_per_node 3", each), want);
+    setenv("FLEET_MPI_WINDOW", "0", 1);
+    CHECK_TEXT(hash_of("--nproc_per_node 3", PARTS ", \"deterministic\": true"),
+               want);
+    unsetenv("FLEET_MPI_WINDOW");
+    want = hash_of(HYBRID, ROWS);
+    CHECK_TEXT(hash_of(HYBRID, ROWS ", " PARTS), want);
+    job_train("--nproc_per_node 2",
+              job_with(test_keep(job_adult(PARTS)), "save", path));
+    want = test_keep(
+        job_hash(job_train("--nproc_per_node 2",
+                           job_with(test_keep(job_adult("")), "load", path))));
+    CHECK_TEXT(job_hash(job_train(
+                   "--nproc_per_node 2",
+                   job_with(test_keep(job_adult(PARTS)), "load", path))),
                want);
 }
 

@@ -105,7 +105,7 @@ static void measure(fake_rank *r, void *arg)
     CHECK_OK(fleet_minimize(kit_optimizer(f, &(kit_options){0}),
                             fleet_mean(p, fleet_fc(p, x, 1000, NULL))));
     f->store->agree = &r->rounds;
-    f->store->share = (fl_share){r->p.rank, r->p.size};
+    f->store->share = (fl_share){r->p.rank, r->p.size, 1};
     e = fleet_executor_create(p, NULL);
     CHECK(e != NULL);
     g = f->store->flats;

@@ -167,7 +167,7 @@ TEST(groups_of_ranks_must_divide_them_and_have_an_order_of_their_own)
              "contradict");
 }
 
-TEST(sharding_is_of_stage_1_over_all_ranks)
+TEST(sharding_is_of_states_and_gradients_over_all_ranks)
 {
     STRATEGY(NULL, adam, sharding = 1, NULL);
     STRATEGY(SERVER, sgd, sharding = 1, NULL);
@@ -182,14 +182,18 @@ TEST(sharding_is_of_stage_1_over_all_ranks)
              s.sharding_configs.sharding_degree = 8,
              "strategy.sharding_configs.sharding_degree: this version shards "
              "over all 2 ranks (0 stands for them), not over groups of 8");
-    STRATEGY(NULL, adam, sharding = 1;
-             s.sharding_configs.stage = 2,
-             "strategy.sharding_configs.stage: this version does not have 2 in "
-             "mode collective");
+    STRATEGY(NULL, adam, sharding = 1; s.sharding_configs.stage = 2, NULL);
+    STRATEGY(SERVER, adam, sharding = 1; s.sharding_configs.stage = 2, NULL);
     STRATEGY(SERVER, adam, sharding = 1;
              s.sharding_configs.stage = 3,
-             "strategy.sharding_configs.stage: this version does not have 3 in "
-             "mode hybrid");
+             "strategy.sharding_configs.stage: this version does not have 3: "
+             "expected 1 (states) or 2 (gradients, too)");
+    STRATEGY(NULL, adam, sharding_configs.stage = 2,
+             "strategy.sharding_configs.stage is 2, but strategy.sharding is "
+             "0");
+    STRATEGY(NULL, adam, sharding = 1;
+             s.sharding_configs.stage = 4,
+             "strategy.sharding_configs.stage: expected 1 to 3, got 4");
     STRATEGY(NULL, momentum, sharding = s.dgc = 1, NULL);
     STRATEGY(NULL, momentum, sharding = s.lars = 1, NULL);
     STRATEGY(NULL, adam, sharding = s.lamb = 1, NULL);
@@ -197,6 +201,27 @@ TEST(sharding_is_of_stage_1_over_all_ranks)
              "strategy.sharding and strategy.localsgd contradict");
     STRATEGY(NULL, sgd, sharding = s.adaptive_localsgd = 1,
              "strategy.sharding and strategy.adaptive_localsgd contradict");
+}
+
+TEST(gradients_that_are_shared_out_do_not_go_with_what_needs_them_whole)
+{
+    STRATEGY(NULL, momentum, sharding = s.dgc = 1;
+             s.sharding_configs.stage = 2,
+             "strategy.sharding_configs.stage 2 with strategy.dgc is not in "
+             "this version: it needs whole gradients on each rank");
+    STRATEGY(NULL, adam, sharding = s.fp16_allreduce = 1;
+             s.sharding_configs.stage = 2, "with strategy.fp16_allreduce is");
+    STRATEGY(SERVER, adam, sharding = s.gradient_merge = 1;
+             s.gradient_merge_configs.k_steps = s.sharding_configs.stage = 2,
+             "with strategy.gradient_merge is");
+    STRATEGY(NULL, adam, sharding = s.use_hierarchical_allreduce = 1;
+             s.hierarchical_allreduce_inter_nranks = 2;
+             s.sharding_configs.stage = 2,
+             "with strategy.use_hierarchical_allreduce is");
+    STRATEGY(NULL, momentum, sharding = s.lars = 1;
+             s.sharding_configs.stage = 2, NULL);
+    STRATEGY(NULL, adam, sharding = s.lamb = 1;
+             s.sharding_configs.stage = 2, NULL);
 }
 
 TEST(fp16_allreduce_is_for_all_ranks)

@@ -111,6 +111,19 @@ TEST_LIMIT(what_ranks_save_others_go_on_with, 300)
     CHECK_CONTAINS(job_train(TWO, job_with(sharded, "load", one)), want);
 }
 
+/* So are gradients: the sums of a fixed order have the same bits by parts. */
+TEST_LIMIT(gradients_that_ranks_share_out_change_no_bit, 300)
+{
+    static const char parts[] =
+        "\"sharding\": true, \"sharding_configs\": {\"stage\": 2}, "
+        "\"fuse_all_reduce_ops\": false, " IN_ORDER;
+
+    test_use_fraction(PART);
+    job_use_gpus(2);
+    CHECK_CONTAINS(job_train(TWO, on_gpus(job_adult(parts))),
+                   job_hash(job_train(TWO, on_gpus(job_adult(IN_ORDER)))));
+}
+
 TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)
 {
     job_use_gpus(2);

@@ -141,6 +141,13 @@ static void shards(fleet_distributed_strategy *s)
     s->sharding = 1;
 }
 
+static void shards_gradients(fleet_distributed_strategy *s)
+{
+    s->sharding = 1;
+    s->sharding_configs.stage = 2;
+    s->fuse_all_reduce_ops = 0;
+}
+
 /* All of them: which are the largest may depend on a rounding. */
 static void pairs(fleet_distributed_strategy *s)
 {
@@ -221,6 +228,11 @@ TEST_LIMIT(each_strategy_is_that_of_cpus, 200)
          2},
         {"fp16_allreduce", halves, sgd, {.all_reduce.fp16 = true}, 2},
         {"sharding", shards, momentum, {.sharded = true}, 2},
+        {"sharding of gradients",
+         shards_gradients,
+         {.optimizer = "momentum", .learning_rate = 0.01f, .clip = 0.1f},
+         {.sharded = true},
+         3},
         {"dgc", pairs, momentum, {.dgc = {true, 0, 0, 1, 100}}, 2},
         {"localsgd", means, sgd, {.localsgd = {2, 1, false}}, 2},
         {"adaptive_localsgd",
@@ -244,6 +256,8 @@ TEST_LIMIT(layers_have_their_rates, 100)
         {"lars", NULL, lars, {.all_reduce.bucket = 0}, 2},
         {"lamb", NULL, lamb, {.all_reduce.bucket = 0}, 2},
         {"lamb, sharded", shards, lamb, {.sharded = true}, 2},
+        {"lars, of parts", shards_gradients, lars, {.sharded = true}, 2},
+        {"lamb, of parts", shards_gradients, lamb, {.sharded = true}, 2},
     };
 
     gpu_rank_open(2);

@@ -113,15 +113,29 @@ static void sum_half(fake_group *g)
     }
 }
 
+/* Rank r's n floats of all ranks, where it wants them, which may be where they
+ * were. */
+static void sum_parts(fake_group *g)
+{
+    for (int to = 0; to < g->n; to++)
+        for (int64_t i = 0; i < g->size[0]; i++) {
+            const int64_t at = to * g->size[0] + i;
+            float sum = ((const float *)g->in[0])[at];
+
+            for (int r = 1; r < g->n; r++)
+                sum += ((const float *)g->in[r])[at];
+            ((float *)g->out[to])[i] = sum;
+        }
+}
+
 /* What is begun is done when it is waited for. */
-static fleet_status begin(fake_rank *r, fl_wire_type type, const void *in,
-                          void *out, int64_t n, fl_work **work)
+static fleet_status begin(fake_rank *r, const fake_work *like, fl_work **work)
 {
     fake_work *w = &r->work[r->n_work++ % FAKE_MOST_WORK];
 
     if (++r->n_call == r->group->fail_at && r->p.rank == 1)
         return fl_fail(FLEET_EIO, "rank 1 cannot go on");
-    *w = (fake_work){type, in, out, n};
+    *w = *like;
     *work = (fl_work *)(void *)w;
     return FLEET_OK;
 }
@@ -132,7 +146,7 @@ static fleet_status all_reduce(fl_comm *p, fl_reduce how, fl_wire_type type,
 {
     CHECK(how == FL_ALL_SUM);
     if (work)
-        return begin(rank_of(p), type, in, out, n, work);
+        return begin(rank_of(p), &(fake_work){type, in, out, n, false}, work);
     if (type == FL_WIRE_F16)
         return meet(rank_of(p), "half", in, out, n, sum_half);
     CHECK(type == FL_WIRE_F32 || type == FL_WIRE_F64);
@@ -145,8 +159,18 @@ static fleet_status wait(fl_comm *p, fl_work **work)
     fake_work *w = (fake_work *)(void *)*work;
 
     *work = NULL;
+    if (w && w->scatters)
+        return meet(rank_of(p), "scatter", w->in, w->out, w->n, sum_parts);
     return w ? all_reduce(p, FL_ALL_SUM, w->type, w->in, w->out, w->n, NULL)
              : FLEET_OK;
+}
+
+static fleet_status reduce_scatter(fl_comm *p, fl_reduce how, fl_wire_type type,
+                                   const void *in, void *out, int64_t n,
+                                   fl_work **work)
+{
+    CHECK(how == FL_ALL_SUM && type == FL_WIRE_F32 && work);
+    return begin(rank_of(p), &(fake_work){type, in, out, n, true}, work);
 }
 
 static void gather(fake_group *g)
@@ -254,6 +278,7 @@ static void leave(fl_comm *p)
 static const fl_comm_class methods = {
     .name = "fake",
     .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,
     .all_to_all_v = all_to_all_v,
     .broadcast = broadcast,

@@ -19,6 +19,7 @@ typedef struct fake_work {
     const void *in;
     void *out;
     int64_t n;
+    bool scatters;
 } fake_work;
 
 typedef struct fake_rank {

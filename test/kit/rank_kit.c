@@ -78,7 +78,7 @@ void rank_learn(fake_rank *r, void *arg)
     r->rounds.store = m.f->store;
     m.f->store->agree = &r->rounds;
     if (s->also.sharded)
-        m.f->store->share = (fl_share){rank, r->p.size};
+        m.f->store->share = (fl_share){rank, r->p.size, s->also.sharding_stage};
     if (s->shared) {
         CHECK_OK(fl_add_programs(m.f));
         rank_group(&m)->gradient = memory;

@@ -206,7 +206,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     m.p->training.dgc = other->dgc;
     m.p->training.all_reduce.group = other->all_reduce.group;
     if (other->sharded)
-        m.f->store->share = (fl_share){1, 2};
+        m.f->store->share = (fl_share){1, 2, other->sharding_stage};
     m.o->residuals = other->dgc.on;
     check_dump_in_group(&m, o->device != NULL, name);
 }
@@ -237,6 +237,9 @@ TEST(plans_of_ranks_that_share_out_states_are_as_listed)
     check_rank_dump_of(&(kit_options){.layers = "lamb"}, 700,
                        &(fl_training){.sharded = true},
                        "mlp_rank_shard_lamb.txt");
+    check_rank_dump_of(&(kit_options){.clip = 1.0f}, 700,
+                       &(fl_training){.sharded = true, .sharding_stage = 2},
+                       "mlp_rank_shard_gradients.txt");
 }
 
 /* The same, by a rank whose buckets are those of its strategy. */
@@ -323,6 +326,9 @@ TEST(plans_of_ranks_on_gpus_are_as_listed)
     check_rank_dump_of(&(kit_options){.optimizer = "sgd", .device = "gpu:0"},
                        700, &(fl_training){.all_reduce.fp16 = true},
                        "mlp_rank_gpu_half.txt");
+    check_rank_dump_of(&gpu, 700,
+                       &(fl_training){.sharded = true, .sharding_stage = 2},
+                       "mlp_rank_gpu_shard_gradients.txt");
     gpu_kit_close();
 }
 

@@ -43,6 +43,32 @@ fleet_status fl_strategy_check_rule(const fleet_distributed_strategy *s,
                    fl_rule_of(o->kind)->name);
 }
 
+/* From stage 2 on no rank has the gradient of all weights. */
+static fleet_status check_stage(const fleet_distributed_strategy *s)
+{
+    const int stage = s->sharding_configs.stage;
+    const char *other = s->dgc              ? "dgc"
+                        : s->fp16_allreduce ? "fp16_allreduce"
+                        : s->gradient_merge ? "gradient_merge"
+                        : s->use_hierarchical_allreduce
+                            ? "use_hierarchical_allreduce"
+                            : NULL;
+
+    if (!s->sharding || stage < 2)
+        return FLEET_OK;
+    if (stage > 2)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.sharding_configs.stage: this version does not "
+                       "have %d: expected 1 (states) or 2 (gradients, too)",
+                       stage);
+    return other ? fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.sharding_configs.stage %d with "
+                           "strategy.%s is not in this version: it needs "
+                           "whole gradients on each rank; stage 1 goes with it",
+                           stage, other)
+                 : FLEET_OK;
+}
+
 fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
                                     const fl_role *role)
 {
@@ -51,6 +77,7 @@ fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
 
     if (!fl_mode_has_ranks(fl_job_mode_of(role, s)))
         return FLEET_OK;
+    FL_TRY(check_stage(s));
     if (role->worker_num % group != 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.hierarchical_allreduce_inter_nranks is %d, "

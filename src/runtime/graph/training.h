@@ -55,11 +55,12 @@ typedef struct fl_training {
         bool fp16;                   /* gradients travel as float16 */
         int group; /* hierarchical: ranks in a group; 0, 1: all together */
     } all_reduce;
-    bool sharded;      /* ranks share out the states, see store.h */
-    struct {           /* with ranks: each updates on its own */
-        int64_t steps; /* between two means of weights; 0: none */
-        int64_t begin; /* from this one on; before it with all ranks */
-        bool adaptive; /* steps is where it starts */
+    bool sharded;       /* ranks share out the states, see store.h */
+    int sharding_stage; /* 2: gradients, too; less: states alone */
+    struct {            /* with ranks: each updates on its own */
+        int64_t steps;  /* between two means of weights; 0: none */
+        int64_t begin;  /* from this one on; before it with all ranks */
+        bool adaptive;  /* steps is where it starts */
     } localsgd;
     struct { /* with ranks: only the largest elements are exchanged */
         bool on;

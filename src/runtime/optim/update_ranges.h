@@ -23,7 +23,8 @@ typedef struct fl_update_range {
 typedef struct fl_update_ranges {
     fl_update_range *block;
     int n;
-    int64_t first; /* of the group: where its states begin */
+    int64_t first;    /* of the group: where its states begin */
+    int64_t gradient; /* of the group: where its gradient begins */
 } fl_update_ranges;
 
 /* A dense block, as the norm counts it: where in the group's gradient. */
@@ -32,8 +33,11 @@ typedef struct fl_norm_block {
 } fl_norm_block;
 
 /* clip.norm    update, norms (double, one per block), gradient
- * clip.own     the same: the gradient of the parameter whose norms these are */
+ * clip.own     the same: the gradient of the parameter whose norms these are
+ *
+ * Where ranks share out gradients, a parameter has `all` norms, and this rank
+ * has n of its blocks, whose norms are the ones from `at` on. */
 typedef struct fl_norm_config {
     fl_norm_block *block;
-    int n;
+    int n, at, all;
 } fl_norm_config;

@@ -11,6 +11,7 @@
 #include "runtime/reduce/bucket_layout.h"
 #include "runtime/reduce/dgc.h"
 #include "runtime/reduce/fp16_allreduce.h"
+#include "runtime/reduce/reduce_scatter.h"
 
 /* --- the pass ------------------------------------------------------------ */
 
@@ -77,6 +78,10 @@ static void reduce_group(fl_lowering *l, fl_dense *d)
 {
     const fl_training *t = &l->program->training;
 
+    if (fl_store_shards_gradients(l->plan->store)) {
+        fl_emit_reduce_scatter(l, d);
+        return;
+    }
     if (l->plan->group > 1 && d->flat->gradient && !t->all_reduce.fp16 &&
         !t->dgc.on && t->localsgd.steps == 0) {
         d->one = d->gradient;
@@ -103,6 +108,28 @@ static void put_async_first(fl_plan *plan, size_t first)
     }
 }
 
+/* What needs gradients that are whole: each name is the caller's. */
+static fleet_status check_stage(const fl_lowering *l)
+{
+    const fl_map *params = &l->plan->store->params;
+
+    if (!fl_store_shards_gradients(l->plan->store))
+        return FLEET_OK;
+    if (l->plan->group > 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.sharding_configs.stage 2: the sums of %d "
+                       "merged batches would be whole on each rank",
+                       l->plan->group);
+    for (size_t i = 0; i < params->n; i++)
+        if (fl_is_pushed(l, params->entry[i].value))
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "strategy.sharding_configs.stage 2: servers keep "
+                           "parameter \"%s\", whose gradient each rank "
+                           "pushes as a whole",
+                           params->entry[i].name);
+    return FLEET_OK;
+}
+
 fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
 {
     fl_plan *plan = l->plan;
@@ -119,6 +146,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
                        "strategy.dgc: ranks exchange parts of what they have "
                        "gathered over many steps, which a clip by value is not "
                        "of");
+    FL_TRY(check_stage(l));
     fl_update_value(l);
     plan->works =
         fl_object(l, "works", (plan->store->params.n + 1) * sizeof(fl_work *));
@@ -127,6 +155,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
             reduce_group(l, &plan->dense[i]);
             *applied = true;
         }
+    fl_emit_reduce_scatter_end(l);
     put_async_first(plan, first);
     return l->status;
 }

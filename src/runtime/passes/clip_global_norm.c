@@ -12,6 +12,7 @@
 #include "runtime/store/norm.h"
 #include "runtime/plan/pass.h"
 #include "runtime/plan/gradients.h"
+#include "runtime/reduce/all_reduce_steps.h"
 #include "runtime/reduce/clip_remote.h"
 
 /* Operands: update, norms (double, one per block), gradient. */
@@ -28,7 +29,8 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
     const fl_update_now *now = fl_ptr(in, 0);
     const float *g = (const float *)fl_ptr(in, 2) + b->offset;
 
-    ((double *)fl_ptr(in, 1))[r->begin] = fl_square_sum(g, b->n, now->u.scale);
+    ((double *)fl_ptr(in, 1))[c->at + r->begin] =
+        fl_square_sum(g, b->n, now->u.scale);
     return FLEET_OK;
 }
 
@@ -91,7 +93,7 @@ static fleet_status own_run(const fl_instance *in, const fl_range *r)
     double sum = 0;
     float factor;
 
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < c->all; i++)
         sum += square[i];
     factor = fl_clip_factor(sum, now->optimizer->norm_clip);
     for (int64_t i = r->begin; factor != 1.0f && i < c->n; i += in->n_part)
@@ -121,42 +123,97 @@ static void add_norm(norms *all, int value, int count)
     all->count[all->n++] = count;
 }
 
-/* NULL, with the lowering's status, if it fails. */
-static const fl_norm_config *emit_norm(fl_lowering *l, const fl_dense *d,
-                                       const fl_param *p, int *value)
+/* Where the norms of parameters lie. Where ranks share out gradients, each has
+ * worked out its own blocks of `mine`, whose rest is zero; `whole` has all. */
+typedef struct norm_room {
+    int mine, whole; /* values; -1: each parameter has an object of its own */
+    int64_t at;      /* doubles that are taken */
+} norm_room;
+
+static norm_room room_for(fl_lowering *l, const fleet_var **param, int n)
 {
-    fl_norm_config c = {.n = (int)((p->n + FL_BLOCK - 1) / FL_BLOCK)};
-    const fl_norm_config *kept;
+    norm_room room = {-1, -1, 0};
+    size_t blocks = 0;
+
+    if (!fl_store_shards_gradients(l->plan->store))
+        return room;
+    for (int i = 0; i < n; i++)
+        blocks += (size_t)fl_blocks_of(
+            fl_store_param(l->plan->store, param[i]->name));
+    room.mine = fl_object(l, "norms of this rank", blocks * sizeof(double));
+    room.whole = fl_object(l, "norms", blocks * sizeof(double));
+    return room;
+}
+
+/* n more of them: the value to write, and in *whole the value to read. */
+static int take_room(fl_lowering *l, norm_room *room, int n, int *whole)
+{
+    const int64_t size = sizeof(double), at = room->at * size;
+
+    if (room->mine < 0)
+        return *whole = fl_object(l, "norms", (size_t)(n * size));
+    room->at += n;
+    *whole = fl_stretch(l, room->whole, "norms", at, n * size);
+    return fl_stretch(l, room->mine, "norms of this rank", at, n * size);
+}
+
+static void share_room(fl_lowering *l, const norm_room *room)
+{
+    if (room->at > 0)
+        fl_emit_share_norms(l, room->mine, room->whole);
+}
+
+/* The blocks of a parameter that its group's gradient has in this process. */
+static fl_norm_config blocks_of(fl_lowering *l, const fl_dense *d,
+                                const fl_param *p)
+{
+    const bool part = fl_store_shards_gradients(l->plan->store);
+    fl_norm_config c = {.all = (int)fl_blocks_of(p)};
 
     c.block =
-        fl_arena_alloc(&l->plan->arena, (size_t)c.n * sizeof(fl_norm_block));
+        fl_arena_alloc(&l->plan->arena, (size_t)c.all * sizeof(fl_norm_block));
+    for (int i = 0; c.block && i < c.all; i++) {
+        int64_t offset = p->offset + (int64_t)i * FL_BLOCK;
+
+        if (part && offset < d->flat->first)
+            c.at++;
+        else if (!part || offset < d->flat->end)
+            c.block[c.n++] =
+                (fl_norm_block){offset - d->first, fl_block_size(p, i)};
+    }
+    return c;
+}
+
+/* *whole: the value that has all its norms, once they are shared. NULL, with
+ * the lowering's status, if it fails. */
+static const fl_norm_config *emit_norm(fl_lowering *l, norm_room *room,
+                                       const fl_dense *d, const fl_param *p,
+                                       int *whole)
+{
+    const fl_norm_config c = blocks_of(l, d, p), *kept;
+    int mine;
+
     if (!c.block) {
         l->status = FLEET_ENOMEM;
         return NULL;
     }
-    for (int i = 0; i < c.n; i++) {
-        int64_t left = p->n - (int64_t)i * FL_BLOCK;
-
-        c.block[i].offset = p->offset + (int64_t)i * FL_BLOCK;
-        c.block[i].n = left < FL_BLOCK ? left : FL_BLOCK;
-    }
-    *value = fl_object(l, "norms", (size_t)c.n * sizeof(double));
+    mine = take_room(l, room, c.all, whole);
     kept = fl_config(l, &c, sizeof c);
-    FL_EMIT(l, &kernel_norm, NULL, kept, FL_R(l->plan->update), FL_W(*value),
+    FL_EMIT(l, &kernel_norm, NULL, kept, FL_R(l->plan->update), FL_W(mine),
             FL_R(d->gradient));
     return kept;
 }
 
-static void norm_of_param(fl_lowering *l, norms *all, const fl_dense *d,
-                          const fl_param *p)
+static void norm_of_param(fl_lowering *l, norms *all, norm_room *room,
+                          const fl_dense *d, const fl_param *p)
 {
     int value;
-    const fl_norm_config *c = emit_norm(l, d, p, &value);
+    const fl_norm_config *c = emit_norm(l, room, d, p, &value);
 
     if (!c)
         return;
     all->param[all->n] = (fl_param_norm){p, value};
-    add_norm(all, value, c->n);
+    add_norm(all, value, c->all);
 }
 
 static const fl_dense *dense_of(const fl_plan *plan, const fl_flat *g)
@@ -230,24 +287,45 @@ static fleet_status make_room(fl_lowering *l, norms *all, int n)
     return all->operand && all->count && all->param ? FLEET_OK : FLEET_ENOMEM;
 }
 
+/* A parameter and its norms. */
+typedef struct own_norm {
+    const fl_dense *dense;
+    const fl_norm_config *config;
+    int norms; /* value */
+} own_norm;
+
+static void clip_one(fl_lowering *l, const own_norm *one)
+{
+    if (one->config)
+        FL_EMIT(l, &kernel_own, NULL, one->config, FL_R(l->plan->update),
+                FL_R(one->norms), FL_RW(one->dense->gradient));
+}
+
 /* Each parameter, each table: by what is its own. */
 static fleet_status clip_each(fl_lowering *l)
 {
     fl_plan *plan = l->plan;
-    int n, value;
+    int n;
     const fleet_var **param = trained_vars(l, FL_VAR_PARAM, &n);
+    own_norm *own =
+        param ? fl_arena_alloc(&plan->arena, ((size_t)n + 1) * sizeof *own)
+              : NULL;
+    norm_room room;
 
-    if (!param)
+    if (!own)
         return FLEET_ENOMEM;
+    room = room_for(l, param, n);
     for (int i = 0; i < n; i++) {
         const fl_param *p = fl_store_param(plan->store, param[i]->name);
-        const fl_dense *d = dense_of(plan, p->flat);
-        const fl_norm_config *c = emit_norm(l, d, p, &value);
 
-        if (c)
-            FL_EMIT(l, &kernel_own, NULL, c, FL_R(plan->update), FL_R(value),
-                    FL_RW(d->gradient));
+        own[i].dense = dense_of(plan, p->flat);
+        own[i].config = emit_norm(l, &room, own[i].dense, p, &own[i].norms);
+        if (room.mine < 0)
+            clip_one(l, &own[i]);
     }
+    share_room(l, &room);
+    for (int i = 0; room.mine >= 0 && i < n; i++)
+        clip_one(l, &own[i]);
     for (size_t i = 0; i < plan->n_sparse; i++)
         fl_lookup_clip(l, &plan->sparse[i]);
     return l->status;
@@ -259,6 +337,7 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     int n_param = 0, n_table = 0;
     const fleet_var **param, **table;
     norms all = {0};
+    norm_room room;
 
     if (!plan->training || !plan->store->optimizer)
         return FLEET_OK;
@@ -282,12 +361,14 @@ fleet_status fl_pass_clip_global_norm(fl_lowering *l, bool *applied)
     FL_TRY(make_room(l, &all, n_param + n_table));
     if (!param || !table)
         return FLEET_ENOMEM;
+    room = room_for(l, param, n_param);
     for (int i = 0; i < n_param; i++) {
         const fl_param *p = fl_store_param(plan->store, param[i]->name);
 
         if (!plan->store->dense_local || !fl_is_pushed(l, p))
-            norm_of_param(l, &all, dense_of(plan, p->flat), p);
+            norm_of_param(l, &all, &room, dense_of(plan, p->flat), p);
     }
+    share_room(l, &room);
     if (is_of_ranks(l))
         return fl_emit_clip_remote(l, all.param, all.n);
     for (int i = 0; i < n_table; i++)

@@ -1,6 +1,7 @@
 /* lars.c - pass lars: a rate for each dense parameter, with momentum
  * (layer_rule.c). */
 #include "runtime/passes/lars_lamb.h"
+#include "runtime/reduce/all_reduce_steps.h"
 
 static fleet_status lars_norm_run(const fl_instance *in, const fl_range *r)
 {
@@ -38,9 +39,12 @@ static void emit_lars(fl_lowering *l, const fl_dense *d, const fl_layers *all,
                       const fl_layers *own, int norms, int ratios)
 {
     const fl_operand now = FL_R(l->plan->update), g = FL_R(d->gradient);
+    const bool part = fl_store_shards_gradients(l->plan->store);
 
-    FL_EMIT(l, &kernel_lars_norm, NULL, all, now, g, FL_R(d->weight),
-            FL_W(norms));
+    FL_EMIT(l, &kernel_lars_norm, NULL, part ? own : all, now, g,
+            FL_R(d->weight), FL_W(norms));
+    if (part)
+        fl_emit_share_squares(l, norms, 2 * own->begin, 2 * own->end);
     FL_EMIT(l, &fl_kernel_layer_ratio, NULL, all, FL_R(norms), FL_W(ratios));
     FL_EMIT(l, &kernel_lars_update, NULL, own, now, g, FL_RW(d->weight),
             FL_R(ratios), FL_RW(fl_state_value(l, d->flat, 0)));

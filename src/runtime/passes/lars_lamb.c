@@ -26,7 +26,7 @@ fl_layer_work fl_layer_work_of(const fl_instance *in, const fl_range *r)
         .u = u,
         .skip = now->skip,
         .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
-        .g = (float *)fl_ptr(in, GRADIENT) + b->offset,
+        .g = (float *)fl_ptr(in, GRADIENT) + (b->offset - all->gradient),
     };
 }
 
@@ -88,8 +88,9 @@ static void add_layer(fl_layers *all, const fl_param *p)
 }
 
 /* The parameters of a group that have a gradient in this plan. */
-static const fl_layers *make_layers(fl_lowering *l, const fl_flat *g)
+static const fl_layers *make_layers(fl_lowering *l, const fl_dense *d)
 {
+    const fl_flat *g = d->flat;
     const fl_map *params = &l->plan->store->params;
     size_t most = params->n + (size_t)(g->n / FL_BLOCK);
     fl_layers all = {
@@ -110,6 +111,7 @@ static const fl_layers *make_layers(fl_lowering *l, const fl_flat *g)
     }
     all.end = all.n_block;
     all.first = g->first;
+    all.gradient = d->first;
     return fl_config(l, &all, sizeof all);
 }
 
@@ -128,7 +130,7 @@ static const fl_layers *own_layers(fl_lowering *l, const fl_flat *g,
 
 static void emit_group(fl_lowering *l, fl_dense *d, fl_layers_emitter *emit)
 {
-    const fl_layers *all = make_layers(l, d->flat);
+    const fl_layers *all = make_layers(l, d);
     const fl_layers *own = all ? own_layers(l, d->flat, all) : NULL;
     int norms, ratios;
     fl_shape shape;

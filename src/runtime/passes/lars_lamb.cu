@@ -47,7 +47,8 @@ struct work {
     float *w, *g, *s0, *s1;
     const float *ratio;
     fl_squares *squares;
-    int64_t first; /* of the states */
+    int64_t first;    /* of the states */
+    int64_t gradient; /* of the gradient */
 };
 
 static float *pointer_of(const fl_device_step *s, int i)
@@ -69,7 +70,14 @@ static work work_of(const fl_device_step *s)
             pointer_of(s, STATE + 1),
             fl_step_f32(s, RATIOS),
             fl_step_ptr<fl_squares>(s, SQUARES) + all->begin,
-            all->first};
+            all->first,
+            all->gradient};
+}
+
+/* Of a float of the group. */
+__device__ static float *gradient_at(const work &k, int64_t at)
+{
+    return k.g + (at - k.gradient);
 }
 
 __device__ static fl_update update_of(const work &k, const fl_layer &l)
@@ -100,7 +108,8 @@ __global__ static void lars_norms(work k)
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         float w = k.w[b.offset + i];
         double x = (double)w;
-        double y = (double)fl_formula_gradient(&all, k.g[b.offset + i], w);
+        double y =
+            (double)fl_formula_gradient(&all, *gradient_at(k, b.offset + i), w);
 
         weights += x * x;
         step += y * y;
@@ -124,7 +133,7 @@ __global__ static void lars_update(work k)
     fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
-        fl_weight x = {k.w + at, k.s0 + s, nullptr, k.g[at]};
+        fl_weight x = {k.w + at, k.s0 + s, nullptr, *gradient_at(k, at)};
         fl_rule_cell c = fl_cell_load(x, 1);
 
         if (average)
@@ -151,18 +160,19 @@ __global__ static void lamb_step(work k)
     fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
+        float *g = gradient_at(k, at);
 
         if (l.rates.average > 0) { /* SGD's step, and no squares */
-            k.g[at] = fl_formula_gradient(&all, k.g[at], k.w[at]);
+            *g = fl_formula_gradient(&all, *g, k.w[at]);
             continue;
         }
         float w = k.w[at], to;
-        fl_weight x = {&to, k.s0 + s, k.s1 + s, k.g[at]};
+        fl_weight x = {&to, k.s0 + s, k.s1 + s, *g};
         fl_rule_cell c = {w, {k.s0[s], k.s1[s]}};
 
         fl_formula_lamb(&all, &c, x.g);
         fl_cell_store(c, x, 2);
-        k.g[at] = to;
+        *g = to;
         weights += (double)w * (double)w;
         step += (double)to * (double)to;
     }
@@ -177,7 +187,7 @@ __global__ static void lamb_update(work k)
     if (fl_update_is_off(k.now))
         return;
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x)
-        k.w[b.offset + i] += by * k.g[b.offset + i];
+        k.w[b.offset + i] += by * *gradient_at(k, b.offset + i);
 }
 
 template <void (*kernel)(work)>

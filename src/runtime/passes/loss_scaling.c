@@ -135,13 +135,15 @@ static void check_all(fl_lowering *l, findings *all)
 
     for (size_t i = 0; i < plan->n_dense; i++) {
         const fl_dense *d = &plan->dense[i];
-        const int64_t n =
-            (d->flat->n + FL_SCALING_BLOCK - 1) / FL_SCALING_BLOCK;
-        const fl_shape shape = fl_shape_1(n);
+        fl_shape shape;
+        int64_t n;
         int found;
 
         if (d->gradient < 0)
             continue;
+        n = fl_shape_count(&plan->value[d->gradient].shape, 1);
+        n = (n + FL_SCALING_BLOCK - 1) / FL_SCALING_BLOCK;
+        shape = fl_shape_1(n);
         found = fl_temp(l, "found", FLEET_FLOAT32, &shape);
         FL_EMIT(l, &kernel_check, NULL, NULL, FL_W(found), FL_R(d->gradient));
         add_found(all, found, (int)n);
@@ -154,11 +156,13 @@ static void check_all(fl_lowering *l, findings *all)
 }
 
 /* Gradients of rows, and of parameters that servers keep, differ from rank to
- * rank; what ranks have summed is the same on all. */
+ * rank; what ranks have summed is the same on all, unless each has a part of
+ * it. */
 static bool ranks_see_different_things(const fl_plan *plan)
 {
     return plan->store->agree &&
-           (plan->n_sparse > 0 || fl_remote_has_dense(plan->store));
+           (plan->n_sparse > 0 || fl_remote_has_dense(plan->store) ||
+            fl_store_shards_gradients(plan->store));
 }
 
 /* In place of what this rank has found: what any has. */

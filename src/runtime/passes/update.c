@@ -38,7 +38,8 @@ static void change_floats(const change *by, int64_t at, int64_t end)
     for (int i = 0; i < in->step->n_operand - STATE; i++)
         state[i] = (float *)fl_ptr(in, STATE + i) + (at - all->first);
     by->rule(&by->u, (float *)fl_ptr(in, WEIGHT) + at,
-             (const float *)fl_ptr(in, GRADIENT) + at, state, end - at);
+             (const float *)fl_ptr(in, GRADIENT) + (at - all->gradient), state,
+             end - at);
 }
 
 /* The same while other threads do: block by block. */
@@ -112,14 +113,16 @@ static void cut_blocks(fl_update_ranges *all, const fl_flat *g,
 }
 
 /* The stretches of a group whose parameters have a gradient in this plan. */
-static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
+static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_dense *d)
 {
+    const fl_flat *g = d->flat;
     const fl_store *s = l->plan->store;
     size_t most = s->params.n + (size_t)(g->n / FL_BLOCK) + 1;
     fl_update_ranges all = {
         .block =
             fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
-        .first = g->first};
+        .first = g->first,
+        .gradient = d->first};
     fl_update_range run = {0};
 
     if (!all.block)
@@ -151,7 +154,7 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_flat *g)
 static void emit_update(fl_lowering *l, const fl_dense *d)
 {
     const int n_state = fl_flat_states(l->plan->store, d->flat);
-    const fl_update_ranges *all = make_ranges(l, d->flat);
+    const fl_update_ranges *all = make_ranges(l, d);
     fl_operand o[STATE + FL_MAX_STATE] = {FL_R(l->plan->update),
                                           FL_R(d->gradient), FL_RW(d->weight)};
 

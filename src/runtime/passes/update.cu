@@ -71,7 +71,8 @@ struct group {
     float *w, *s0, *s1;
     const float *g;
     const fl_update_range *piece;
-    int64_t first; /* of the states */
+    int64_t first;    /* of the states */
+    int64_t gradient; /* of the gradient */
 };
 
 /* A piece is up to 16 K weights of one kind; blocks have EACH of them at a
@@ -98,7 +99,9 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
          i += (int64_t)gridDim.y * FL_THREADS) {
         int64_t at = p.offset + i, s = at - all.first;
 
-        fl_rule_apply(rule, u, {all.w + at, all.s0 + s, all.s1 + s, all.g[at]});
+        fl_rule_apply(
+            rule, u,
+            {all.w + at, all.s0 + s, all.s1 + s, all.g[at - all.gradient]});
     }
 }
 
@@ -125,7 +128,8 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                  s->n_arg > STATE + 1 ? fl_step_f32(s, STATE + 1) : w,
                  fl_step_f32(s, GRADIENT),
                  static_cast<const fl_update_range *>(list_of(s)->copy),
-                 c->first};
+                 c->first,
+                 c->gradient};
 
     return FL_LAUNCH(update_pieces, dim3((unsigned)c->n, blocks_of_piece(c)),
                      FL_THREADS, 0, q, all,
@@ -155,9 +159,12 @@ __global__ static void norm_of_blocks(double *launch_norm, const float *g,
 static fleet_status launch_norm(fl_device *, fl_queue *q,
                                 const fl_device_step *s)
 {
-    return FL_LAUNCH(norm_of_blocks, (unsigned)config_of<fl_norm_config>(s)->n,
-                     FL_THREADS, 0, q, fl_step_ptr<double>(s, 1),
-                     fl_step_f32(s, 2),
+    const fl_norm_config *c = config_of<fl_norm_config>(s);
+
+    if (c->n == 0) /* this rank's gradient has no block of it */
+        return FLEET_OK;
+    return FL_LAUNCH(norm_of_blocks, (unsigned)c->n, FL_THREADS, 0, q,
+                     fl_step_ptr<double>(s, 1) + c->at, fl_step_f32(s, 2),
                      static_cast<const fl_norm_block *>(list_of(s)->copy),
                      fl_step_ptr<fl_device_update>(s, 0));
 }
@@ -185,10 +192,12 @@ __global__ static void clip_blocks(float *g, const double *square, int n,
 static fleet_status launch_own(fl_device *, fl_queue *q,
                                const fl_device_step *s)
 {
-    int n = config_of<fl_norm_config>(s)->n;
+    const fl_norm_config *c = config_of<fl_norm_config>(s);
 
-    return FL_LAUNCH(clip_blocks, (unsigned)n, FL_THREADS, 0, q,
-                     fl_step_f32(s, 2), fl_step_ptr<double>(s, 1), n,
+    if (c->n == 0)
+        return FLEET_OK;
+    return FL_LAUNCH(clip_blocks, (unsigned)c->n, FL_THREADS, 0, q,
+                     fl_step_f32(s, 2), fl_step_ptr<double>(s, 1), c->all,
                      static_cast<const fl_norm_block *>(list_of(s)->copy),
                      fl_step_ptr<fl_device_update>(s, 0));
 }

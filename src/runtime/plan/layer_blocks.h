@@ -22,6 +22,7 @@ typedef struct fl_layers {
     fl_layer *layer;
     fl_layer_block *block;
     int n_layer, n_block;
-    int begin, end; /* blocks that a step works on */
-    int64_t first;  /* of the group: where its states begin */
+    int begin, end;   /* blocks that a step works on */
+    int64_t first;    /* of the group: where its states begin */
+    int64_t gradient; /* of the group: where its gradient begins */
 } fl_layers;

@@ -124,6 +124,8 @@ typedef struct fl_sparse {
 typedef struct fl_dense {
     fl_flat *flat;
     int weight, gradient; /* values */
+    int64_t first;        /* float of the group that the gradient begins with:
+                             0, unless ranks share out gradients */
     int one;              /* value: what is merged into the gradient */
     bool updated;         /* by a pass before update */
 } fl_dense;

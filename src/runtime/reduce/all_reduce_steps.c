@@ -195,3 +195,35 @@ void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end)
     FL_EMIT(l, &kernel_squares, NULL, fl_config(l, &c, sizeof c), FL_RW(value));
     l->engine = FL_ENGINE_COMPUTE;
 }
+
+/* --- share.norms ---------------------------------------------------------- */
+
+enum { MINE, WHOLE };
+
+static fleet_status norms_run(const fl_instance *in, const fl_range *r)
+{
+    const squares *c = in->step->config;
+    fl_comm *p = c->store->agree->comm;
+
+    (void)r;
+    return p->methods->all_reduce(
+        p, FL_ALL_SUM, FL_WIRE_F64, fl_ptr(in, MINE), fl_ptr(in, WHOLE),
+        in->arg[MINE].rows * in->arg[MINE].cols / (int64_t)sizeof(double),
+        NULL);
+}
+
+static const fl_kernel kernel_norms = {
+    .name = "share.norms",
+    .split = FL_SPLIT_PARTS,
+    .run = norms_run,
+};
+
+void fl_emit_share_norms(fl_lowering *l, int mine, int whole)
+{
+    const squares c = {.store = l->plan->store};
+
+    l->engine = FL_ENGINE_COMM;
+    FL_EMIT(l, &kernel_norms, NULL, fl_config(l, &c, sizeof c), FL_R(mine),
+            FL_W(whole));
+    l->engine = FL_ENGINE_COMPUTE;
+}

@@ -16,6 +16,10 @@ void fl_emit_all_reduce_async(fl_lowering *l, int value, fl_wire_type type);
 /* Doubles of which each rank has worked out [begin, end): all get all. */
 void fl_emit_share_squares(fl_lowering *l, int value, int begin, int end);
 
+/* The same of doubles that are zero on all ranks but one: into another value,
+ * so that they are zero again in the next update. */
+void fl_emit_share_norms(fl_lowering *l, int mine, int whole);
+
 /* The kernel of fl_emit_all_reduce(), and what its step does, with another
  * group of ranks. */
 extern const fl_kernel fl_kernel_all_reduce;

@@ -86,6 +86,7 @@ typedef struct fl_localsgd {
  * nothing is shared out. See sharding.c. */
 typedef struct fl_share {
     int rank, ranks;
+    int stage; /* 2: gradients, too; less: states alone */
 } fl_share;
 
 typedef struct fl_store {
@@ -180,6 +181,13 @@ int fl_flat_states(const fl_store *s, const fl_flat *g);
 static inline bool fl_store_is_sharded(const fl_store *s)
 {
     return s->share.ranks > 1;
+}
+
+/* And their gradients? Then plans have the gradient of this rank's part alone
+ * (fl_dense.first), once ranks have summed it. */
+static inline bool fl_store_shards_gradients(const fl_store *s)
+{
+    return fl_store_is_sharded(s) && s->share.stage >= 2;
 }
 
 /* Where a rank's part of the group begins, and the part before it ends: at a

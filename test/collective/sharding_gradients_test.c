@@ -1,0 +1,268 @@
+/* sharding_gradients_test.c - strategy.sharding of stage 2: a rank has memory
+ * for its part of the gradients and for two buckets, and all end with the bits
+ * of ranks that have all gradients. */
+#define SUITE sharding_gradients
+#include "rank_kit.h"
+#include "test.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "runtime/optim/rule.h"
+#include "runtime/plan/lower.h"
+
+/* --- memory, and parameters of several blocks ----------------------------- */
+
+enum { LAYERS = 8, WIDE = 200, ROWS = 4, STEPS = 3, MOST = 400000 };
+
+typedef struct tower {
+    int stage, ranks; /* stage 0: nothing is shared out */
+    float clip;
+    int64_t kept[FAKE_MOST_RANKS]; /* bytes that a plan has from iteration to
+                                      iteration, gradients among them */
+    int64_t arena[FAKE_MOST_RANKS];
+    int64_t floats, part[FAKE_MOST_RANKS];
+    float weight[FAKE_MOST_RANKS][MOST];
+} tower;
+
+static fleet_program *build(fleet *f, const kit_options *how)
+{
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, WIDE}, 2);
+    fleet_fc_options tanh = {.activation = FLEET_TANH};
+
+    for (int i = 0; i < LAYERS; i++)
+        x = fleet_fc(p, x, WIDE, &tanh);
+    CHECK_OK(fleet_minimize(kit_optimizer(f, how), fleet_mean(p, x)));
+    p->training.all_reduce.bucket = WIDE * WIDE;
+    p->training.all_reduce.last_bucket = 1;
+    return p;
+}
+
+static void climb(fake_rank *r, void *arg)
+{
+    tower *t = arg;
+    const kit_options how = {.clip = t->clip};
+    fleet *f = kit_handle(&how);
+    fleet_program *p = build(f, &how);
+    float in[ROWS * WIDE];
+    const int64_t dims[] = {ROWS, WIDE};
+    const fleet_feed feed = {"x", FLEET_FLOAT32, in, dims, 2, NULL};
+    fleet_executor *e;
+    fl_plan *plan;
+
+    r->rounds.store = f->store;
+    f->store->agree = &r->rounds;
+    if (t->stage > 0)
+        f->store->share = (fl_share){r->p.rank, r->p.size, t->stage};
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < ROWS * WIDE; i++)
+            in[i] = (float)((i * 7 + step * 13 + r->p.rank * 5) % 23) / 23.0f;
+        CHECK_OK(fleet_executor_run(e, &feed, 1, NULL, 0));
+    }
+    CHECK_OK(fl_plan_build(p, f->store, ROWS, true, NULL, NULL, &plan));
+    t->kept[r->p.rank] = (int64_t)plan->persistent_bytes;
+    t->arena[r->p.rank] = (int64_t)plan->arena_bytes;
+    t->floats = f->store->flats->n;
+    t->part[r->p.rank] = f->store->flats->end - f->store->flats->first;
+    CHECK(t->floats <= MOST);
+    memcpy(t->weight[r->p.rank], f->store->flats->weight,
+           (size_t)t->floats * sizeof(float));
+    fl_plan_destroy(plan);
+    fleet_executor_destroy(e);
+    f->store->agree = NULL;
+    r->rounds.store = NULL;
+    fleet_destroy(f);
+}
+
+static void run_tower(tower *t)
+{
+    fake_group g;
+
+    fake_group_open(&g, t->ranks);
+    fake_group_run(&g, climb, t);
+    fake_group_close(&g);
+}
+
+/* Of eight layers of 160 KB each a rank keeps a part, and two in buckets. */
+TEST(a_rank_has_memory_for_its_part_of_the_gradients_and_two_buckets)
+{
+    const int64_t bucket = (WIDE * WIDE + WIDE + 100) * 4, slack = 1000;
+    static tower states, part;
+
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        states = (tower){.ranks = ranks, .stage = 1};
+        part = (tower){.ranks = ranks, .stage = 2};
+        run_tower(&states);
+        run_tower(&part);
+        for (int r = 0; r < ranks; r++) {
+            CHECK(states.kept[r] - part.kept[r] >=
+                  (part.floats - part.part[r]) * 4 - slack);
+            CHECK(part.arena[r] <= states.arena[r] + 2 * bucket);
+            CHECK(part.part[r] <= part.floats / ranks + FL_BLOCK);
+        }
+    }
+}
+
+TEST(parameters_of_several_blocks_have_their_bits)
+{
+    static tower whole, part;
+
+    for (int i = 0; i < 6; i++) {
+        const float clip = i < 3 ? 0 : 0.01f;
+
+        whole = (tower){.ranks = 2 + i % 3, .clip = clip};
+        part = (tower){.ranks = 2 + i % 3, .clip = clip, .stage = 2};
+        run_tower(&whole);
+        run_tower(&part);
+        for (int r = 0; r < part.ranks; r++)
+            CHECK(memcmp(part.weight[r], whole.weight[0],
+                         (size_t)whole.floats * sizeof(float)) == 0);
+    }
+}
+
+/* --- bits, of small parameters -------------------------------------------- */
+
+static void check_equal(rank_lesson *s, int ranks)
+{
+    static rank_lesson whole;
+
+    whole = *s;
+    s->also.sharded = true;
+    s->also.sharding_stage = 2;
+    rank_train(s, ranks);
+    rank_train(&whole, ranks);
+    CHECK(memcmp(s->weight[0], whole.weight[0], sizeof s->weight[0]) == 0);
+    CHECK_INT(s->updates[0], whole.updates[0]);
+}
+
+TEST(ranks_end_with_the_bits_of_ranks_that_have_all_gradients)
+{
+    static rank_lesson s;
+
+    for (int i = 0; i < FL_N_RULE; i++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            s = (rank_lesson){
+                .how = {.optimizer = fl_rule_of((fl_rule_kind)i)->name,
+                        .l2_decay = 0.01f},
+                .also.all_reduce.bucket = i % 2 ? 300 : 0,
+                .batches = 12,
+                .last = 50,
+                .passes = 1};
+            check_equal(&s, ranks);
+        }
+}
+
+/* The rank that has no batch for the last update takes part in it. */
+TEST(so_they_do_clipped_and_with_unequal_ends)
+{
+    static rank_lesson s;
+
+    for (int batches = 1; batches <= 11; batches++) {
+        s = (rank_lesson){.how = {.clip = batches % 2 ? 0.05f : 0,
+                                  .norm_clip = batches % 2 ? 0 : 0.05f},
+                          .also.all_reduce.bucket = batches % 3 ? 700 : 200,
+                          .batches = batches,
+                          .last = 17,
+                          .passes = 2};
+        check_equal(&s, 2 + batches % 2);
+    }
+}
+
+TEST(so_they_do_with_rates_of_their_own)
+{
+    static const char *const layers[] = {"lars", "lamb"};
+    static rank_lesson s;
+
+    for (int i = 0; i < 2; i++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            s = (rank_lesson){
+                .how = {.layers = layers[i], .clip = 0.5f, .l2_decay = 0.01f},
+                .also.all_reduce.bucket = 400,
+                .batches = 11,
+                .last = 31,
+                .passes = 1};
+            check_equal(&s, ranks);
+        }
+}
+
+/* --- what goes wrong ------------------------------------------------------ */
+
+/* Whichever call of rank 1 fails, nobody waits for ever, and rank 0 hears. */
+TEST(a_rank_that_fails_ends_the_others)
+{
+    static rank_lesson s;
+
+    for (int call = 1; call <= 12; call++) {
+        fake_group g;
+
+        s = (rank_lesson){.also = {.sharded = true,
+                                   .sharding_stage = 2,
+                                   .all_reduce.bucket = 700},
+                          .batches = 4,
+                          .last = 50,
+                          .passes = 1};
+        fake_group_open(&g, 2);
+        g.fail_at = call;
+        fake_group_run(&g, rank_learn, &s);
+        fake_group_close(&g);
+        CHECK_INT(s.status[1], FLEET_EIO);
+        CHECK_INT(s.status[0], FLEET_EPEER);
+        CHECK_CONTAINS(s.error[0], "rank 1 cannot go on");
+    }
+}
+
+/* A model of rank 0 of two, of which plans can be made. */
+static void open_rank(kit_model *m, fake_group *g, const kit_options *how)
+{
+    kit_build(m, KIT_MLP, how);
+    fake_group_open(g, 2);
+    m->f->store->agree = &g->rank[0].rounds;
+    m->f->store->share = (fl_share){0, 2, 2};
+    CHECK_OK(fl_store_train(m->f->store, m->o));
+    CHECK_OK(fl_store_add(m->f->store, m->p));
+}
+
+static void close_rank(kit_model *m, fake_group *g)
+{
+    m->f->store->agree = NULL;
+    fake_group_close(g);
+    kit_close(m);
+}
+
+/* A strategy does not choose it; a program could. */
+TEST(merged_batches_are_refused_where_a_plan_is_made)
+{
+    kit_model m;
+    fake_group g;
+    fl_plan *plan;
+
+    open_rank(&m, &g, &(kit_options){.merge = 3});
+    CHECK_FAILS(fl_plan_build(m.p, m.f->store, 8, true, NULL, NULL, &plan),
+                FLEET_EUNSUPPORTED,
+                "strategy.sharding_configs.stage 2: the sums of 3 merged");
+    close_rank(&m, &g);
+}
+
+TEST(an_allocation_that_fails_leaves_no_plan)
+{
+    fleet_status status = FLEET_ENOMEM;
+    kit_model m;
+    fake_group g;
+    fl_plan *plan;
+    int64_t n = 0;
+
+    open_rank(&m, &g, &(kit_options){.clip = 0.1f});
+    m.p->training.all_reduce.bucket = 300;
+    while (status != FLEET_OK) {
+        fl_memory_fail_at(++n, false);
+        status = fl_plan_build(m.p, m.f->store, 8, true, NULL, NULL, &plan);
+        fl_memory_fail_at(0, false);
+        CHECK(status == FLEET_OK || status == FLEET_ENOMEM);
+    }
+    CHECK(n > 20);
+    fl_plan_destroy(plan);
+    close_rank(&m, &g);
+}

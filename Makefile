@@ -14,6 +14,7 @@ LIBDIR   ?= lib
 # What is fetched once; another libzmq for make test-long.
 CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/libfleet
 ONNX     := $(or $(FLEET_ONNX),$(CACHE)/onnx-1.23)
+PYARROW  := $(CACHE)/pyarrow-26.0
 OTHER_ZMQ := $(or $(FLEET_ZMQ),$(CACHE)/libzmq-4.3.5)
 BINDIR   ?= bin
 PREFIX   ?= /usr/local
@@ -62,7 +63,7 @@ ONNX_NOT := $(if $(PROTOBUF_C_LIBS),%/onnx_write_absent.c,%/onnx_write.c)
 NCCL_SRC := $(filter-out $(SEAL_NOT),\
               $(wildcard src/collective/nccl/*.c src/collective/rendezvous/*.c))
 ALL_SRC  := $(shell find src -name '*.c' | LC_ALL=C sort)
-SRC      := $(filter-out %_simd.c src/runtime/device/cuda/% $(PLUGIN_SIDE) \
+SRC      := $(filter-out %_simd.c src/runtime/device/cuda/% src/data/arrow/% $(PLUGIN_SIDE) \
               $(COMM) $(MPI_SRC) $(NCCL_SRC) $(SEAL_NOT) $(ONNX_NOT),$(ALL_SRC))
 SIMD     := $(filter-out $(COMM_SIMD),$(filter %_simd.c,$(ALL_SRC)))
 ISAS     := plain avx2 avx512
@@ -86,7 +87,11 @@ MPI      := $(shell pkg-config --exists ompi-c 2>/dev/null && echo ompi-c)
 MPI_CFLAGS := $(if $(MPI),$(patsubst -I%,-isystem %,\
               $(shell pkg-config --cflags $(MPI))))
 MPI_LIBS := $(if $(MPI),$(shell pkg-config --libs $(MPI)))
-PLUGINS  := $(if $(MPI),libfleet_mpi.so)
+# Apache Arrow, for the plug-in that reads Parquet; ARROW=none does without.
+ARROW_AT := $(shell ARROW='$(ARROW)' tools/arrow $(PYARROW)/pyarrow 2>/dev/null)
+ARROW_LINE := $(if $(ARROW_AT),,no libfleet_arrow.so: $(shell ARROW='$(ARROW)' \
+              tools/arrow $(PYARROW)/pyarrow 2>&1))
+PLUGINS  := $(if $(MPI),libfleet_mpi.so) $(if $(ARROW_AT),libfleet_arrow.so)
 TOOLS    := $(wildcard tools/*.c)
 SAMPLES  := $(wildcard samples/*.c)
 TESTS    := $(wildcard $(patsubst %,test/%/*.c,base net runtime ops data ps \
@@ -112,6 +117,7 @@ help:
 #: make tsan         the suite under ThreadSanitizer
 #: make valgrind     the suite under valgrind, in VALGRIND_PARTS
 #: make onnx         fetch onnx and onnxruntime from PyPI, for tests
+#: make arrow        fetch Apache Arrow, for the plug-in that reads Parquet
 #: make onednn3      the suites that multiply, with oneDNN 3 from PyPI
 #: make layers       which room may include which
 #: make tidy         names, sizes and comments of the sources
@@ -125,6 +131,7 @@ help:
 lib: $(LIBDIR)/libfleet.so $(LIBDIR)/libfleet.a $(PLUGINS:%=$(LIBDIR)/%)
 	@$(if $(MPI),:,echo "  --    no libfleet_mpi.so: Open MPI is not here \
 	    (Debian: libopenmpi-dev openmpi-bin)")
+	@$(if $(ARROW_AT),:,echo '  --    $(ARROW_LINE)')
 	@$(if $(SODIUM_LIBS),:,echo "  --    no keys for ranks on GPUs: libsodium is \
 	    not here (Debian: libsodium-dev)")
 	@$(if $(PROTOBUF_C_LIBS),:,echo "  --    no files of ONNX: protobuf-c is not \
@@ -177,6 +184,22 @@ $(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(COMM_OBJ) \
 	@echo "  LD    $@"
 	$(Q)$(CC) -shared -Wl,--no-undefined -Wl,-z,now $(LDFLAGS_) -o $@ $^ \
 	    $(MPI_LIBS)
+
+# Arrow's headers are C++20 and throw; what its library is called has a number.
+ARROW_SRC := $(wildcard src/data/arrow/*.cpp)
+ARROW_LIBS := $(foreach l,parquet arrow,-l:$(notdir $(firstword \
+              $(wildcard $(ARROW_AT)/lib$(l).so $(ARROW_AT)/lib$(l).so.*))))
+$(BUILD)/src/data/arrow/%.o: src/data/arrow/%.cpp
+	@mkdir -p $(@D)
+	@echo "  CXX   $@"
+	$(Q)$(CXX) -std=gnu++20 -Iinclude -Isrc -isystem $(ARROW_AT)/include -fPIC \
+	    -fvisibility=hidden -pthread $(filter-out -Wpedantic,$(CXX_WARN)) $(OPT) \
+	    $(VARIANT) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/libfleet_arrow.so: $(ARROW_SRC:%.cpp=$(BUILD)/%.o) \
+              $(BUILD)/src/data/arrow/arrow_entry.o $(PLUGIN_SIDE:%.c=$(BUILD)/%.o)
+	@echo "  LD    $@"
+	$(Q)$(CXX) -shared -Wl,--no-undefined -Wl,-z,now $(LDFLAGS_) -o $@ $^ \
+	    -L$(ARROW_AT) $(ARROW_LIBS) -Wl,-rpath,$(ARROW_AT)
 $(LIBDIR)/libfleet_%.so: $(BUILD)/libfleet_%.so
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -507,6 +530,10 @@ onednn3-suite: $(SUITE3)
 	@ldd $(SUITE3) | grep -F '$(ONEDNN3)/lib/libdnnl.so.3'
 	@test/suite $(SUITE3) --filter \
 	    '@(ops|torch|amp|executor|enomem|plan*|update|train|predictor|all_reduce)/*'
+# Apache Arrow from PyPI: what the plug-in that reads Parquet is built with.
+.PHONY: arrow
+arrow:
+	@tools/setup arrow $(PYARROW)
 # onnx and onnxruntime from PyPI, for the suites onnx*, which skip without them.
 .PHONY: onnx
 onnx:
@@ -605,6 +632,7 @@ install: all
 uninstall:
 	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_mpi.so \
+	    $(INSTALL_LIB)/libfleet_arrow.so \
 	    $(INSTALL_LIB)/libfleet_cuda.so \
 	    $(INSTALL_LIB)/pkgconfig/fleet.pc \
 	    $(DESTDIR)$(PREFIX)/bin/fleet-train $(DESTDIR)$(PREFIX)/bin/fleetrun \

@@ -10,7 +10,7 @@
 
 #include "common.h"
 #include "data/format/formats.h"
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 enum { BENCH_RECORDS = 300000, BENCH_IDS = 26, BENCH_DENSE = 13 };
 

@@ -35,11 +35,12 @@ typedef enum fleet_format {
     FLEET_LIBSVM,     /* label, then index:value, as LIBSVM and SVM-light */
     FLEET_SLOT_TEXT,  /* name:value, as PaddleRec's slot data */
     FLEET_JSON_LINES, /* an object a line, whose keys are slots */
-    FLEET_TFRECORD    /* TFRecord files of tf.Example, whose features are
+    FLEET_TFRECORD,   /* TFRecord files of tf.Example, whose features are
                          slots */
+    FLEET_PARQUET     /* columns of Apache Parquet, by their names */
 } fleet_format;
 
-/* What is done to a cell of a csv file. */
+/* What is done to a cell of a csv file, or a value of a Parquet column. */
 typedef enum fleet_transform {
     FLEET_TRANSFORM_NONE,    /* the number in the cell */
     FLEET_LOG1P,             /* log(1 + x), x > -1 */
@@ -59,8 +60,10 @@ typedef struct fleet_slot {
     int64_t dim;       /* values per sample; -1: any number, none included, for
                           a ragged variable of the dtype; 0: 1 */
 
-    /* csv alone: names (with a header) or positions from 0, as texts. One
-     * column per value; with dim -1 each cell that is not missing is one. */
+    /* csv: names (with a header) or positions from 0, as texts. One column per
+     * value; with dim -1 each cell that is not missing is one. Parquet: names;
+     * NULL: the slot's. A column of lists gives all values of a slot, dim of
+     * them or with dim -1 any number. Other formats have no columns. */
     const char *const *columns;
     int n_column;
     const fleet_transform *transforms; /* 1 for all, or one per column; NULL:
@@ -68,7 +71,7 @@ typedef struct fleet_slot {
     int n_transform;
     const char *const *equals; /* for FLEET_EQUALS */
     int n_equals;
-    int required; /* csv, slot text, JSON lines, tf.Example: nonzero:
+    int required; /* csv, slot text, JSON lines, tf.Example, Parquet: nonzero:
                      FLEET_EFORMAT where it is missing, as a label should be */
 
     int weighted; /* nonzero, with FLEET_INT64 and dim -1: values are "id" or
@@ -113,6 +116,11 @@ typedef struct fleet_dataset_options {
      * with dim -1. FLEET_TFRECORD: ids are an int64_list, or texts of a
      * bytes_list, which are hashed; numbers a float_list or int64_list; slots
      * have no weights.
+     * FLEET_PARQUET: as csv with a header; a null is a cell that is missing, a
+     * text is a cell as it is, blanks included, and an integer what the cell of
+     * its digits is; integers for numbers and ids, reals for numbers alone;
+     * slots have no weights. It needs the plug-in libfleet_arrow.so
+     * (docs/dependencies.md), else a pass is FLEET_EUNSUPPORTED.
      * FLEET_LIBSVM: the label, of dim 1, where -1 is class 0 of FLEET_INT64;
      * then, if lines have qid:NUMBER, "qid", FLEET_INT64; then one slot for all
      * features: FLEET_INT64 with dim -1, ids that are the indexes and have the
@@ -125,7 +133,8 @@ typedef struct fleet_dataset_options {
     int n_use_var;
 
     /* A shell pipeline through which each file is sent: its output is read in
-     * the file's place. NULL or "cat": none. Not for FLEET_IDX. */
+     * the file's place. NULL or "cat": none. Not for FLEET_IDX and
+     * FLEET_PARQUET, which are read at any place. */
     const char *pipe_command;
 
     /* Milliseconds, up to 2^31 - 1, that the command may give nothing and not
@@ -144,7 +153,8 @@ typedef struct fleet_dataset_options {
      * pass: the first ones are logged, with file, line and reason, and how many
      * they were; one more is FLEET_EFORMAT. 0: a bad line is FLEET_EFORMAT. A
      * record of FLEET_TFRECORD is a line, too; one whose length is damaged is
-     * FLEET_ECORRUPT, as none behind it can be found.
+     * FLEET_ECORRUPT, as none behind it can be found. So is a row of
+     * FLEET_PARQUET, and damage to its file is FLEET_ECORRUPT.
      * Each worker counts those of its share of the pass, and one that goes on
      * in the middle of a pass those before it, too. Batches are cut before:
      * one with bad lines has fewer samples. Headers, files that cannot be
@@ -180,7 +190,7 @@ typedef struct fleet_dataset_options {
     double negative_rate;
     const char *negative_label; /* the slot of the label, of dim 1 */
 
-    /* csv */
+    /* csv; `missing` is for texts of Parquet, too */
     char separator;      /* 0: ',' */
     int header;          /* nonzero: the first line names the columns */
     int64_t skip_lines;  /* at the head of each file, before the header */

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/log.h"
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 /* Parse a batch, make what is made of its slots, and check its bounds. With a
  * budget, lines that cannot be parsed are taken out of it, and noted in the

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 enum { FL_PACKED_BYTES = 4 << 20 }; /* of text, about which a block is of */
 

@@ -5,7 +5,7 @@
  * shuffle keeps lines apart from their blocks. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 
 fleet_status fl_cache_reader_open(fl_reader **reader, const fl_reader_env *env);
 

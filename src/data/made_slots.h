@@ -2,7 +2,7 @@
  * is an id. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 /* Fill the slots that lines do not have, once all slots in front
  * of them have their values.

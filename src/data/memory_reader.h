@@ -2,7 +2,7 @@
  * shuffled one. A "line" is a row of a block. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 #include "data/permutation.h"
 #include "data/sample_memory.h"
 

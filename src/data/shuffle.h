@@ -2,7 +2,7 @@
  * shuffle buffer. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 
 /* inner is closed with it, also if this fails. */
 fleet_status fl_shuffle_reader_open(fl_reader **r, const fl_reader_env *env,

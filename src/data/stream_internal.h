@@ -1,7 +1,7 @@
 /* stream_internal.h - a stream as stream_statistics.c opens it. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 #include "data/stream.h"
 
 /* A stream, unchecked, whose lines are parsed in another way. */

@@ -1,4 +1,4 @@
-/* stream_statistics.c - mean and deviation of csv columns, in one pass.
+/* stream_statistics.c - mean and deviation of columns, in one pass.
  *
  * The lines are taken in pieces of a fixed size. A piece's count, mean and sum
  * of squared differences are made by Welford's recurrence (1962) and the pieces
@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "data/format/csv.h"
+#include "data/format/parquet.h"
 #include "data/layout/check_spec.h"
 #include "data/stream_internal.h"
 
@@ -63,6 +64,11 @@ static fleet_status add_line(const fl_parser *p, const fl_csv_cells *cells,
     return FLEET_OK;
 }
 
+static void note_number(void *all, int which, double x)
+{
+    add_value((moments *)all + which, x);
+}
+
 /* The first slot's values become the piece's moments. */
 fleet_status fl_parse_statistics(const fl_parser *p, fl_scratch *scratch,
                                  fl_batch_buffer *buffer)
@@ -73,6 +79,9 @@ fleet_status fl_parse_statistics(const fl_parser *p, fl_scratch *scratch,
     buffer->batch.rows = (int64_t)buffer->lines.n;
     FL_TRY(fl_grow(&out->values, &buffer->capacity[0], n, sizeof(moments)));
     memset(out->values, 0, n * sizeof(moments));
+    if (p->spec->format == FLEET_PARQUET)
+        return fl_parquet_note_numbers(p, scratch, buffer, note_number,
+                                       out->values);
     for (size_t i = 0; i < buffer->lines.n; i++) {
         const fl_line *line = &buffer->lines.line[i];
 

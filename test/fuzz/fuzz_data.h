@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 #include "data/stream_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -35,7 +35,7 @@ TEST(another_version_is_refused_and_both_are_named)
     look_in_plugins();
     CHECK_FAILS(fl_plugin_open("later", &p), FLEET_EUNSUPPORTED,
                 "libfleet_later.so has plug-in version 99, of libfleet 9.8.7; "
-                "this is version 7, of libfleet " /* ours */);
+                "this is version 8, of libfleet " /* ours */);
     CHECK_CONTAINS(fleet_last_error(), fleet_version());
     CHECK(p == NULL);
 }

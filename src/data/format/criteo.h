@@ -1,7 +1,7 @@
 /* criteo.h - Criteo's click logs: a label, 13 integers, 26 texts. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 fl_parse fl_parse_criteo;
 

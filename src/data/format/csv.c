@@ -112,6 +112,24 @@ bool fl_csv_is_missing(const fl_parser *p, const fl_cell *cell)
            cell_is(cell, p->layout.missing, p->layout.missing_size);
 }
 
+bool fl_csv_log(const fl_column *column, double *x)
+{
+    if (column->transform != FLEET_LOG1P &&
+        column->transform != FLEET_LOG1P_STANDARDIZE)
+        return true;
+    if (!(*x > -1.0))
+        return false;
+    *x = log1p(*x);
+    return true;
+}
+
+double fl_csv_standard(const fl_column *column, double x)
+{
+    return fl_standardizes(column->transform)
+               ? (x - column->mean) / column->deviation
+               : x;
+}
+
 fleet_status fl_csv_number(const fl_parser *p, const fl_line *line,
                            const fl_field *f, const fl_column *column,
                            const fl_cell *cell, double *x)
@@ -119,13 +137,9 @@ fleet_status fl_csv_number(const fl_parser *p, const fl_line *line,
     if (!fl_parse_double(cell->text, cell->end, x))
         return fl_bad_line(p, line, f->name, "a finite number", cell->text,
                            cell->end);
-    if (column->transform == FLEET_LOG1P ||
-        column->transform == FLEET_LOG1P_STANDARDIZE) {
-        if (!(*x > -1.0))
-            return fl_bad_line(p, line, f->name, "a number above -1, for log1p",
-                               cell->text, cell->end);
-        *x = log1p(*x);
-    }
+    if (!fl_csv_log(column, x))
+        return fl_bad_line(p, line, f->name, "a number above -1, for log1p",
+                           cell->text, cell->end);
     return FLEET_OK;
 }
 
@@ -163,9 +177,7 @@ static fleet_status to_float(const place *at, const fl_column *column,
                            cell->text, cell->end);
     }
     FL_TRY(fl_csv_number(at->p, at->line, at->f, column, cell, &x));
-    if (fl_standardizes(column->transform))
-        x = (x - column->mean) / column->deviation;
-    *out = (float)x;
+    *out = (float)fl_csv_standard(column, x);
     if (isfinite(*out))
         return FLEET_OK;
     return fl_bad_line(at->p, at->line, at->f->name,
@@ -225,6 +237,15 @@ static fleet_status to_value(const place *at, int column, const fl_cell *cell,
                         : to_float(at, c, cell, (float *)out->values + index);
 }
 
+fleet_status fl_csv_value(const fl_parser *p, const fl_line *line,
+                          const fl_field *f, int column, const fl_cell *cell,
+                          fl_slot_data *out, size_t index)
+{
+    const place at = {p, line, f};
+
+    return to_value(&at, column, cell, out, index);
+}
+
 /* --- batches -------------------------------------------------------------- */
 
 static bool is_of_word(char c)
@@ -243,7 +264,7 @@ static size_t word_size(const char *s, const char *end)
 }
 
 /* The id of a word, whose letters of ASCII are small ones. */
-static fleet_status hash_word(const place *at, fl_scratch *scratch,
+static fleet_status hash_word(const fl_field *f, fl_scratch *scratch,
                               const char *word, size_t n, uint64_t *id)
 {
     FL_TRY(fl_grow(&scratch->text, &scratch->text_capacity, n, 1));
@@ -251,14 +272,15 @@ static fleet_status hash_word(const place *at, fl_scratch *scratch,
         scratch->text[i] = word[i] >= 'A' && word[i] <= 'Z'
                                ? (char)(word[i] + 'a' - 'A')
                                : word[i];
-    *id = fl_hash(scratch->text, n, at->f->seed);
+    *id = fl_hash(scratch->text, n, f->seed);
     return FLEET_OK;
 }
 
-static fleet_status read_words(const place *at, fl_scratch *scratch,
-                               fl_batch_buffer *buffer, const fl_cell *cell)
+fleet_status fl_csv_words(const fl_parser *p, const fl_field *f,
+                          fl_scratch *scratch, fl_batch_buffer *buffer,
+                          const fl_cell *cell)
 {
-    const int slot = (int)(at->f - at->p->layout.field);
+    const int slot = (int)(f - p->layout.field);
     size_t *used = &scratch->used[slot];
 
     for (const char *s = cell->text; s < cell->end;) {
@@ -268,8 +290,8 @@ static fleet_status read_words(const place *at, fl_scratch *scratch,
             s++;
             continue;
         }
-        FL_TRY(fl_batch_buffer_room(buffer, &at->p->layout, slot, *used + 1));
-        FL_TRY(hash_word(at, scratch, s, n,
+        FL_TRY(fl_batch_buffer_room(buffer, &p->layout, slot, *used + 1));
+        FL_TRY(hash_word(f, scratch, s, n,
                          (uint64_t *)buffer->batch.slot[slot].values + *used));
         ++*used;
         s += n;
@@ -296,7 +318,7 @@ static fleet_status read_field(const place *at, fl_scratch *scratch, size_t row,
         if (ragged && fl_csv_is_missing(at->p, cell))
             continue;
         if (at->p->layout.column[column].transform == FLEET_WORDS) {
-            FL_TRY(read_words(at, scratch, buffer, cell));
+            FL_TRY(fl_csv_words(at->p, at->f, scratch, buffer, cell));
             continue;
         }
         if (ragged && *used >= buffer->capacity[slot])

@@ -8,6 +8,8 @@
 #include "data/format/json_lines.h"
 #include "data/format/libsvm.h"
 #include "data/format/multislot.h"
+#include "data/format/parquet.h"
+#include "data/format/parquet_reader.h"
 #include "data/format/slot_text.h"
 #include "data/format/text_reader.h"
 #include "data/format/tfrecord.h"
@@ -21,6 +23,7 @@ const char *const fl_format_names[] = {[FLEET_MULTISLOT] = "multislot",
                                        [FLEET_SLOT_TEXT] = "slot_text",
                                        [FLEET_JSON_LINES] = "json_lines",
                                        [FLEET_TFRECORD] = "tfrecord",
+                                       [FLEET_PARQUET] = "parquet",
                                        NULL};
 
 typedef struct format {
@@ -38,6 +41,7 @@ static const format formats[] = {
     [FLEET_SLOT_TEXT] = {fl_parse_slot_text, fl_text_reader_open, NULL},
     [FLEET_JSON_LINES] = {fl_parse_json_lines, fl_text_reader_open, NULL},
     [FLEET_TFRECORD] = {fl_parse_tfrecord, fl_tfrecord_reader_open, NULL},
+    [FLEET_PARQUET] = {fl_parse_parquet, fl_parquet_reader_open, NULL},
 };
 
 fl_parse *fl_format_parse(fleet_format f)

@@ -2,7 +2,7 @@
  * that some have by themselves. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 
 /* By fleet_format, as configurations and saves say it; NULL at the end. */
 extern const char *const fl_format_names[];

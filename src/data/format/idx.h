@@ -1,7 +1,7 @@
 /* idx.h - MNIST's format: pixels in one file, labels in another. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 
 fl_parse fl_parse_idx;
 fleet_status fl_idx_reader_open(fl_reader **r, const fl_reader_env *env);

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/format/row_values.h"
+#include "data/parse/row_values.h"
 #include "data/text/json_scan.h"
 
 typedef struct row {

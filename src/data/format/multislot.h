@@ -1,6 +1,6 @@
 /* multislot.h - Fleet's text format: of each slot a count and its values. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 fl_parse fl_parse_multislot;

@@ -3,7 +3,7 @@
  */
 #include "data/format/slot_text.h"
 
-#include "data/format/row_values.h"
+#include "data/parse/row_values.h"
 #include "data/text/line_tokens.h"
 
 static fleet_status refuse_token(const fl_row_values *v, const fl_field *f,

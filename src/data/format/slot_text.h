@@ -1,6 +1,6 @@
 /* slot_text.h - lines of tokens NAME:VALUE, as PaddleRec's slot data are. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 fl_parse fl_parse_slot_text;

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "data/format/csv.h"
-#include "data/format/file_blocks.h"
+#include "data/parse/file_blocks.h"
 
 typedef struct text_reader {
     fl_reader reader; /* first, so that it is this */

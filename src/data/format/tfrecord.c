@@ -13,7 +13,7 @@
 
 #include "base/crc32c.h"
 #include "base/hash.h"
-#include "data/format/row_values.h"
+#include "data/parse/row_values.h"
 #include "data/format/tfrecord_reader.h"
 #include "data/text/proto_scan.h"
 

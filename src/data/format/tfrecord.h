@@ -2,6 +2,6 @@
  * slots by their names. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 fl_parse fl_parse_tfrecord;

@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/memory.h"
-#include "data/format/file_blocks.h"
+#include "data/parse/file_blocks.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bytes as they lie");
 

@@ -3,7 +3,7 @@
  * the parser compares. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 
 enum { FL_TFRECORD_SUM = 4 }; /* bytes of a checksum */
 

@@ -62,16 +62,18 @@ static fleet_status check_csv_options(const fl_stream_spec *s)
     return FLEET_OK;
 }
 
-/* What only csv knows must not be set in vain. */
+/* What only csv knows must not be set in vain; texts of Parquet may be missing,
+ * too. */
 static fleet_status check_no_csv_options(const fl_stream_spec *s)
 {
     const bool other = s->separator && s->separator != ',';
-    const char *set = s->header                   ? "header"
-                      : s->skip_lines             ? "skip_lines"
-                      : s->comment                ? "comment"
-                      : s->missing && *s->missing ? "missing"
-                      : other                     ? "separator"
-                                                  : NULL;
+    const char *set = s->header       ? "header"
+                      : s->skip_lines ? "skip_lines"
+                      : s->comment    ? "comment"
+                      : s->missing && *s->missing && s->format != FLEET_PARQUET
+                          ? "missing"
+                      : other ? "separator"
+                              : NULL;
 
     return set ? fl_fail(FLEET_ECONFIG, "%s: only csv files have it", set)
                : FLEET_OK;
@@ -128,7 +130,8 @@ static fleet_status check_column(const fl_stream_spec *spec,
     if (!s->columns[i])
         return bad_slot(s, "a column without a name");
     n = strspn(s->columns[i], "0123456789");
-    if (!spec->header && (n < 1 || n > 9 || s->columns[i][n]))
+    if (spec->format == FLEET_CSV && !spec->header &&
+        (n < 1 || n > 9 || s->columns[i][n]))
         return fl_fail(FLEET_ECONFIG,
                        "slot \"%s\": without a header a column is a position "
                        "from 0, got \"%.60s\"",
@@ -136,15 +139,18 @@ static fleet_status check_column(const fl_stream_spec *spec,
     return check_transform(s, fl_transform_of(s, i));
 }
 
-static fleet_status check_csv_slot(const fl_stream_spec *spec,
-                                   const fleet_slot *s)
+static fleet_status check_columns(const fl_stream_spec *spec,
+                                  const fleet_slot *s)
 {
-    int64_t dim = fl_slot_dim(s);
+    const int64_t dim = fl_slot_dim(s);
+    const bool lists = spec->format == FLEET_PARQUET && s->n_column == 1;
     bool compares = false;
 
     if (s->n_column < 1)
-        return bad_slot(s, "a csv slot needs columns");
-    if (dim >= 0 && dim != s->n_column)
+        return bad_slot(s, spec->format == FLEET_CSV
+                               ? "a csv slot needs columns"
+                               : "a slot of Parquet needs columns");
+    if (dim >= 0 && dim != s->n_column && !lists)
         return fl_fail(FLEET_ECONFIG,
                        "slot \"%s\": its dim is %" PRId64 " but it has %d "
                        "columns",
@@ -241,7 +247,7 @@ static fleet_status check_made_slot(const fl_stream_spec *spec, int i)
 
 fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
 {
-    const bool csv = spec->format == FLEET_CSV;
+    const bool columns = fl_has_columns(spec->format);
     int n_read;
 
     *at = 0;
@@ -261,16 +267,21 @@ fleet_status fl_spec_check_slots(const fl_stream_spec *spec, int *at)
             FL_TRY(check_made_slot(spec, *at));
         else if (s->n_bucket != 0)
             return bad_slot(s, "buckets, but no slot from which");
-        else if (csv)
-            FL_TRY(check_csv_slot(spec, s));
+        else if (columns)
+            FL_TRY(check_columns(spec, s));
         else if (s->n_column || s->n_transform || s->n_equals)
-            return bad_slot(s, "only csv files have columns and transforms");
+            return bad_slot(s, "only csv and Parquet files have columns and "
+                               "transforms");
         if (s->required && !fl_slots_by_name(spec->format))
             return bad_slot(s, "required: in lines of this format no slot may "
                                "be missing");
-        if (s->weighted && spec->format == FLEET_TFRECORD)
-            return bad_slot(s, "a feature of a tf.Example has ids without "
-                               "weights");
+        if (s->weighted &&
+            (spec->format == FLEET_TFRECORD || spec->format == FLEET_PARQUET))
+            return bad_slot(s, spec->format == FLEET_PARQUET
+                                   ? "a column of Parquet has ids without "
+                                     "weights"
+                                   : "a feature of a tf.Example has ids "
+                                     "without weights");
         if (spec->format == FLEET_SLOT_TEXT && strpbrk(s->name, ": \t\v\f\r"))
             return bad_slot(s, "a name in slot text has no colons and blanks");
     }
@@ -338,8 +349,10 @@ fleet_status fl_spec_check_options(const fl_stream_spec *s)
     FL_TRY(check_numbers(s));
     if (s->format < FLEET_MULTISLOT || (int)s->format >= FL_N_FORMAT)
         return fl_fail(FLEET_EINVAL, "%d is no format", (int)s->format);
-    if (s->format == FLEET_IDX && fl_command_of(s))
-        return fl_fail(FLEET_ECONFIG, "pipe_command: not for idx files");
+    if ((s->format == FLEET_IDX || s->format == FLEET_PARQUET) &&
+        fl_command_of(s))
+        return fl_fail(FLEET_ECONFIG, "pipe_command: not for %s files",
+                       s->format == FLEET_IDX ? "idx" : "Parquet");
     if (s->format == FLEET_IDX && s->max_bad_lines)
         return fl_fail(FLEET_ECONFIG, "max_bad_lines: idx files have no lines");
     if (s->cache && (s->format == FLEET_IDX || fl_command_of(s)))

@@ -19,7 +19,13 @@ const char *const fl_transform_names[] = {[FLEET_TRANSFORM_NONE] = "none",
 bool fl_slots_by_name(fleet_format format)
 {
     return format == FLEET_CSV || format == FLEET_SLOT_TEXT ||
-           format == FLEET_JSON_LINES || format == FLEET_TFRECORD;
+           format == FLEET_JSON_LINES || format == FLEET_TFRECORD ||
+           format == FLEET_PARQUET;
+}
+
+bool fl_has_columns(fleet_format format)
+{
+    return format == FLEET_CSV || format == FLEET_PARQUET;
 }
 
 int fl_count_read_slots(const fleet_slot *slots, int n_slot)

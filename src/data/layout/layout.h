@@ -67,6 +67,9 @@ int fl_slot_named(const fleet_slot *slots, int n, const char *name);
  * missing, and what no slot asks for may hold anything. */
 bool fl_slots_by_name(fleet_format format);
 
+/* Have files of the format columns, which slots are made of by transforms? */
+bool fl_has_columns(fleet_format format);
+
 /* By fleet_transform, as configurations and saves say it; NULL at the end. */
 extern const char *const fl_transform_names[];
 

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "data/layout/statistics.h"
 
-enum { FL_N_FORMAT = FLEET_TFRECORD + 1 };
+enum { FL_N_FORMAT = FLEET_PARQUET + 1 };
 
 /* What the values of a slot are, besides what its type says. */
 typedef struct fl_slot_bounds {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json/json_write.h"
+#include "data/layout/layout.h"
 #include "fleet/strategy/strategy_read.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
@@ -27,6 +28,18 @@ fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
 
         if (one.json)
             return fl_at_expected(&one, "nothing: it is for csv");
+    }
+    return FLEET_OK;
+}
+
+fleet_status fl_config_columns_alone(const fl_config *c, const fl_at *at,
+                                     const char *const *keys)
+{
+    for (int i = 0; keys[i] && !fl_has_columns(c->dataset.format); i++) {
+        fl_at one = fl_at_key(at, keys[i]);
+
+        if (one.json)
+            return fl_at_expected(&one, "nothing: it is for csv and parquet");
     }
     return FLEET_OK;
 }

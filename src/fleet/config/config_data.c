@@ -20,13 +20,15 @@ static fleet_status read_char(const fl_at *at, char *out)
 
 static fleet_status read_csv(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"separator", "header",  "skip_lines",
-                                       "missing",   "comment", NULL};
+    static const char *const keys[] = {"separator", "header", "skip_lines",
+                                       "comment", NULL};
+    static const char *const missing[] = {"missing", NULL};
     fleet_dataset_options *o = &c->dataset;
     bool header = false;
     fl_at one;
 
     FL_TRY(fl_config_csv_alone(c, at, keys));
+    FL_TRY(fl_config_columns_alone(c, at, missing));
     one = fl_at_key(at, "separator");
     FL_TRY(read_char(&one, &o->separator));
     one = fl_at_key(at, "comment");

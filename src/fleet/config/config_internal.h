@@ -61,6 +61,10 @@ fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
 fleet_status fl_config_layers(fl_config *c, const fl_at *at,
                               const int64_t **units, int *n);
 
+/* The same, if its files have no columns. */
+fleet_status fl_config_columns_alone(const fl_config *c, const fl_at *at,
+                                     const char *const *keys);
+
 /* Fails if the format is not csv and the object has any of those keys. */
 fleet_status fl_config_csv_alone(const fl_config *c, const fl_at *at,
                                  const char *const *keys);

@@ -59,6 +59,21 @@ static fleet_status read_columns(fl_config *c, const fl_at *at, fleet_slot *s)
     return FLEET_OK;
 }
 
+/* A column of Parquet has the slot's name, if it has none of its own. */
+static fleet_status name_column(fl_config *c, fleet_slot *s)
+{
+    const char **name;
+
+    if (c->dataset.format != FLEET_PARQUET || s->n_column > 0)
+        return FLEET_OK;
+    s->columns = name = fl_arena_alloc(&c->arena, sizeof *name);
+    if (!name)
+        return FLEET_ENOMEM;
+    *name = s->name;
+    s->n_column = 1;
+    return FLEET_OK;
+}
+
 /* Of its table; without one it has nothing for servers to keep. */
 static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 {
@@ -137,7 +152,7 @@ static void read_label(const fl_config *c, fl_config_slot *s)
         !(s->label || s->weight || s->log_q))
         return;
     s->slot.required = 1;
-    if (c->dataset.format != FLEET_CSV || s->slot.transforms || !s->label)
+    if (!fl_has_columns(c->dataset.format) || s->slot.transforms || !s->label)
         return;
     s->slot.transforms = &none;
     s->slot.n_transform = 1;
@@ -177,8 +192,8 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
         "table",    "ps",          "columns", "transform", "value",
         "weighted", "loss_weight", "from",    "buckets",   NULL};
     static const char *const types[] = {"float", "uint64", NULL};
-    static const char *const csv_keys[] = {"columns", "transform", "value",
-                                           NULL};
+    static const char *const of_columns[] = {"columns", "transform", "value",
+                                             NULL};
     fl_at name = fl_at_key(at, "name"), type = fl_at_key(at, "type");
     fl_at dim = fl_at_key(at, "dim"), columns = fl_at_key(at, "columns");
     fl_at transform = fl_at_key(at, "transform"),
@@ -197,8 +212,9 @@ static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_int(&dim, -1, 1 << 20, &s->slot.dim));
     if (s->slot.dim == 0)
         return fl_at_expected(&dim, "1 or more, or -1 for any number");
-    FL_TRY(fl_config_csv_alone(c, at, csv_keys));
+    FL_TRY(fl_config_columns_alone(c, at, of_columns));
     FL_TRY(read_columns(c, &columns, &s->slot));
+    FL_TRY(name_column(c, &s->slot));
     FL_TRY(read_transforms(c, &transform, &s->slot));
     FL_TRY(read_sources(c, at, &s->slot));
     FL_TRY(fl_config_texts(c, &value, &equals, &s->slot.n_equals));

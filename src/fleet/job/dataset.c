@@ -62,6 +62,16 @@ static fleet_status copy_slot(fl_arena *a, const fleet_slot *from,
     return FLEET_OK;
 }
 
+/* A column of Parquet may have the slot's name. */
+static fleet_status name_column(fl_arena *a, fleet_slot *s)
+{
+    if (s->n_column > 0 || s->n_from > 0)
+        return FLEET_OK;
+    s->columns = copy_texts(a, &s->name, 1);
+    s->n_column = 1;
+    return s->columns ? FLEET_OK : FLEET_ENOMEM;
+}
+
 static fleet_status check_vars(const fleet_dataset_options *o)
 {
     for (int i = 0; i < o->n_use_var; i++) {
@@ -119,6 +129,8 @@ static fleet_status take_slots(fleet_dataset *d, const fleet_dataset_options *o)
                              .dim = v->ragged ? -1 : fl_shape_cols(&v->shape),
                              .weighted = v->weights != NULL};
         FL_TRY(copy_slot(&d->arena, v ? &of_var : &o->slots[i], &copy[i]));
+        if (o->format == FLEET_PARQUET)
+            FL_TRY(name_column(&d->arena, &copy[i]));
     }
     d->slots = copy;
     d->n_slot = n;
@@ -190,7 +202,7 @@ fl_stream_spec fl_dataset_spec(fleet_dataset *d)
         .statistics = d->has_statistics ? &d->statistics : NULL,
         .files = (const char *const *)d->files.path,
         .n_file = (int)d->files.n,
-        .any_file = o->format != FLEET_IDX,
+        .any_file = o->format != FLEET_IDX && o->format != FLEET_PARQUET,
         .share_count = 1,
         .log = &d->fleet->context.log,
         .job_status = job_status,

@@ -75,7 +75,7 @@ static fleet_status put_slot(fl_json *list, const fleet_slot *s, int place)
 
 static fleet_status put_csv(fl_json *to, const fleet_dataset_options *o)
 {
-    if (o->format != FLEET_CSV)
+    if (!fl_has_columns(o->format))
         return FLEET_OK;
     FL_TRY(
         fl_json_put(to, "separator", fl_json_int((unsigned char)o->separator)));

@@ -1,6 +1,6 @@
 /* plugin.h - plug-ins: parts of libfleet in shared objects of their own
- * (libfleet_mpi.so, libfleet_cuda.so), so that the library loads where MPI or
- * CUDA is not installed.
+ * (libfleet_mpi.so, libfleet_cuda.so, libfleet_arrow.so), so that the library
+ * loads where MPI, CUDA or Apache Arrow is not installed.
  *
  * A plug-in links no symbol of libfleet, so that it also serves a program that
  * is linked with libfleet.a. It is given a table of the library's functions
@@ -19,7 +19,7 @@
 #include "runtime/device/comm.h"
 
 /* Grows with each change of either table, or of what they lead to. */
-enum { FL_PLUGIN_VERSION = 7 };
+enum { FL_PLUGIN_VERSION = 8 };
 
 typedef struct fl_host {
     uint32_t size, version;
@@ -42,6 +42,7 @@ typedef struct fl_plugin {
     const char *name;    /* "mpi" */
     fleet_status (*open_comm)(const fl_comm_options *options, fl_comm **comm);
     const fl_device_table *devices;
+    const struct fl_parquet_table *parquet; /* data/format/parquet_table.h */
 } fl_plugin;
 
 /* What a plug-in exports, and nothing else. It keeps the host's table only if

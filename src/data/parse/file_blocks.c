@@ -1,5 +1,5 @@
 /* file_blocks.c - blocks that are filled from files, one after the other. */
-#include "data/format/file_blocks.h"
+#include "data/parse/file_blocks.h"
 
 #include <inttypes.h>
 #include <string.h>

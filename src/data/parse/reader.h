@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 typedef struct fl_reader fl_reader;
 

@@ -1,5 +1,5 @@
 /* parser.c - what the parsers of all formats share. */
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -80,6 +80,7 @@ void fl_scratch_destroy(fl_scratch *s)
     fl_free(s->used);
     fl_free(s->seen);
     fl_free(s->text);
+    fl_free(s->row);
     fl_free(s);
 }
 

@@ -5,7 +5,7 @@
  * whole, or it has none, which reads as zeros. */
 #pragma once
 
-#include "data/format/parser.h"
+#include "data/parse/parser.h"
 
 typedef struct fl_row_values {
     const fl_parser *parser;

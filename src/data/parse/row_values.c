@@ -1,5 +1,5 @@
 /* row_values.c - room for values, and rows that are whole. */
-#include "data/format/row_values.h"
+#include "data/parse/row_values.h"
 
 #include <stdio.h>
 #include <string.h>

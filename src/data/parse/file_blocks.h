@@ -2,7 +2,7 @@
  * are cut from without being copied. */
 #pragma once
 
-#include "data/format/reader.h"
+#include "data/parse/reader.h"
 #include "data/io/inputs.h"
 
 typedef struct fl_file_blocks {

@@ -40,6 +40,8 @@ struct fl_scratch {
     int64_t *seen; /* json_lines: the row after which each slot was read last */
     char *text;    /* json_lines: what a string with backslashes means */
     size_t text_capacity;
+    char *row; /* parquet: a row that a shuffle has moved, as a block */
+    size_t row_capacity;
     fl_csv_cells cells;
 };
 

@@ -1,0 +1,494 @@
+/* arrow_read.cpp - chosen columns of a Parquet file, group by group, a piece of
+ * rows at a time: of a group no more is in memory than a page of each column.
+ *
+ * Parquet keeps a column as levels and values. A level of definition says
+ * whether it has a value, one of repetition 0 that a row begins. */
+#include "data/arrow/arrow_read.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <arrow/buffer.h>
+#include <arrow/io/memory.h>
+#include <arrow/memory_pool.h>
+#include <parquet/column_reader.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+#include <parquet/schema.h>
+
+#include "data/arrow/arrow_error.h"
+
+namespace
+{
+
+enum {
+    AHEAD = 1024,       /* levels of a list that are read at once, at least */
+    BUFFER = 256 << 10, /* bytes of a column that are read at once */
+    MOST_TOLD = 8       /* columns that an error lists */
+};
+
+struct column_state {
+    fl_parquet_column what = {};
+    int leaf = -1;
+    parquet::Type::type type = parquet::Type::BOOLEAN;
+    int16_t most_defined = 0; /* the level of what has a value */
+    std::shared_ptr<parquet::ColumnReader> reader;
+
+    /* read, and not handed out before the last call; the vectors have room */
+    std::vector<int16_t> defined, repeated;
+    std::vector<uint64_t> values;
+    std::vector<uint32_t> begins; /* of texts, n_value + 1 of them, in */
+    std::vector<char> bytes;
+    size_t n_level = 0, n_value = 0, n_byte = 0;
+    size_t used_levels = 0, used_values = 0; /* handed out by the last call */
+
+    std::vector<char> raw;        /* as the file has them */
+    std::vector<uint64_t> spaced; /* with room for nulls */
+    std::vector<uint32_t> spaced_begins, offsets;
+    std::vector<uint8_t> there;
+};
+
+template <typename T> T *room(std::vector<T> &v, size_t n)
+{
+    if (v.size() < n)
+        v.resize(n > 2 * v.size() ? n : 2 * v.size());
+    return v.data();
+}
+
+} // namespace
+
+struct fl_parquet_file {
+    std::string path;
+    std::unique_ptr<parquet::ParquetFileReader> reader;
+    std::shared_ptr<parquet::RowGroupReader> group;
+    int at = -1; /* the group's number */
+    std::vector<column_state> column;
+};
+
+namespace
+{
+
+/* --- columns by their names ----------------------------------------------- */
+
+bool is_text(const parquet::LogicalType &t)
+{
+    return t.is_none() || t.is_string() || t.is_enum() || t.is_JSON();
+}
+
+/* False: it is nothing that a slot can have. */
+bool find_kind(const parquet::ColumnDescriptor &d, fl_parquet_kind *kind)
+{
+    const parquet::LogicalType &t = *d.logical_type();
+
+    *kind = FL_PARQUET_INT;
+    switch (d.physical_type()) {
+    case parquet::Type::BOOLEAN:
+        return t.is_none();
+    case parquet::Type::INT32:
+    case parquet::Type::INT64:
+        if (t.is_int() &&
+            !static_cast<const parquet::IntLogicalType &>(t).is_signed())
+            *kind = FL_PARQUET_UINT;
+        return t.is_none() || t.is_int();
+    case parquet::Type::FLOAT:
+    case parquet::Type::DOUBLE:
+        *kind = FL_PARQUET_REAL;
+        return t.is_none();
+    case parquet::Type::BYTE_ARRAY:
+        *kind = FL_PARQUET_TEXT;
+        return is_text(t);
+    default:
+        return false;
+    }
+}
+
+/* A column, or a member of a structure, or the one column of a list. */
+int find_leaf(const fl_parquet_file &f, const std::string &name, int *found)
+{
+    const parquet::SchemaDescriptor &s = *f.reader->metadata()->schema();
+    int leaf = -1;
+
+    *found = 0;
+    for (int i = 0; i < s.num_columns(); i++) {
+        const bool whole = s.Column(i)->path()->ToDotString() == name;
+
+        if (!whole && s.GetColumnRoot(i)->name() != name)
+            continue;
+        leaf = i;
+        ++*found;
+    }
+    return leaf;
+}
+
+std::string all_names(const fl_parquet_file &f)
+{
+    const parquet::SchemaDescriptor &s = *f.reader->metadata()->schema();
+    const parquet::schema::GroupNode &root = *s.group_node();
+    std::string all;
+
+    for (int i = 0; i < root.field_count() && i < MOST_TOLD; i++)
+        all += (i > 0 ? ", \"" : "\"") + root.field(i)->name() + "\"";
+    return root.field_count() > MOST_TOLD ? all + ", ..." : all;
+}
+
+fleet_status find_column(const fl_parquet_file &f, column_state &c)
+{
+    int found = 0;
+    const char *name = c.what.name;
+
+    c.leaf = find_leaf(f, name, &found);
+    if (found == 0)
+        return fl_fail(FLEET_EFORMAT,
+                       "%.500s: it has no column \"%.60s\": it has %.300s",
+                       f.path.c_str(), name, all_names(f).c_str());
+
+    const parquet::ColumnDescriptor &d =
+        *f.reader->metadata()->schema()->Column(c.leaf);
+    const int depth = d.max_repetition_level();
+
+    if (found > 1 || depth > 1)
+        return fl_fail(FLEET_EFORMAT,
+                       "%.500s: column \"%.60s\": expected a single one, or a "
+                       "list of single values, got %s",
+                       f.path.c_str(), name,
+                       found > 1 ? "several columns" : "lists in lists");
+    c.type = d.physical_type();
+    c.most_defined = d.max_definition_level();
+    c.what.is_list = depth == 1;
+    if (find_kind(d, &c.what.kind))
+        return FLEET_OK;
+    return fl_fail(FLEET_EFORMAT,
+                   "%.500s: column \"%.60s\": expected booleans, integers, "
+                   "floats, doubles or texts, got %s (%s)",
+                   f.path.c_str(), name, parquet::TypeToString(c.type).c_str(),
+                   d.logical_type()->ToString().c_str());
+}
+
+/* --- values --------------------------------------------------------------- */
+
+template <typename Type> struct read_levels {
+    int64_t levels, values;
+};
+
+/* Up to n levels more, and their values as the file has them. */
+template <typename Type>
+read_levels<Type> next_levels(column_state &c, int64_t n,
+                              typename Type::c_type *to)
+{
+    auto &reader = static_cast<parquet::TypedColumnReader<Type> &>(*c.reader);
+    int16_t *defined = room(c.defined, c.n_level + (size_t)n) + c.n_level;
+    int16_t *repeated = room(c.repeated, c.n_level + (size_t)n) + c.n_level;
+    read_levels<Type> r = {0, 0};
+
+    r.levels =
+        reader.ReadBatch(n, c.most_defined > 0 ? defined : nullptr,
+                         c.what.is_list ? repeated : nullptr, to, &r.values);
+    c.n_level += (size_t)r.levels;
+    return r;
+}
+
+/* Values that a number of 64 bits is made of. */
+template <typename Type, typename To>
+int64_t add_numbers(column_state &c, int64_t n)
+{
+    typedef typename Type::c_type raw;
+    raw *from = (raw *)(void *)room(c.raw, (size_t)n * sizeof(raw));
+    const read_levels<Type> r = next_levels<Type>(c, n, from);
+    To *to =
+        (To *)(void *)room(c.values, c.n_value + (size_t)r.values) + c.n_value;
+
+    for (int64_t i = 0; i < r.values; i++)
+        to[i] = (To)from[i];
+    c.n_value += (size_t)r.values;
+    return r.levels;
+}
+
+int64_t add_texts(column_state &c, int64_t n)
+{
+    typedef parquet::ByteArray raw;
+    raw *from = (raw *)(void *)room(c.raw, (size_t)n * sizeof(raw));
+    const auto r = next_levels<parquet::ByteArrayType>(c, n, from);
+    uint32_t *begin =
+        room(c.begins, c.n_value + (size_t)r.values + 1) + c.n_value;
+
+    for (int64_t i = 0; i < r.values; i++) {
+        char *to = room(c.bytes, c.n_byte + from[i].len) + c.n_byte;
+
+        if (from[i].len > 0)
+            memcpy(to, from[i].ptr, from[i].len);
+        begin[i] = (uint32_t)c.n_byte;
+        c.n_byte += from[i].len;
+        if (c.n_byte > UINT32_MAX)
+            throw parquet::ParquetException("texts of more than 4 GB");
+    }
+    begin[r.values] = (uint32_t)c.n_byte;
+    c.n_value += (size_t)r.values;
+    return r.levels;
+}
+
+int64_t add_levels(column_state &c, int64_t n)
+{
+    const bool is_unsigned = c.what.kind == FL_PARQUET_UINT;
+
+    switch (c.type) {
+    case parquet::Type::BOOLEAN:
+        return add_numbers<parquet::BooleanType, int64_t>(c, n);
+    case parquet::Type::INT32: /* unsigned ones have the bits of signed ones */
+        if (!is_unsigned)
+            return add_numbers<parquet::Int32Type, int64_t>(c, n);
+        {
+            const size_t before = c.n_value;
+            const int64_t got = add_numbers<parquet::Int32Type, uint64_t>(c, n);
+
+            for (size_t i = before; i < c.n_value; i++)
+                c.values[i] = (uint32_t)c.values[i];
+            return got;
+        }
+    case parquet::Type::INT64:
+        return add_numbers<parquet::Int64Type, int64_t>(c, n);
+    case parquet::Type::FLOAT:
+        return add_numbers<parquet::FloatType, double>(c, n);
+    case parquet::Type::DOUBLE:
+        return add_numbers<parquet::DoubleType, double>(c, n);
+    default:
+        return add_texts(c, n);
+    }
+}
+
+/* What was not handed out goes to the front. */
+void drop_used(column_state &c)
+{
+    const size_t n = c.n_level - c.used_levels, m = c.n_value - c.used_values;
+    const bool text = c.what.kind == FL_PARQUET_TEXT;
+
+    if (n > 0) {
+        memmove(c.defined.data(), &c.defined[c.used_levels],
+                n * sizeof(int16_t));
+        memmove(c.repeated.data(), &c.repeated[c.used_levels],
+                n * sizeof(int16_t));
+    }
+    if (m > 0 && text) {
+        const uint32_t gone = c.begins[c.used_values];
+
+        for (size_t i = 0; i <= m; i++)
+            c.begins[i] = c.begins[c.used_values + i] - gone;
+        memmove(c.bytes.data(), &c.bytes[gone], c.n_byte - gone);
+        c.n_byte -= gone;
+    } else if (m > 0) {
+        memmove(c.values.data(), &c.values[c.used_values],
+                m * sizeof(uint64_t));
+    }
+    if (m == 0)
+        c.n_byte = 0;
+    c.n_level = n;
+    c.n_value = m;
+    c.used_levels = c.used_values = 0;
+}
+
+/* --- pieces --------------------------------------------------------------- */
+
+void refuse_rows()
+{
+    throw parquet::ParquetException("it has fewer rows than its row group");
+}
+
+/* The values of flat rows at their rows' places. */
+void space_out(column_state &c, size_t rows)
+{
+    const bool text = c.what.kind == FL_PARQUET_TEXT;
+    uint8_t *there = room(c.there, rows);
+    uint64_t *to = text ? nullptr : room(c.spaced, rows);
+    uint32_t *begin = text ? room(c.spaced_begins, rows + 1) : nullptr;
+    size_t value = 0;
+
+    room(c.begins, 1);
+    for (size_t i = 0; i < rows; i++) {
+        there[i] = c.defined[i] == c.most_defined;
+        if (value == c.n_value && there[i])
+            refuse_rows();
+        if (text)
+            begin[i] = value < c.n_value ? c.begins[value] : (uint32_t)c.n_byte;
+        else
+            to[i] = there[i] ? c.values[value] : 0;
+        value += there[i];
+    }
+    if (text)
+        begin[rows] = (uint32_t)c.n_byte;
+}
+
+void read_flat(column_state &c, size_t rows, fl_parquet_piece *p)
+{
+    const bool text = c.what.kind == FL_PARQUET_TEXT;
+
+    while (c.n_level < rows)
+        if (add_levels(c, (int64_t)(rows - c.n_level)) == 0)
+            refuse_rows();
+    *p = fl_parquet_piece{};
+    p->n = rows;
+    if (c.n_value < rows) {
+        space_out(c, rows);
+        p->there = c.there.data();
+    }
+    p->values = text       ? p->there ? (void *)c.spaced_begins.data()
+                                      : (void *)c.begins.data()
+                      : p->there ? (void *)c.spaced.data()
+                           : (void *)c.values.data();
+    p->bytes = c.bytes.data();
+    c.used_levels = c.n_level;
+    c.used_values = c.n_value;
+}
+
+/* A row of a list ends where the next one begins, or with the group. */
+size_t count_begun(const column_state &c, size_t from)
+{
+    size_t n = 0;
+
+    for (size_t i = from; i < c.n_level; i++)
+        n += c.repeated[i] == 0;
+    return n;
+}
+
+void read_lists(column_state &c, size_t rows, fl_parquet_piece *p)
+{
+    size_t begun = count_begun(c, 0), row = 0, value = 0, i = 0;
+    uint32_t *offset = room(c.offsets, rows + 1);
+
+    while (begun <= rows) {
+        const size_t before = c.n_level;
+
+        if (add_levels(c, rows > AHEAD ? (int64_t)rows : (int64_t)AHEAD) == 0)
+            break;
+        begun += count_begun(c, before);
+    }
+    if (begun < rows || (c.n_level > 0 && c.repeated[0] != 0))
+        refuse_rows();
+    for (; i < c.n_level; i++) {
+        if (c.repeated[i] == 0) {
+            if (row == rows)
+                break;
+            offset[row++] = (uint32_t)value;
+        }
+        value += c.defined[i] == c.most_defined;
+    }
+    if (value > c.n_value)
+        refuse_rows();
+    offset[rows] = (uint32_t)value;
+    room(c.begins, 1);
+    *p = fl_parquet_piece{};
+    p->n = value;
+    p->values = c.what.kind == FL_PARQUET_TEXT ? (void *)c.begins.data()
+                                               : (void *)c.values.data();
+    p->bytes = c.bytes.data();
+    p->offsets = offset;
+    c.used_levels = i;
+    c.used_values = value;
+}
+
+void begin_group(fl_parquet_file &f, int group)
+{
+    f.at = -1;
+    f.group = f.reader->RowGroup(group);
+    for (column_state &c : f.column) {
+        c.n_level = c.n_value = c.n_byte = c.used_levels = c.used_values = 0;
+        c.reader = f.group->Column(c.leaf);
+    }
+    f.at = group;
+}
+
+/* --- the file ------------------------------------------------------------- */
+
+/* Its memory is the system's, so that what is freed is free. */
+parquet::ReaderProperties properties()
+{
+    parquet::ReaderProperties p(arrow::system_memory_pool());
+
+    p.enable_buffered_stream();
+    p.set_buffer_size(BUFFER);
+    p.set_page_checksum_verification(true);
+    return p;
+}
+
+void open_file(fl_parquet_file &f, const char *text, size_t size)
+{
+    if (text)
+        f.reader = parquet::ParquetFileReader::Open(
+            std::make_shared<arrow::io::BufferReader>(
+                std::make_shared<arrow::Buffer>((const uint8_t *)text,
+                                                (int64_t)size)),
+            properties());
+    else
+        f.reader =
+            parquet::ParquetFileReader::OpenFile(f.path, false, properties());
+    for (int i = 0; i < f.reader->metadata()->num_row_groups(); i++)
+        if (f.reader->metadata()->RowGroup(i)->num_rows() < 0)
+            throw parquet::ParquetException("a row group of less than 0 rows");
+}
+
+} // namespace
+
+fleet_status fl_arrow_open(const char *path, const char *text, size_t text_size,
+                           fl_parquet_column *column, int n,
+                           fl_parquet_file **file)
+{
+    auto where = [&] { return std::string(path); };
+
+    *file = nullptr;
+    return arrow_guarded(FLEET_ECORRUPT, where, [&]() -> fleet_status {
+        std::unique_ptr<fl_parquet_file> f(new fl_parquet_file);
+
+        f->path = path;
+        open_file(*f, text, text_size);
+        f->column.resize((size_t)n);
+        for (int i = 0; i < n; i++) {
+            column_state &c = f->column[(size_t)i];
+
+            c.what = column[i];
+            FL_TRY(find_column(*f, c));
+            column[i] = c.what;
+        }
+        *file = f.release();
+        return FLEET_OK;
+    });
+}
+
+int fl_arrow_count_groups(const fl_parquet_file *f)
+{
+    return f->reader->metadata()->num_row_groups();
+}
+
+int64_t fl_arrow_count_rows(const fl_parquet_file *f, int group)
+{
+    return f->reader->metadata()->RowGroup(group)->num_rows();
+}
+
+fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t rows,
+                           fl_parquet_piece *piece)
+{
+    size_t i = 0;
+    auto where = [&] {
+        return f->path + ": column \"" +
+               (i < f->column.size() ? f->column[i].what.name : "") +
+               "\", row group " + std::to_string(group);
+    };
+
+    return arrow_guarded(FLEET_ECORRUPT, where, [&]() -> fleet_status {
+        if (f->at != group)
+            begin_group(*f, group);
+        for (; i < f->column.size(); i++) {
+            column_state &c = f->column[i];
+
+            drop_used(c);
+            if (c.what.is_list)
+                read_lists(c, (size_t)rows, &piece[i]);
+            else
+                read_flat(c, (size_t)rows, &piece[i]);
+        }
+        return FLEET_OK;
+    });
+}
+
+void fl_arrow_close(fl_parquet_file *f)
+{
+    delete f;
+}

@@ -1,0 +1,9 @@
+/* parquet_reader.h - the reader of Parquet files: rows of a list of files. A
+ * row's "line" has the text of its block and the row's place as its size; with
+ * a shuffle it is the row by itself. */
+#pragma once
+
+#include "data/parse/reader.h"
+
+fleet_status fl_parquet_reader_open(fl_reader **reader,
+                                    const fl_reader_env *env);

@@ -18,6 +18,7 @@ enum { LAYERS = 8, WIDE = 200, ROWS = 4, STEPS = 3, MOST = 400000 };
 typedef struct tower {
     int stage, ranks; /* stage 0: nothing is shared out */
     float clip;
+    const char *layers;            /* lars, lamb; NULL: neither */
     int64_t kept[FAKE_MOST_RANKS]; /* bytes that a plan has from iteration to
                                       iteration, gradients among them */
     int64_t arena[FAKE_MOST_RANKS];
@@ -42,7 +43,7 @@ static fleet_program *build(fleet *f, const kit_options *how)
 static void climb(fake_rank *r, void *arg)
 {
     tower *t = arg;
-    const kit_options how = {.clip = t->clip};
+    const kit_options how = {.clip = t->clip, .layers = t->layers};
     fleet *f = kit_handle(&how);
     fleet_program *p = build(f, &how);
     float in[ROWS * WIDE];
@@ -106,21 +107,29 @@ TEST(a_rank_has_memory_for_its_part_of_the_gradients_and_two_buckets)
     }
 }
 
-TEST(parameters_of_several_blocks_have_their_bits)
+/* A part begins inside a parameter: its norm, and with lars and lamb its rate,
+ * are of blocks of two ranks. */
+static void check_tower(int ranks, float clip, const char *layers)
 {
     static tower whole, part;
 
-    for (int i = 0; i < 6; i++) {
-        const float clip = i < 3 ? 0 : 0.01f;
+    whole = (tower){.ranks = ranks, .clip = clip, .layers = layers};
+    part = (tower){.ranks = ranks, .clip = clip, .layers = layers, .stage = 2};
+    run_tower(&whole);
+    run_tower(&part);
+    for (int r = 0; r < ranks; r++)
+        CHECK(memcmp(part.weight[r], whole.weight[0],
+                     (size_t)whole.floats * sizeof(float)) == 0);
+}
 
-        whole = (tower){.ranks = 2 + i % 3, .clip = clip};
-        part = (tower){.ranks = 2 + i % 3, .clip = clip, .stage = 2};
-        run_tower(&whole);
-        run_tower(&part);
-        for (int r = 0; r < part.ranks; r++)
-            CHECK(memcmp(part.weight[r], whole.weight[0],
-                         (size_t)whole.floats * sizeof(float)) == 0);
+TEST(parameters_of_several_blocks_have_their_bits)
+{
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        check_tower(ranks, 0, NULL);
+        check_tower(ranks, 0.01f, NULL);
     }
+    check_tower(3, 0, "lars");
+    check_tower(3, 0, "lamb");
 }
 
 /* --- bits, of small parameters -------------------------------------------- */

@@ -46,8 +46,9 @@ FLEET_API void fleet_program_destroy(fleet_program *program);
 /* Where a program, or one of its operators, runs: on the CPU, or on GPU i as
  * CUDA counts the visible ones. 0: nothing is said, which is the CPU. */
 typedef int fleet_place;
-#define FLEET_CPU    (-1)
-#define FLEET_GPU(i) ((i) + 1)
+#define FLEET_CPU     (-1)
+#define FLEET_GPU(i)  ((i) + 1)
+#define FLEET_ANY_GPU (-2) /* of a guard alone: "gpu" */
 
 /* All-zero fields are defaults. */
 typedef struct fleet_place_options {
@@ -77,12 +78,35 @@ FLEET_API fleet_status fleet_program_place(fleet_program *program,
                                            fleet_place place,
                                            const fleet_place_options *options);
 
-/* fleet_device_guard - what is added to the program from now on runs on the
- * device, "cpu" or "gpu:0", wherever the program does; NULL: where the program
- * does, again. Copies between the two are put in. Fails as
- * fleet_program_place(). */
+/* fleet_device_guard - what is added to the program from now on, operators and
+ * the parameters, tables and states that are made for them, carries the device
+ * (Fleet's device_guard()), which fleet_program_dump() shows; NULL: nothing is
+ * said of what follows.
+ *
+ *   "cpu"    it runs on the CPU, wherever the program does
+ *   "gpu"    on the GPU that the program uses (fleet_program_place(), "gpu:N"),
+ *            or on the CPU if it uses none: so that a program with such guards
+ *            runs on any machine
+ *   "gpu:0"  on that GPU, wherever the program runs, which it opens
+ *
+ * Copies between the two are put in. Where devices change a program can be cut
+ * into stages (FLEET_DUMP_STAGES, docs/heter.md).
+ *
+ *   FLEET_EINVAL  another word; else as fleet_program_place() */
 FLEET_API fleet_status fleet_device_guard(fleet_program *program,
                                           const char *device);
+
+/* fleet_device_guard_from - the same of operators that are there already: of
+ * the one that computes the variable `var`, and of all that were added after
+ * it. So a model of applications.h, which one call builds, gets a device from
+ * one of its layers on. A parameter that an earlier operator reads keeps what
+ * it has.
+ *
+ *   FLEET_ENOENT  the program has no variable of that name
+ *   FLEET_EINVAL  it is not computed; or as fleet_device_guard() */
+FLEET_API fleet_status fleet_device_guard_from(fleet_program *program,
+                                               const char *var,
+                                               const char *device);
 
 /* fleet_place_parse - "cpu", "gpu:1"; FLEET_EINVAL for anything else. */
 FLEET_API fleet_status fleet_place_parse(const char *device,
@@ -100,6 +124,12 @@ FLEET_API fleet_status fleet_program_status(const fleet_program *program);
  *                     was called; regions, lanes, memory
  *   FLEET_DUMP_PLAN_DOT  the same as a Graphviz digraph
  *   FLEET_DUMP_JSON   all of the program: for fleet_program_from_json()
+ *   FLEET_DUMP_STAGES how it is cut where its guards change the device, once
+ *                     fleet_minimize() was called: for each stage its device,
+ *                     operators and parameters, and what crosses to the next
+ *                     one, with the bytes of a batch of `batch` samples
+ *                     (docs/heter.md). NULL where it cannot be cut:
+ *                     fleet_last_error() says by which operator
  *
  * Returns text for fleet_free(), or NULL: see fleet_last_error().
  */
@@ -108,7 +138,8 @@ typedef enum fleet_dump {
     FLEET_DUMP_DOT,
     FLEET_DUMP_PLAN,
     FLEET_DUMP_PLAN_DOT,
-    FLEET_DUMP_JSON
+    FLEET_DUMP_JSON,
+    FLEET_DUMP_STAGES
 } fleet_dump;
 
 FLEET_API char *fleet_program_dump(fleet_program *program, fleet_dump how,

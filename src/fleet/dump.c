@@ -5,6 +5,7 @@
 #include "runtime/graph/program_dump.h"
 #include "runtime/plan/plan_dump.h"
 #include "runtime/plan/lower.h"
+#include "runtime/stages/cut_text.h"
 
 static fleet_status dump_plan(fleet_program *p, int64_t batch, bool dot,
                               fl_text *out)
@@ -42,6 +43,27 @@ static fleet_status dump_json(const fleet_program *p, fl_text *out)
     return out->status;
 }
 
+static fleet_status dump_stages(const fleet_program *p, int64_t batch,
+                                fl_text *out)
+{
+    fleet_status status;
+    fl_cut cut;
+
+    if (batch < 1 || batch > FL_MOST_BATCH)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_program_dump: stages need a batch, got %lld",
+                       (long long)batch);
+    if (!p->training.loss)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_program_dump: stages are of a program that is "
+                       "trained: fleet_minimize() comes first");
+    status = fl_cut_make(&cut, p, p->training.loss, 0);
+    if (status == FLEET_OK)
+        status = fl_cut_text(&cut, batch, out);
+    fl_cut_done(&cut);
+    return status;
+}
+
 char *fleet_program_dump(fleet_program *p, fleet_dump how, int64_t batch)
 {
     fl_text out = {0};
@@ -62,6 +84,9 @@ char *fleet_program_dump(fleet_program *p, fleet_dump how, int64_t batch)
         break;
     case FLEET_DUMP_JSON:
         status = dump_json(p, &out);
+        break;
+    case FLEET_DUMP_STAGES:
+        status = dump_stages(p, batch, &out);
         break;
     default:
         status = fl_fail(FLEET_EINVAL, "fleet_program_dump: %d is no form",

@@ -1,5 +1,7 @@
 /* program_copy.c - programs made of other ones, by way of JSON: read from text,
  * cloned, pruned. */
+#include "fleet/program_copy.h"
+
 #include <string.h>
 
 #include "base/json/json_write.h"
@@ -8,7 +10,7 @@
 #include "ops/ops.h"
 #include "runtime/graph/program_json.h"
 
-static fleet_status read_text(fleet_program *p, const char *text)
+fleet_status fl_program_read_text(fleet_program *p, const char *text)
 {
     fleet_status status;
     fl_json *json;
@@ -28,7 +30,7 @@ static fleet_program *read_program(fleet *f, const char *text,
     fleet_program *p = fleet_program_create(f);
 
     if (p && (!place || fl_place_of(place, 0, &p->place) == FLEET_OK) &&
-        read_text(p, text) == FLEET_OK)
+        fl_program_read_text(p, text) == FLEET_OK)
         return p;
     fleet_program_destroy(p);
     return NULL;

@@ -253,6 +253,27 @@ TEST(a_role_that_this_version_does_not_have_is_named)
     }
 }
 
+TEST(an_environment_of_heter_trainers_is_refused_by_name)
+{
+    static const char *const names[] = {
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_STAGE_TRAINERS_NUM"};
+
+    be_worker("0");
+    for (int i = 0; i < 4; i++) {
+        char words[100];
+
+        snprintf(words, sizeof words, "%s is \"h:1\": expected none", names[i]);
+        VARIABLE_REFUSED(names[i], "h:1", FLEET_EUNSUPPORTED, words);
+    }
+    setenv(names[0], "", 1); /* as if it were not set */
+    fleet_destroy(open_fleet(NULL));
+    be_server("10.0.0.2", "6001");
+    VARIABLE_REFUSED(names[0], "h:1", FLEET_EUNSUPPORTED, names[0]);
+}
+
 TEST(a_server_that_is_not_in_the_list_is_refused)
 {
     be_server("10.0.0.1", "6001");

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "runtime/optim/rule.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/compile.h"
 
 /* --- the same as on the CPU ----------------------------------------------- */
 
@@ -335,6 +335,43 @@ TEST(parts_on_either_side_agree_with_all_on_one)
         CHECK_NEAR(auc_there, 0.5, 1e-9);
         close_parts(&b);
     }
+    close_parts(&a);
+    gpu_kit_close();
+}
+
+/* How many steps of operators under a guard "gpu" run on the GPU. */
+static int guarded_steps(const parts *m)
+{
+    const fl_plan *plan = m->e->last->plan;
+    int n = 0;
+
+    for (size_t i = 0; i < plan->n_step; i++)
+        n += plan->step[i]->node &&
+             plan->step[i]->node->place == FLEET_ANY_GPU &&
+             plan->step[i]->engine == FL_ENGINE_GPU;
+    return n;
+}
+
+/* "gpu" is the GPU that the program uses, and the CPU where it uses none. */
+TEST(a_guard_without_a_number_takes_the_gpu_of_the_program)
+{
+    static float here[GPU_KIT_MOST], there[GPU_KIT_MOST];
+    double auc_here, auc_there;
+    parts a, b;
+
+    gpu_kit_open();
+    open_parts(&a, 0, "gpu", "cpu");
+    train_parts(&a, here, &auc_here);
+    CHECK(!a.p->place.gpu && guarded_steps(&a) == 0);
+    open_parts(&b, FLEET_GPU(0), "gpu", "cpu");
+    gpu_kit_near(there, here, train_parts(&b, there, &auc_there));
+    CHECK_NEAR(auc_there, auc_here, 1e-3);
+    CHECK(guarded_steps(&b) > 0);
+    close_parts(&b);
+    open_parts(&b, FLEET_CPU, "gpu", "gpu:0");
+    gpu_kit_near(there, here, train_parts(&b, there, &auc_there));
+    CHECK(guarded_steps(&b) > 0);
+    close_parts(&b);
     close_parts(&a);
     gpu_kit_close();
 }

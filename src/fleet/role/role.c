@@ -233,12 +233,31 @@ static fleet_status read_worker(fl_role *r)
     return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
+/* A job of stages (docs/heter.md): a trainer would train all of the program. */
+static fleet_status refuse_stages(void)
+{
+    static const char *const names[] = {
+        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
+        "PADDLE_STAGE_TRAINERS_NUM"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (fl_variable(names[i]))
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "%s is \"%.200s\": expected none, as this version "
+                           "has no heter trainers",
+                           names[i], fl_variable(names[i]));
+    return FLEET_OK;
+}
+
 static fleet_status read_environment(fl_role *r)
 {
     const char *servers = fl_variable(servers_variable), *role;
 
     if (!servers)
         return read_rank(r);
+    FL_TRY(refuse_stages());
     FL_TRY(take_servers(r, servers_variable, servers));
     FL_TRY(
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));

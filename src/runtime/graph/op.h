@@ -114,6 +114,8 @@ struct fleet_var {
     fleet_param_attr attr; /* PARAM, TABLE; its name is NULL */
     fl_table_ids ids;      /* TABLE */
     fl_table_cap cap;      /* TABLE; in saved programs it is not */
+    fleet_place place;     /* PARAM, TABLE, STATE: of the guard under which it
+                              was made; 0: none */
     bool keep_gradient;    /* its gradient can be read after an iteration, also
                               of data: for tests */
 };
@@ -130,7 +132,7 @@ struct fl_node {
     fleet_var **out;
     fl_attr attr[FL_MAX_ATTR];
     int n_attr;
-    int place; /* fleet_place of the guard; 0: the program's */
+    fleet_place place; /* of the guard; 0: the program's */
 };
 
 /* Attributes by name, which the builder has put. */

@@ -193,3 +193,38 @@ fleet_status fl_table_from_json(const fl_at *at, fleet_table_options *life,
     FL_TRY(read_int(at, "memory_cap_bytes", &cap->bytes));
     return read_text(at, "cold_folder", &cap->folder);
 }
+
+/* --- ids ------------------------------------------------------------------ */
+
+fleet_status fl_table_ids_to_json(const fl_table_ids *ids, fl_json *o)
+{
+    if (ids->check)
+        FL_TRY(fl_json_put(o, "check_ids", fl_json_bool(true)));
+    if (ids->storage != FLEET_ROW_FLOAT32)
+        FL_TRY(fl_json_put(o, "storage",
+                           fl_json_string(fl_storage_names[ids->storage])));
+    if (ids->fresh == FLEET_FRESH_INITIAL)
+        return FLEET_OK;
+    FL_TRY(fl_json_put(o, "fresh", fl_json_string(fl_fresh_names[ids->fresh])));
+    if (ids->fresh != FLEET_FRESH_ROW)
+        return FLEET_OK;
+    return fl_json_put(o, "default_id", fl_json_hex((uint64_t)ids->default_id));
+}
+
+fleet_status fl_table_ids_from_json(const fl_at *var, fl_table_ids *ids)
+{
+    fl_at check = fl_at_key(var, "check_ids"), fresh = fl_at_key(var, "fresh");
+    fl_at id = fl_at_key(var, "default_id");
+    fl_at storage = fl_at_key(var, "storage");
+    int which = FLEET_FRESH_INITIAL, kept = FLEET_ROW_FLOAT32;
+
+    *ids = (fl_table_ids){0};
+    FL_TRY(fl_at_bool(&check, &ids->check));
+    FL_TRY(fl_at_choice(&fresh, fl_fresh_names, &which));
+    ids->fresh = (fleet_fresh)which;
+    FL_TRY(fl_at_choice(&storage, fl_storage_names, &kept));
+    ids->storage = (fleet_row_storage)kept;
+    if (ids->fresh == FLEET_FRESH_ROW)
+        return fl_at_hex(&id, (uint64_t *)&ids->default_id);
+    return FLEET_OK;
+}

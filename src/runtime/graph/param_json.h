@@ -12,3 +12,8 @@ fleet_status fl_param_from_json(const fl_at *at, fleet_param_attr *attr);
 fleet_status fl_table_to_json(const fleet_var *table, fl_json *object);
 fleet_status fl_table_from_json(const fl_at *at, fleet_table_options *life,
                                 fl_table_cap *cap);
+
+/* What a table does with ids, where that is not the default; its life is not in
+ * it. */
+fleet_status fl_table_ids_to_json(const fl_table_ids *ids, fl_json *o);
+fleet_status fl_table_ids_from_json(const fl_at *var, fl_table_ids *ids);

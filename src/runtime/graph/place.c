@@ -13,6 +13,25 @@ void fl_place_done(fl_place *p)
     *p = (fl_place){0};
 }
 
+bool fl_place_is_gpu(const fl_place *at, fleet_place place)
+{
+    if (!at->gpu)
+        return false;
+    return place ? place > 0 || place == FLEET_ANY_GPU : at->on_gpu;
+}
+
+fl_place_text fl_place_print(fleet_place place)
+{
+    fl_place_text text = {""};
+
+    if (place > 0)
+        snprintf(text.chars, sizeof text.chars, "gpu:%d", place - 1);
+    else if (place != 0)
+        snprintf(text.chars, sizeof text.chars, "%s",
+                 place == FLEET_CPU ? "cpu" : "gpu");
+    return text;
+}
+
 /* The GPU that a place names, one user more. */
 static fleet_status take_gpu(fl_place *p, fleet_place place,
                              const fl_device_options *o)
@@ -126,21 +145,89 @@ fleet_status fleet_program_place(fleet_program *p, fleet_place place,
     return set_place(&p->place, place, options);
 }
 
+/* What a guard may say. */
+static fleet_status parse_guard(const char *call, const char *device,
+                                fleet_place *place)
+{
+    *place = 0;
+    if (device && strcmp(device, "gpu") == 0)
+        *place = FLEET_ANY_GPU;
+    else if (device && fleet_place_parse(device, place) != FLEET_OK)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: device \"%.40s\": expected \"cpu\", \"gpu\", "
+                       "\"gpu:0\" or another one's number",
+                       call, device);
+    return FLEET_OK;
+}
+
+/* "gpu" opens none: it is the program's, if that has one. */
+static fleet_status guard_of(fleet_program *p, const char *call,
+                             const char *device, fleet_place *place)
+{
+    fl_place *at = &p->place;
+
+    FL_TRY(parse_guard(call, device, place));
+    if (*place > 0 && at->gpu && at->gpu->d->ordinal != *place - 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "%s: \"%s\": the program uses gpu:%d", call, device,
+                       at->gpu->d->ordinal);
+    if (*place > 0 && !at->gpu)
+        FL_TRY(take_gpu(at, *place, &(fl_device_options){0}));
+    return FLEET_OK;
+}
+
 fleet_status fleet_device_guard(fleet_program *p, const char *device)
 {
-    fl_place *at;
-    fleet_place place = 0;
+    fleet_place place;
 
     FL_TRY(check_place(p, "fleet_device_guard"));
-    at = &p->place;
-    if (device)
-        FL_TRY(fleet_place_parse(device, &place));
-    if (place > 0 && at->gpu && at->gpu->d->ordinal != place - 1)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fleet_device_guard: \"%s\": the program uses gpu:%d",
-                       device, at->gpu->d->ordinal);
-    if (place > 0 && !at->gpu)
-        FL_TRY(take_gpu(at, place, &(fl_device_options){0}));
+    FL_TRY(guard_of(p, "fleet_device_guard", device, &place));
     p->guard = place;
+    return FLEET_OK;
+}
+
+/* Is it read by a node before that one? */
+static bool is_read_before(const fleet_program *p, const fleet_var *v, int node)
+{
+    for (int i = 0; i < node; i++)
+        for (int j = 0; j < p->node[i]->n_in; j++)
+            if (p->node[i]->in[j] == v)
+                return true;
+    return false;
+}
+
+/* The node, and what the store keeps for it and for none before it. */
+static void set_guard(const fleet_program *p, fl_node *n, fleet_place place)
+{
+    n->place = place;
+    for (int j = 0; j < n->n_in; j++) {
+        fleet_var *v = n->in[j];
+
+        if (v && v->kind != FL_VAR_DATA && v->kind != FL_VAR_TEMP &&
+            !is_read_before(p, v, n->id))
+            v->place = place;
+    }
+}
+
+fleet_status fleet_device_guard_from(fleet_program *p, const char *var,
+                                     const char *device)
+{
+    const fleet_var *v = fleet_program_var(p, var);
+    fleet_place place;
+
+    FL_TRY(check_place(p, "fleet_device_guard_from"));
+    if (!var || !v)
+        return fl_fail(FLEET_ENOENT,
+                       "fleet_device_guard_from: the program has no variable "
+                       "\"%.200s\"",
+                       var ? var : "(null)");
+    if (!v->producer)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_device_guard_from: \"%.200s\" is not computed: "
+                       "expected the result of an operator",
+                       var);
+    FL_TRY(guard_of(p, "fleet_device_guard_from", device, &place));
+    for (size_t i = (size_t)v->producer->id; i < p->n_node; i++)
+        set_guard(p, p->node[i], place);
     return FLEET_OK;
 }

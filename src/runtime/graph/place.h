@@ -17,6 +17,16 @@ typedef struct fl_place {
 
 void fl_place_done(fl_place *p);
 
+/* Does what has that place, a guard's or 0, run on the GPU? */
+bool fl_place_is_gpu(const fl_place *at, fleet_place place);
+
+/* "cpu", "gpu", "gpu:1", for at most 24 bytes; 0 is "". */
+typedef struct fl_place_text {
+    char chars[24];
+} fl_place_text;
+
+fl_place_text fl_place_print(fleet_place place);
+
 /* An executor's, which has a user's share of the GPU: the program's, if it has
  * none of its own. */
 fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p);

@@ -106,6 +106,7 @@ static fleet_status add_var(fleet_program *p, const fleet_var *like,
         return FLEET_ENOMEM;
     v->program = p;
     v->id = (int)p->n_var;
+    v->place = v->kind == FL_VAR_DATA || v->kind == FL_VAR_TEMP ? 0 : p->guard;
     FL_TRY(fl_map_put(&p->names, name, v));
     p->var[p->n_var++] = v;
     *out = v;
@@ -483,6 +484,49 @@ void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
     for (size_t i = p->n_node; i-- > 0;)
         for (int j = 0; marked[i] && j < p->node[i]->n_in; j++)
             mark_producer(p->node[i]->in[j], marked);
+}
+
+static bool is_run(const fl_node *n, const fleet_var *loss, const bool *fetched)
+{
+    for (int j = 0; j < n->op->n_out; j++)
+        if (n->out[j] == loss || (fetched && fetched[n->out[j]->id]))
+            return true;
+    for (int j = 0; j < n->n_in; j++)
+        if (n->in[j] && n->in[j]->kind == FL_VAR_STATE)
+            return true;
+    return false;
+}
+
+void fl_program_mark_run(const fleet_program *p, const fleet_var *loss,
+                         const bool *fetched, bool *marked)
+{
+    memset(marked, 0, p->n_node * sizeof *marked);
+    for (size_t i = p->n_node; i-- > 0;) {
+        const fl_node *n = p->node[i];
+
+        marked[i] = marked[i] || is_run(n, loss, fetched);
+        for (int j = 0; marked[i] && j < n->n_in; j++)
+            mark_producer(n->in[j], marked);
+    }
+}
+
+void fl_program_mark_trained(const fleet_program *p, bool *wants)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
+        bool is_kept = v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
+
+        wants[i] = v->keep_gradient || (is_kept && !v->attr.frozen);
+    }
+    for (size_t i = 0; i < p->n_node; i++) {
+        const fl_node *n = p->node[i];
+        bool any = false;
+
+        for (int j = 0; j < n->n_in; j++)
+            any = any || (n->in[j] && wants[n->in[j]->id]);
+        for (int j = 0; j < n->op->n_out; j++)
+            wants[n->out[j]->id] = any && n->op->gradient;
+    }
 }
 
 bool fl_program_reads(const fleet_program *p, const bool *marked,

@@ -22,14 +22,16 @@ struct fleet_program {
     size_t n_node, node_capacity;
     fl_training training;
     fl_place place;
-    fleet_place guard;       /* of nodes to come; 0: none */
-    _Atomic bool sealed;     /* it has run */
-    int next_stream;         /* of the next node */
-    bool for_test;           /* a clone that is not trained */
-    bool predicts;           /* a predictor's: ids without a row are fresh */
-    fl_error error;          /* the first failure; code FLEET_OK: none */
-    void *owner;             /* the handle, for the facade */
-    const char *output_name; /* of the next node's first output, when a saved
+    fleet_place guard;          /* of nodes to come; 0: none */
+    _Atomic bool sealed;        /* it has run */
+    int next_stream;            /* of the next node */
+    bool for_test;              /* a clone that is not trained */
+    bool predicts;              /* a predictor's: ids without a row are fresh */
+    fl_error error;             /* the first failure; code FLEET_OK: none */
+    struct fl_stage_link *link; /* of a stage's program, to the next stage;
+                                   NULL: it is no such program */
+    void *owner;                /* the handle, for the facade */
+    const char *output_name;    /* of the next node's first output, when a saved
                                 program is read; else NULL */
 };
 
@@ -81,6 +83,16 @@ bool fl_program_ok(const fleet_program *p);
 /* Which nodes must run so that `wanted` variables exist: marks by node id. */
 void fl_program_mark(const fleet_program *p, fleet_var *const *wanted, int n,
                      bool *marked);
+/* Which nodes an iteration runs: what is fetched (by variable; NULL: nothing),
+ * what the loss needs (NULL: none), and what counts in a state. */
+void fl_program_mark_run(const fleet_program *p, const fleet_var *loss,
+                         const bool *fetched, bool *marked);
+
+/* Which variables want a gradient, of a program that trains: parameters and
+ * tables that are trained, what is computed of these, and variables whose
+ * gradient is kept. */
+void fl_program_mark_trained(const fleet_program *p, bool *wants);
+
 /* Does a marked node read it? */
 bool fl_program_reads(const fleet_program *p, const bool *marked,
                       const fleet_var *v);

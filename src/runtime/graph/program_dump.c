@@ -29,6 +29,12 @@ static void print_vars(fleet_var *const *v, int n, fl_text *out)
         fl_text_add(out, "%s%s", i ? ", " : "", v[i] ? v[i]->name : "-");
 }
 
+static void print_device(fleet_place place, fl_text *out)
+{
+    if (place != 0)
+        fl_text_add(out, " device=%s", fl_place_print(place).chars);
+}
+
 static void print_table_ids(const fl_table_ids *ids, fl_text *out)
 {
     if (ids->check)
@@ -57,6 +63,7 @@ static void print_var(const fleet_var *v, fl_text *out)
     if (v->weights)
         fl_text_add(out, " weights=%s", v->weights->name);
     print_table_ids(&v->ids, out);
+    print_device(v->place, out);
     fl_text_add(out, "\n");
 }
 
@@ -75,6 +82,7 @@ fleet_status fl_program_text(const fleet_program *p, fl_text *out)
         fl_text_add(out, ")");
         for (int j = 0; j < n->n_attr; j++)
             print_attr(&n->attr[j], out);
+        print_device(n->place, out);
         fl_text_add(out, "\n");
     }
     if (p->training.loss)

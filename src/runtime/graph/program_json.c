@@ -1,7 +1,6 @@
 /* program_json.c - a program as JSON: the variables and nodes that compute some
- * of its variables, or all of it. What is read is checked as if a user had
- * built it. */
-#include <stdio.h>
+ * of its variables, or all of it, or a stage. What is read is checked as if a
+ * user had built it. */
 #include <string.h>
 
 #include "base/json/json_write.h"
@@ -28,26 +27,12 @@ static fleet_status put_ints(fl_json *object, const char *key, const int64_t *v,
     return FLEET_OK;
 }
 
-/* A table's rules for ids, where they are not the defaults. */
-static fleet_status put_table_ids(fl_json *o, const fl_table_ids *ids)
-{
-    if (ids->check)
-        FL_TRY(fl_json_put(o, "check_ids", fl_json_bool(true)));
-    if (ids->storage != FLEET_ROW_FLOAT32)
-        FL_TRY(fl_json_put(o, "storage",
-                           fl_json_string(fl_storage_names[ids->storage])));
-    if (ids->fresh == FLEET_FRESH_INITIAL)
-        return FLEET_OK;
-    FL_TRY(fl_json_put(o, "fresh", fl_json_string(fl_fresh_names[ids->fresh])));
-    if (ids->fresh != FLEET_FRESH_ROW)
-        return FLEET_OK;
-    return fl_json_put(o, "default_id", fl_json_hex((uint64_t)ids->default_id));
-}
-
 /* What is written of a program. */
 typedef struct writing {
     const fleet_program *p;
     const bool *marked; /* nodes */
+    const bool *given;  /* variables that other nodes compute, by id: they
+                           become data; NULL: none */
     bool all;           /* variables too that no node reads */
     bool trains;        /* with what a training has to know */
 } writing;
@@ -70,6 +55,8 @@ static bool is_shown(const writing *w, const fleet_var *v)
 
 static bool is_written(const writing *w, const fleet_var *v)
 {
+    if (w->given && w->given[v->id])
+        return true;
     return v->kind != FL_VAR_TEMP &&
            (w->all || fl_program_reads(w->p, w->marked, v) ||
             (w->trains && is_shown(w, v)));
@@ -95,22 +82,34 @@ static fleet_status put_trained(const writing *w, fl_json *o,
     return v->kind == FL_VAR_TABLE ? fl_table_to_json(v, o) : FLEET_OK;
 }
 
+static fleet_status put_device(fl_json *o, fleet_place place)
+{
+    return place == 0
+               ? FLEET_OK
+               : fl_json_put(o, "device",
+                             fl_json_string(fl_place_print(place).chars));
+}
+
 static fleet_status put_var(const writing *w, fl_json *list, const fleet_var *v)
 {
+    fl_var_kind kind = v->kind == FL_VAR_TEMP ? FL_VAR_DATA : v->kind;
     fl_json *o = fl_json_object();
 
     FL_TRY(fl_json_append(list, o));
     FL_TRY(fl_json_put(o, "name", fl_json_string(v->name)));
-    FL_TRY(fl_json_put(o, "kind", fl_json_string(fl_var_kind_names[v->kind])));
+    FL_TRY(fl_json_put(o, "kind", fl_json_string(fl_var_kind_names[kind])));
     FL_TRY(fl_json_put(o, "dtype", fl_json_string(fleet_dtype_name(v->dtype))));
     FL_TRY(put_ints(o, "shape", v->shape.dim, v->shape.n_dim));
     if (v->ragged)
         FL_TRY(fl_json_put(o, "ragged", fl_json_bool(true)));
     if (v->kind == FL_VAR_TABLE) {
         FL_TRY(put_initializer(o, &v->attr.initializer));
-        FL_TRY(put_table_ids(o, &v->ids));
+        FL_TRY(fl_table_ids_to_json(&v->ids, o));
     }
-    return w->trains ? put_trained(w, o, v) : FLEET_OK;
+    if (!w->trains)
+        return FLEET_OK;
+    FL_TRY(put_device(o, v->place));
+    return put_trained(w, o, v);
 }
 
 static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
@@ -136,15 +135,6 @@ static fleet_status put_names(fl_json *node, const char *key,
     return FLEET_OK;
 }
 
-static fleet_status put_device(fl_json *node, int place)
-{
-    char text[24] = "cpu";
-
-    if (place > 0)
-        snprintf(text, sizeof text, "gpu:%d", place - 1);
-    return fl_json_put(node, "device", fl_json_string(text));
-}
-
 /* `at`: its place among what is written. */
 static fleet_status put_node(const writing *w, fl_json *list, const fl_node *n,
                              int at)
@@ -159,7 +149,7 @@ static fleet_status put_node(const writing *w, fl_json *list, const fl_node *n,
     FL_TRY(fl_json_put(o, "attrs", attrs));
     for (int i = 0; i < n->n_attr; i++)
         FL_TRY(put_attr(attrs, &n->attr[i]));
-    if (w->trains && n->place != 0)
+    if (w->trains)
         FL_TRY(put_device(o, n->place));
     return w->trains && n->stream != at
                ? fl_json_put(o, "stream", fl_json_int(n->stream))
@@ -207,7 +197,7 @@ static fleet_status to_json(const fleet_program *p, fleet_var *const *targets,
                             int n, bool trains, fl_json **json)
 {
     bool *marked = fl_alloc(p->n_node);
-    writing w = {p, marked, !targets, trains};
+    writing w = {.p = p, .marked = marked, .all = !targets, .trains = trains};
     fleet_status status;
 
     *json = fl_json_object();
@@ -239,6 +229,24 @@ fleet_status fl_program_to_json_whole(const fleet_program *p,
                                       fl_json **json)
 {
     return to_json(p, targets, n_target, true, json);
+}
+
+fleet_status fl_program_to_json_stage(const fleet_program *p,
+                                      const bool *marked, const bool *given,
+                                      fl_json **json)
+{
+    writing w = {.p = p, .marked = marked, .given = given, .trains = true};
+    fleet_status status;
+
+    *json = fl_json_object();
+    if (!*json)
+        return FLEET_ENOMEM;
+    status = put_all(&w, *json);
+    if (status != FLEET_OK) {
+        fl_json_free(*json);
+        *json = NULL;
+    }
+    return status;
 }
 
 /* --- reading ------------------------------------------------------------- */
@@ -295,24 +303,6 @@ static fleet_status read_initializer(const fl_at *var, fleet_initializer *f)
     return fl_initializer_check(var->path, f);
 }
 
-static fleet_status read_table_ids(const fl_at *var, fl_table_ids *ids)
-{
-    fl_at check = fl_at_key(var, "check_ids"), fresh = fl_at_key(var, "fresh");
-    fl_at id = fl_at_key(var, "default_id");
-    fl_at storage = fl_at_key(var, "storage");
-    int which = FLEET_FRESH_INITIAL, kept = FLEET_ROW_FLOAT32;
-
-    *ids = (fl_table_ids){0};
-    FL_TRY(fl_at_bool(&check, &ids->check));
-    FL_TRY(fl_at_choice(&fresh, fl_fresh_names, &which));
-    ids->fresh = (fleet_fresh)which;
-    FL_TRY(fl_at_choice(&storage, fl_storage_names, &kept));
-    ids->storage = (fleet_row_storage)kept;
-    if (ids->fresh == FLEET_FRESH_ROW)
-        return fl_at_hex(&id, (uint64_t *)&ids->default_id);
-    return FLEET_OK;
-}
-
 /* Only ids, and numbers, may be of any number. */
 static fleet_status check_ragged(const char *name, fl_var_kind kind,
                                  const fl_shape *s)
@@ -336,7 +326,7 @@ static fleet_status read_table(fleet_program *p, const fl_at *at, bool trains,
         return fl_fail(FLEET_ESHAPE, "\"%s\": a table has two dimensions",
                        name);
     FL_TRY(read_initializer(at, &attr.initializer));
-    FL_TRY(read_table_ids(at, &ids));
+    FL_TRY(fl_table_ids_from_json(at, &ids));
     if (trains) {
         FL_TRY(fl_param_from_json(at, &attr));
         FL_TRY(fl_table_from_json(at, &ids.life, &cap));
@@ -384,7 +374,7 @@ static fleet_status read_data(fleet_program *p, const fl_at *at,
     return FLEET_OK;
 }
 
-static fleet_status read_var(fleet_program *p, const fl_at *at, bool trains)
+static fleet_status read_kind(fleet_program *p, const fl_at *at, bool trains)
 {
     fl_at kind_at = fl_at_key(at, "kind"), dtype_at = fl_at_key(at, "dtype");
     fl_at shape_at = fl_at_key(at, "shape"),
@@ -422,6 +412,24 @@ static fleet_status read_var(fleet_program *p, const fl_at *at, bool trains)
         return fl_at_expected(&kind_at, "a variable that is not computed");
     }
     return fleet_program_status(p);
+}
+
+static fleet_status read_device(fleet_program *p, const fl_at *at)
+{
+    fl_at device_at = fl_at_key(at, "device");
+    const char *device = NULL;
+
+    FL_TRY(fl_at_string(&device_at, &device));
+    return fleet_device_guard(p, device);
+}
+
+static fleet_status read_var(fleet_program *p, const fl_at *at, bool trains)
+{
+    if (trains)
+        FL_TRY(read_device(p, at));
+    FL_TRY(read_kind(p, at, trains));
+    p->guard = 0;
+    return FLEET_OK;
 }
 
 static fleet_status read_attr(fleet_program *p, const fl_at *attrs,
@@ -506,13 +514,10 @@ static fleet_status read_inputs(fleet_program *p, const fl_at *at,
  * nodes before it are lower. */
 static fleet_status read_guard(fleet_program *p, const fl_at *at)
 {
-    fl_at device_at = fl_at_key(at, "device");
     fl_at stream_at = fl_at_key(at, "stream");
-    const char *device = NULL;
     int64_t stream = p->next_stream;
 
-    FL_TRY(fl_at_string(&device_at, &device));
-    FL_TRY(fleet_device_guard(p, device));
+    FL_TRY(read_device(p, at));
     FL_TRY(
         fl_at_int(&stream_at, p->next_stream, FL_MOST_RANDOM_STREAM, &stream));
     p->next_stream = (int)stream;

@@ -16,6 +16,12 @@ fleet_status fl_program_to_json_whole(const fleet_program *p,
                                       fleet_var *const *targets, int n_target,
                                       fl_json **json);
 
+/* The same of the marked nodes alone, by id; variables that are given, by id,
+ * are data, though other nodes compute them: for a stage of a cut.h. */
+fleet_status fl_program_to_json_stage(const fleet_program *p,
+                                      const bool *marked, const bool *given,
+                                      fl_json **json);
+
 typedef const fl_op *fl_op_finder(const char *name);
 /* Either of both; parameters of the first are frozen. */
 fleet_status fl_program_from_json(fleet_program *p, const fl_at *at,

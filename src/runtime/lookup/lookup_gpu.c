@@ -38,8 +38,7 @@ bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
         const fl_node *n = p->node[i];
 
         if ((n->op->traits & FL_OP_LOOKUP) && n->in[0] == table &&
-            (!(n->place ? n->place > 0 : at->on_gpu) ||
-             fl_lookup_slot_of(n).most > 0))
+            (!fl_place_is_gpu(at, n->place) || fl_lookup_slot_of(n).most > 0))
             return false;
     }
     return true;

@@ -27,7 +27,7 @@ bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
     int place = s->node ? s->node->place : 0;
 
     return plan->place->gpu &&
-           (s->kernel->on_gpu || (place ? place > 0 : plan->place->on_gpu));
+           (s->kernel->on_gpu || fl_place_is_gpu(plan->place, place));
 }
 
 /* Part of a value that both sides use: in which memories is it up to date? */

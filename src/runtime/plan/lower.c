@@ -336,28 +336,6 @@ static void add_pending(fl_lowering *l, const fl_node *n)
 
 /* --- the whole ----------------------------------------------------------- */
 
-static void find_wanted(fl_lowering *l)
-{
-    const fleet_program *p = l->program;
-
-    for (size_t i = 0; i < p->n_var; i++) {
-        const fleet_var *v = p->var[i];
-        bool is_kept = v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE;
-
-        l->wants[i] = l->plan->training &&
-                      (v->keep_gradient || (is_kept && !v->attr.frozen));
-    }
-    for (size_t i = 0; i < p->n_node; i++) {
-        const fl_node *n = p->node[i];
-        bool any = false;
-
-        for (int j = 0; j < n->n_in; j++)
-            any = any || fl_gradient_wanted(l, n->in[j]);
-        for (int j = 0; j < n->op->n_out; j++)
-            l->wants[n->out[j]->id] = any && n->op->gradient;
-    }
-}
-
 static bool has_own_gradient(fl_lowering *l, const fl_node *n)
 {
     for (int i = 0; i < n->op->n_out; i++)
@@ -395,27 +373,6 @@ static void lower_backward(fl_lowering *l)
         fl_recompute_enter(l, i);
         note_failure(l, n->op->gradient(l, n));
         add_pending(l, n);
-    }
-}
-
-/* Run what is fetched, what the loss needs, and what keeps a state. */
-static void find_needed(fl_lowering *l)
-{
-    const fleet_program *p = l->program;
-
-    for (size_t i = p->n_node; i-- > 0;) {
-        const fl_node *n = p->node[i];
-        bool run = l->needed[i];
-
-        for (int j = 0; j < n->op->n_out; j++)
-            run = run || l->fetched[n->out[j]->id] ||
-                  (l->plan->training && n->out[j] == p->training.loss);
-        for (int j = 0; j < n->n_in; j++)
-            run = run || (n->in[j] && n->in[j]->kind == FL_VAR_STATE);
-        l->needed[i] = run;
-        for (int j = 0; run && j < n->n_in; j++)
-            if (n->in[j] && n->in[j]->producer)
-                l->needed[n->in[j]->producer->id] = true;
     }
 }
 
@@ -484,8 +441,10 @@ static fleet_status lower_program(fl_lowering *l)
 {
     const fleet_program *p = l->program;
 
-    find_needed(l);
-    find_wanted(l);
+    fl_program_mark_run(p, l->plan->training ? p->training.loss : NULL,
+                        l->fetched, l->needed);
+    if (l->plan->training)
+        fl_program_mark_trained(p, l->wants);
     count_readers(l);
     FL_TRY(fl_passes_run(l, FL_PASS_GRAPH));
     FL_TRY(fl_recompute_begin(l));

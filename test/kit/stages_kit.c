@@ -1,0 +1,204 @@
+/* stages_kit.c - see stages_kit.h. */
+#define SUITE stages_kit
+#include "stages_kit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fleet/job/handle.h"
+#include "runtime/store/store_hash.h"
+#include "test.h"
+
+stages_model stages_model_of(stages_builder *build)
+{
+    static const fleet_dense_slot dense[] = {{.name = "x", .dim = 3}};
+    static const fleet_id_slot ids[] = {
+        {.name = "a"}, {.name = "b", .table = "own"}, {.name = "c", .dim = -1}};
+    static const int64_t hidden[] = {8, 6};
+    stages_model m = {.build = build,
+                      .ctr = {.dense = dense,
+                              .n_dense = 1,
+                              .ids = ids,
+                              .n_ids = 3,
+                              .embedding_dim = 4,
+                              .hidden = hidden,
+                              .n_hidden = 2}};
+
+    return m;
+}
+
+kit_batch *stages_batch(int64_t rows, int seed)
+{
+    kit_batch *b = kit_batch_new(rows);
+
+    kit_ids(b, "label", 1, 2, 10 * seed + 1);
+    kit_floats(b, "x", 3, 10 * seed + 2);
+    kit_ids(b, "a", 1, 30, 10 * seed + 3);
+    kit_ids(b, "b", 1, 30, 10 * seed + 4);
+    kit_ragged(b, "c", 3, 30, 10 * seed + 5);
+    return b;
+}
+
+/* --- the whole ------------------------------------------------------------ */
+
+void stages_whole_build(stages_whole *w, const stages_model *how)
+{
+    *w = (stages_whole){.f = kit_handle(&how->how)};
+    w->p = fleet_program_create(w->f);
+    CHECK(how->build(w->p, &how->ctr, &w->m) != NULL);
+    CHECK_OK(fleet_minimize(kit_optimizer(w->f, &how->how), w->m.loss));
+}
+
+void stages_whole_close(stages_whole *w)
+{
+    fleet_executor_destroy(w->e);
+    fleet_destroy(w->f);
+}
+
+/* --- from stage to stage -------------------------------------------------- */
+
+/* Without gaps; NULL where it has none. */
+static void *packed(const fl_stage_value *v)
+{
+    size_t size = fleet_dtype_size(v->var->dtype);
+    char *to;
+
+    if (v->var->ragged || v->ld == v->cols)
+        return NULL;
+    to = malloc((size_t)(v->rows * v->cols) * size);
+    for (int64_t r = 0; r < v->rows; r++)
+        memcpy(to + (size_t)(r * v->cols) * size,
+               (const char *)v->data + (size_t)(r * v->ld) * size,
+               (size_t)v->cols * size);
+    return to;
+}
+
+static fleet_status run_next(stages_one *next, const fl_stage_batch *b)
+{
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int64_t dims[KIT_MOST_FEEDS][FLEET_MAX_DIM];
+    void *copy[KIT_MOST_FEEDS];
+    fleet_fetch fetch = {
+        .var = next->loss, .data = b->loss, .size = sizeof *b->loss};
+    fleet_status status;
+
+    CHECK(b->n_value <= KIT_MOST_FEEDS);
+    for (int i = 0; i < b->n_value; i++) {
+        const fl_stage_value *v = &b->value[i];
+
+        memcpy(dims[i], v->var->shape.dim, sizeof dims[i]);
+        dims[i][0] = v->rows;
+        copy[i] = packed(v);
+        feed[i] = (fleet_feed){.name = v->var->name,
+                               .dtype = v->var->dtype,
+                               .data = copy[i] ? copy[i] : v->data,
+                               .dims = dims[i],
+                               .n_dim = v->offsets ? 1 : v->var->shape.n_dim,
+                               .offsets = v->offsets};
+    }
+    status = fleet_executor_run(next->e, feed, b->n_value, &fetch, 1);
+    for (int i = 0; i < b->n_value; i++)
+        free(copy[i]);
+    return status;
+}
+
+static fleet_status exchange(fl_stage_link *link, const fl_stage_batch *b)
+{
+    stages_one *from = (stages_one *)(void *)link, *next = from + 1;
+
+    CHECK(b->trains);
+    FL_TRY(run_next(next, b));
+    for (int i = 0; i < b->n_gradient; i++) {
+        fl_stage_value *g = &b->gradient[i];
+
+        CHECK(g->ld == g->cols);
+        FL_TRY(fl_stage_gradient(next->e,
+                                 fleet_program_var(next->p, g->var->name),
+                                 g->data, g->rows * g->cols));
+    }
+    if (from->all->watch)
+        from->all->watch(from->all->arg, from->number, b);
+    return FLEET_OK;
+}
+
+void stages_open(stages *s, const fl_cut *cut, const stages_model *how)
+{
+    CHECK(cut->n_stage <= STAGES_MOST);
+    s->n = cut->n_stage;
+    for (int i = 0; i < s->n; i++) {
+        stages_one *one = &s->one[i];
+
+        *one = (stages_one){.link = {exchange},
+                            .all = s,
+                            .number = i,
+                            .f = kit_handle(&how->how)};
+        CHECK_OK(
+            fl_stage_program(one->f, cut, i, &one->link, &one->p, &one->loss));
+        CHECK_OK(fleet_minimize(kit_optimizer(one->f, &how->how), one->loss));
+        one->e = fleet_executor_create(one->p, NULL);
+        CHECK(one->e != NULL);
+    }
+}
+
+void stages_close(stages *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        fleet_executor_destroy(s->one[i].e);
+        fleet_destroy(s->one[i].f);
+    }
+}
+
+fleet_status stages_run(stages *s, const kit_batch *b, float *loss)
+{
+    const stages_one *first = &s->one[0];
+    fleet_feed feed[KIT_MOST_FEEDS], own[KIT_MOST_FEEDS];
+    fleet_fetch fetch = {
+        .var = first->loss, .data = loss, .size = sizeof *loss};
+    int n = kit_feeds(b, feed), n_own = 0;
+
+    for (int i = 0; i < n; i++)
+        if (fleet_program_var(first->p, feed[i].name))
+            own[n_own++] = feed[i];
+    return fleet_executor_run(first->e, own, n_own, &fetch, 1);
+}
+
+/* --- what is trained ------------------------------------------------------ */
+
+static void check_params(const fl_store *part, const fl_store *whole, size_t *n)
+{
+    for (size_t i = 0; i < part->params.n; i++) {
+        const fl_param *a = part->params.entry[i].value;
+        const fl_param *b = fl_store_param(whole, a->name);
+
+        CHECK(b && b->n == a->n);
+        CHECK(memcmp(a->flat->weight + a->offset, b->flat->weight + b->offset,
+                     (size_t)a->n * sizeof(float)) == 0);
+    }
+    *n += part->params.n;
+}
+
+static void check_tables(const fleet_program *p, const fl_store *part,
+                         const fl_store *whole)
+{
+    for (size_t i = 0; i < p->n_var; i++) {
+        uint64_t a, b;
+
+        if (p->var[i]->kind != FL_VAR_TABLE)
+            continue;
+        CHECK_OK(fl_store_hash_rows(fl_store_rows(part, p->var[i]->name), &a));
+        CHECK_OK(fl_store_hash_rows(fl_store_rows(whole, p->var[i]->name), &b));
+        CHECK(a == b && a != 0);
+    }
+}
+
+void stages_check_kept(const stages *s, const fleet *whole)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        check_params(s->one[i].f->store, whole->store, &n);
+        check_tables(s->one[i].p, s->one[i].f->store, whole->store);
+    }
+    CHECK_INT((int)n, (int)whole->store->params.n);
+}

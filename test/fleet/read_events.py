@@ -8,9 +8,11 @@ format. A line for each event, in the order in which TensorBoard reads files:
     start STEP                a process begins: what came before it from that
                               step on does not count any more
     scalar STEP TAG VALUE     9 digits
+    histogram STEP TAG NUM MIN MAX SUM SQUARES BUCKETS COUNTED
+                              COUNTED: the sum of all buckets' counts
     torn N                    so many bytes behind the last whole record
 
-With the `tensorboard` package of PyPI the same scalars are read by it, too, and
+With the `tensorboard` package of PyPI the same numbers are read by it, too, and
 the last line is "tensorboard: same" or what differs; else "tensorboard: absent".
 A sum that is wrong, or bytes that are no event, end it with status 1.
 """
@@ -84,11 +86,24 @@ def fields(data):
         yield key >> 3, value
 
 
-def scalars(summary):
+def doubles(packed):
+    return struct.unpack(f"<{len(packed) // 8}d", packed)
+
+
+def histogram(data):
+    parts = dict(fields(data))
+    limits, counts = doubles(parts[6]), doubles(parts[7])
+    assert list(limits) == sorted(set(limits)), "limits grow"
+    assert len(limits) == len(counts) and limits[-1] == parts[2]
+    return (parts[3], parts[1], parts[2], parts[4], parts[5], limits, counts)
+
+
+def values(summary):
     for number, value in fields(summary):
         assert number == 1, "a summary has values alone"
         parts = dict(fields(value))
-        yield parts[1].decode(), parts[2]
+        yield parts[1].decode(), \
+            parts[2] if 2 in parts else histogram(parts[5])
 
 
 def show(body, seen):
@@ -100,8 +115,13 @@ def show(body, seen):
     if 7 in parts:
         assert dict(fields(parts[7])) == {1: 1}, "a session that starts"
         print("start", step)
-    for tag, value in scalars(parts.get(5, b"")):
-        print(f"scalar {step} {tag} {value:.9g}")
+    for tag, value in values(parts.get(5, b"")):
+        if isinstance(value, tuple):
+            num, low, high, total, squares, limits, counts = value
+            print(f"histogram {step} {tag} {num:.9g} {low:.9g} {high:.9g} "
+                  f"{total:.9g} {squares:.9g} {len(limits)} {sum(counts):.9g}")
+        else:
+            print(f"scalar {step} {tag} {value:.9g}")
         seen.append((step, tag, value))
 
 
@@ -114,7 +134,11 @@ def by_tensorboard(folder):
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         for event in event_file_loader.LegacyEventFileLoader(path).Load():
-            found += [(event.step, v.tag, v.simple_value)
+            found += [(event.step, v.tag, v.simple_value
+                       if v.HasField("simple_value") else
+                       (v.histo.num, v.histo.min, v.histo.max, v.histo.sum,
+                        v.histo.sum_squares, tuple(v.histo.bucket_limit),
+                        tuple(v.histo.bucket)))
                       for v in event.summary.value]
     return found
 

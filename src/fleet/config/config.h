@@ -95,6 +95,7 @@ typedef struct fl_config {
     bool metrics_csv;        /* not JSON */
     const char *tensorboard; /* folder of event files; NULL: none */
     int64_t metrics_steps;   /* 0: the default */
+    int64_t histogram_steps; /* 0: there are no histograms */
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;

@@ -75,12 +75,13 @@ static fleet_status read_log_path(fl_config *c, const fl_at *path,
 /* A path, or an object with it. */
 static fleet_status read_metrics_log(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"path", "steps", "format", "tensorboard",
-                                       NULL};
+    static const char *const keys[] = {
+        "path", "steps", "format", "tensorboard", "histogram_steps", NULL};
     const bool is_path = !at->json || fl_at_is_string(at);
     fl_at path = is_path ? *at : fl_at_key(at, "path");
     fl_at steps = fl_at_key(at, "steps"), format = fl_at_key(at, "format");
     fl_at events = fl_at_key(at, "tensorboard");
+    fl_at histograms = fl_at_key(at, "histogram_steps");
 
     if (is_path)
         return read_log_path(c, &path, &format);
@@ -91,6 +92,9 @@ static fleet_status read_metrics_log(fl_config *c, const fl_at *at)
         FL_TRY(fl_at_required(&path));
     FL_TRY(read_log_path(c, &path, &format));
     FL_TRY(fl_config_path(&events, &c->tensorboard));
+    FL_TRY(fl_at_int(&histograms, 1, FL_MOST_EXACT, &c->histogram_steps));
+    if (histograms.json && !c->tensorboard)
+        return fl_at_expected(&histograms, "nothing: there is no tensorboard");
     return fl_at_int(&steps, 1, FL_MOST_EXACT, &c->metrics_steps);
 }
 

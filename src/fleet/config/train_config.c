@@ -10,6 +10,7 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/config/models.h"
+#include "fleet/config/run_histograms.h"
 #include "fleet/config/run_lines.h"
 #include "fleet/config/run_state.h"
 #include "fleet/config/validation.h"
@@ -83,8 +84,9 @@ static fleet_status between_batches(void *user)
 
     if (validates)
         FL_TRY(validate(t, t->train->share));
-    return validates || fl_run_lines_due(t) ? fl_run_lines_add(t, validates)
-                                            : FLEET_OK;
+    if (validates || fl_run_lines_due(t))
+        FL_TRY(fl_run_lines_add(t, validates));
+    return fl_run_histograms_due(t) ? fl_run_histograms_add(t) : FLEET_OK;
 }
 
 static fleet_status note_seen(fl_config_run *t)

@@ -33,6 +33,14 @@ enum {
     SUMMARY_VALUE = 1,
     VALUE_TAG = 1,
     VALUE_SIMPLE = 2,
+    VALUE_HISTOGRAM = 5,
+    HISTOGRAM_MIN = 1,
+    HISTOGRAM_MAX = 2,
+    HISTOGRAM_NUM = 3,
+    HISTOGRAM_SUM = 4,
+    HISTOGRAM_SQUARES = 5,
+    HISTOGRAM_LIMITS = 6,
+    HISTOGRAM_COUNTS = 7,
     SESSION_STATUS = 1
 };
 
@@ -83,6 +91,37 @@ static void put_scalar(fl_text *summary, const fl_event_scalar *s)
     put_bytes(&value, VALUE_TAG, s->tag, strlen(s->tag));
     put_key(&value, VALUE_SIMPLE, FIXED32);
     fl_text_bytes(&value, &x, sizeof x);
+    put_message(summary, SUMMARY_VALUE, &value);
+}
+
+static void put_double(fl_text *t, int field, double x)
+{
+    put_key(t, field, FIXED64);
+    fl_text_bytes(t, &x, sizeof x);
+}
+
+/* Of numbers that are all the same the last bucket alone. */
+static void put_histogram(fl_text *summary, const fl_event_histogram *h)
+{
+    const fl_histogram *of = &h->of;
+    const int first = of->most > of->least ? 0 : FL_BUCKETS - 1;
+    double limit[FL_BUCKETS], count[FL_BUCKETS];
+    fl_text value = {0}, histogram = {0};
+    int n = 0;
+
+    for (int i = first; i < FL_BUCKETS; i++, n++) {
+        limit[n] = fl_histogram_limit(of, i);
+        count[n] = (double)(first > 0 ? of->n : of->count[i]);
+    }
+    put_double(&histogram, HISTOGRAM_MIN, of->least);
+    put_double(&histogram, HISTOGRAM_MAX, of->most);
+    put_double(&histogram, HISTOGRAM_NUM, (double)of->n);
+    put_double(&histogram, HISTOGRAM_SUM, of->sum);
+    put_double(&histogram, HISTOGRAM_SQUARES, of->squares);
+    put_bytes(&histogram, HISTOGRAM_LIMITS, limit, (size_t)n * sizeof *limit);
+    put_bytes(&histogram, HISTOGRAM_COUNTS, count, (size_t)n * sizeof *count);
+    put_bytes(&value, VALUE_TAG, h->tag, strlen(h->tag));
+    put_message(&value, VALUE_HISTOGRAM, &histogram);
     put_message(summary, SUMMARY_VALUE, &value);
 }
 
@@ -226,6 +265,20 @@ fleet_status fl_event_log_add(fl_event_log *e, int64_t step,
     for (int i = 0; i < n; i++)
         if (isfinite(scalar[i].value))
             put_scalar(&summary, &scalar[i]);
+    begin_event(&event, step);
+    put_message(&event, EVENT_SUMMARY, &summary);
+    return add_event(e, &event);
+}
+
+fleet_status fl_event_log_add_histograms(fl_event_log *e, int64_t step,
+                                         const fl_event_histogram *histogram,
+                                         int n)
+{
+    fl_text event = {0}, summary = {0};
+
+    for (int i = 0; i < n; i++)
+        if (histogram[i].of.n > 0)
+            put_histogram(&summary, &histogram[i]);
     begin_event(&event, step);
     put_message(&event, EVENT_SUMMARY, &summary);
     return add_event(e, &event);

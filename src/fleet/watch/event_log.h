@@ -1,4 +1,4 @@
-/* event_log.h - scalars of a training in a file that TensorBoard reads: records
+/* event_log.h - numbers of a training in a file that TensorBoard reads: records
  * as TensorFlow frames them (tensorflow/core/lib/io/record_writer.h), each an
  * Event (tensorflow/core/util/event.proto). A process writes a file of its own.
  * Its first event has TensorBoard forget what earlier ones have written, and it
@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fleet/watch/histogram.h"
 
 typedef struct fl_event_log {
     int fd;     /* -1: not open */
@@ -34,6 +35,17 @@ fleet_status fl_event_log_open(fl_event_log *e, const char *folder,
 /* One event. One that the disk refuses is a warning. */
 fleet_status fl_event_log_add(fl_event_log *e, int64_t step,
                               const fl_event_scalar *scalar, int n);
+
+/* Numbers of a step, of which none are shown where there are none. */
+typedef struct fl_event_histogram {
+    const char *tag;
+    fl_histogram of;
+} fl_event_histogram;
+
+/* One event with all of them; as above. */
+fleet_status fl_event_log_add_histograms(fl_event_log *e, int64_t step,
+                                         const fl_event_histogram *histogram,
+                                         int n);
 
 /* What was added is on the disk. */
 void fl_event_log_flush(fl_event_log *e);

@@ -2,6 +2,7 @@
  * one that follows has a record, and what it does with what the other says. */
 #define SUITE lane_follow
 #include "lane_kit.h"
+#include "ps/control/lane_move.h"
 #include "ps/server/lane_copy.h"
 #include "test.h"
 
@@ -453,7 +454,7 @@ static void open_moving(pair *c)
     lane_open(&c->leader, SIM_SGD, 1, true);
     lane_push(&c->leader, 0, 1, 7, 1);
     lane_hear_status(&c->leader, 0, FL_ANSWER_OK);
-    CHECK_OK(fl_copy_move(c->leader.lane, 0));
+    CHECK_OK(fl_lane_move(c->leader.lane, 0));
     open_follower(c);
     copy(c);
     CHECK(hash_of(&c->follower) == hash_of(&c->leader));
@@ -470,6 +471,13 @@ static void join(pair *c)
     CHECK_INT(fl_lane_replica(c->leader.lane), FL_REPLICA_LEADS);
 }
 
+/* All workers know the epoch: the taker is to say that it is there. */
+static void begin_epoch(pair *c)
+{
+    CHECK_INT(lane_hear(&c->leader, FOLLOWER)->head.n_section, 0);
+    fl_lane_follow(c->follower.lane, c->leader.heard, c->follower.now_ms);
+}
+
 /* The worker hears it at once, and what it sends to the old place again. */
 TEST(a_lane_that_moves_is_led_by_the_taker)
 {
@@ -478,9 +486,11 @@ TEST(a_lane_that_moves_is_led_by_the_taker)
     open_moving(&c);
     join(&c);
     say_view(&c.leader, 4);
+    begin_epoch(&c);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK(carry_question(&c));
     CHECK_INT(lane_hear(&c.leader, 0)->head.status, FL_ANSWER_FENCED);
     CHECK_INT(fl_view_of(&c.leader.msg.head), 4 + FL_VIEW_TAKEN);
-    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
     lane_push(&c.leader, 0, 2, 8, 1);
     lane_hear_status(&c.leader, 0, FL_ANSWER_FENCED);
@@ -521,13 +531,13 @@ TEST(a_lane_stays_if_nobody_takes_it)
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 1, true);
-    CHECK_OK(fl_copy_move(k.lane, 0));
+    CHECK_OK(fl_lane_move(k.lane, 0));
     lane_tick_until(&k, k.now_ms + 900);
     CHECK(strstr(k.lines, "its move is given up") == NULL);
     lane_tick_until(&k, k.now_ms + 300);
     CHECK_CONTAINS(k.lines, "its move is given up: the process of server 0 has "
                             "not asked for it");
-    CHECK_OK(fl_copy_move(k.lane, 0));
+    CHECK_OK(fl_lane_move(k.lane, 0));
     lane_close(&k);
 }
 
@@ -558,6 +568,48 @@ TEST(a_lane_stays_if_the_taker_dies_before_it_leads)
     close_pair(&c);
 }
 
+/* It dies as all workers know the epoch, and is not missed for a while. */
+TEST(a_taker_that_is_not_there_any_more_gets_no_lane)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    say_view(&c.leader, 4);
+    begin_epoch(&c);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_tick_until(&c.leader, c.leader.now_ms + 900);
+    lane_push(&c.leader, 0, 2, 8, 1);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    lane_tick_until(&c.leader, c.leader.now_ms + 300);
+    lose_all(&c.leader);
+    say_view(&c.leader, 4 + FL_VIEW_ALONE);
+    lose_all(&c.leader);
+    lane_tick_until(&c.leader, c.leader.now_ms + 200);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK); /* of the push */
+    close_pair(&c);
+}
+
+TEST(a_taker_that_has_found_no_lane_ends_with_the_job)
+{
+    pair c;
+
+    lane_replica = FL_REPLICA_FOLLOWS;
+    lane_open(&c.follower, SIM_SGD, 1, true);
+    lane_replica = FL_NO_REPLICA;
+    fl_lane_begin_follow(c.follower.lane, NULL, 0);
+    fl_lane_seek_no_more(c.follower.lane);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_LEFT);
+    lane_close(&c.follower);
+    open_moving(&c);
+    fl_lane_seek_no_more(c.leader.lane);
+    fl_lane_seek_no_more(c.follower.lane);
+    CHECK_INT(fl_lane_state_of(c.leader.lane), FL_LANE_RUNS);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_RUNS);
+    close_pair(&c);
+}
+
 /* Two processes would write its files, or its result would go nowhere. */
 TEST(a_lane_that_saves_goes_when_it_has)
 {
@@ -569,10 +621,13 @@ TEST(a_lane_that_saves_goes_when_it_has)
     CHECK_INT(c.leader.n_command, 1);
     say_view(&c.leader, 4);
     lane_hear(&c.leader, 0); /* the save waits */
+    begin_epoch(&c);
     lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    CHECK(carry_question(&c));
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
     fl_lane_command_done(c.leader.lane, FLEET_OK, NULL, 0, 0, c.leader.now_ms);
-    lane_tick_until(&c.leader, c.leader.now_ms + 100);
+    lane_tick_until(&c.follower, c.follower.now_ms + 200);
+    CHECK(carry_question(&c));
     CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_GONE);
     close_pair(&c);
 }
@@ -584,13 +639,13 @@ TEST(lanes_that_may_not_move_say_why)
     lane_no_move = "so be it";
     lane_open(&k, SIM_SGD, 1, true);
     lane_no_move = NULL;
-    CHECK_FAILS(fl_copy_move(k.lane, 0), FLEET_EUNSUPPORTED,
+    CHECK_FAILS(fl_lane_move(k.lane, 0), FLEET_EUNSUPPORTED,
                 "its lanes stay where they are: so be it");
     lane_close(&k);
     lane_open(&k, SIM_SGD, 1, true);
-    CHECK_FAILS(fl_copy_move(k.lane, 1), FLEET_EINVAL,
+    CHECK_FAILS(fl_lane_move(k.lane, 1), FLEET_EINVAL,
                 "there is no server 1: expected 0 to 0");
-    CHECK_OK(fl_copy_move(k.lane, 0));
-    CHECK_OK(fl_copy_move(k.lane, 0));
+    CHECK_OK(fl_lane_move(k.lane, 0));
+    CHECK_OK(fl_lane_move(k.lane, 0));
     lane_close(&k);
 }

@@ -140,7 +140,7 @@ uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows)
 static void begin_servers(sim *s)
 {
     int n_lane[FL_MOST_SERVER];
-    int n_copy = s->o.replicas ? SIM_MOST_COPY : 1;
+    int n_copy = s->o.replicas || s->o.moves > 0 ? SIM_MOST_COPY : 1;
 
     s->all_servers = n_copy * s->o.n_server;
     for (int i = 0; i < s->o.n_server; i++) {
@@ -188,6 +188,8 @@ void sim_open(sim *s, const sim_options *o, fleet_status (*body)(sim_worker *w),
     }
     if (o->subscriber)
         sim_feed_open(s);
+    if (o->moves > 0)
+        sim_post(s, (sim_event){.at_ms = o->move_ms, .kind = SIM_LANE_MOVES});
 }
 
 /* The whole job does not run for a while: all that is under way happens
@@ -234,6 +236,10 @@ static bool is_due(sim *s, const sim_event *e)
 
 static void happen(sim *s, sim_event *e)
 {
+    if (e->kind == SIM_LANE_MOVES) {
+        sim_move(s);
+        return;
+    }
     if (!is_due(s, e))
         return;
     if (sim_server_of(s, e) >= 0)

@@ -58,6 +58,8 @@ typedef struct sim_fault {
     bool leaving;       /* and of those a LEAVE */
     bool when_copied;   /* and when both copies of the server's lanes are
                            there, after the first fault */
+    bool when_moving;   /* and from when on a lane is about to leave the
+                           server's process, or to come to it */
     int count;          /* the how manieth of them */
     int64_t ms;         /* SLEEPS, CUT: how long. DIES: until another process
                            comes at the address; -1: none does */
@@ -127,6 +129,14 @@ typedef struct sim_options {
      * process n_server + i, lane j in lane n_lane + j of the run */
     bool replicas;
 
+    /* lanes go from their servers to as many others, lane j of the run between
+     * places j and n_lane + j, and back: so many are told to, each within so
+     * many milliseconds of the last */
+    int moves, move_ms;
+
+    int slowness; /* computing takes so many times as long; 0: as the script
+                     has it */
+
     int64_t all_stop_ms; /* the whole job, links and all, stops for so long */
     int64_t all_stop_at_ms;
 } sim_options;
@@ -150,6 +160,11 @@ typedef struct sim_lane {
     fl_lane_copy *copy;                        /* the same */
     uint32_t cut;                              /* the first file behind it */
     bool replays; /* it is made again, and has not read all of its journal */
+    uint32_t stay, follows; /* which of the lanes that have come to this place;
+                               0: the one that it began with. And which stay of
+                               the other place it follows */
+    fl_server_identity identity; /* of one that has come */
+    int64_t ended_ms;
 } sim_lane;
 
 typedef struct sim_server {
@@ -189,7 +204,8 @@ typedef struct sim_worker {
     void *stack, *fake_stack;
     bool has_fiber, waiting, returned;
     fl_packet *inbox[512];
-    uint16_t from[512]; /* lanes */
+    uint16_t from[512];                           /* lanes */
+    uint32_t stay[SIM_MOST_COPY * SIM_MOST_LANE]; /* of lanes, as it knows */
     int n_inbox;
     int64_t paused_until, ended_ms;
 
@@ -224,9 +240,11 @@ struct sim {
     bool trace, has_stopped, crashed;
     uint64_t events, random;
     sim_fault_state fault[SIM_MOST_FAULT];
-    int n_died;                       /* servers, as they wrote */
-    int n_cut;                        /* journals */
-    int n_worker_died;                /* as they sent */
+    int n_died;        /* servers, as they wrote */
+    int n_cut;         /* journals */
+    int n_worker_died; /* as they sent */
+    int n_told;        /* lanes, to move */
+    bool lost_lane;    /* with a server that has died: its only place */
     char seen[SIM_MOST_WORKER][4000]; /* logs of workers, at their marks */
 
     struct sim_subscriber *subscriber; /* NULL: there is none */

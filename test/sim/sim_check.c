@@ -149,13 +149,20 @@ static bool has_role(const sim_lane *l, fl_replica_role a, fl_replica_role b)
            (fl_lane_replica(l->core) == a || fl_lane_replica(l->core) == b);
 }
 
+/* One that has not gone elsewhere. */
+static bool leads(const sim_lane *l)
+{
+    return has_role(l, FL_REPLICA_LEADS, FL_REPLICA_ALONE) ||
+           has_role(l, FL_NO_REPLICA, FL_NO_REPLICA);
+}
+
 /* The copy that leads; or one that may, and nobody was left to say so. */
 static const sim_lane *leader_of(const sim *s, int lane)
 {
     const sim_lane *copy[] = {&s->lane[lane], &s->lane[s->n_lane + lane]};
 
     for (int i = 0; i < 2; i++)
-        if (has_role(copy[i], FL_REPLICA_LEADS, FL_REPLICA_ALONE))
+        if (leads(copy[i]))
             return copy[i];
     for (int i = 0; i < 2; i++)
         if (has_role(copy[i], FL_REPLICA_FOLLOWS, FL_REPLICA_FOLLOWS) &&
@@ -174,7 +181,7 @@ static const char *check_copies(const sim *s, const sim_reference *r, int lane,
     const char *bad;
     int n = 0;
 
-    if (s->o.replicas)
+    if (s->all_lanes > s->n_lane)
         leader = leader_of(s, lane);
     if (!leader)
         return DIFFERS("lane %d: it has no copy that leads", lane);
@@ -219,10 +226,14 @@ bool sim_is_well(const sim *s)
     for (int i = 0; i < s->o.n_worker; i++)
         if (s->worker[i].phase != SIM_ENDED || s->worker[i].status != FLEET_OK)
             return false;
-    for (int i = 0; i < s->n_lane; i++)
-        if (!s->lane[i].core ||
-            fl_lane_state_of(s->lane[i].core) != FL_LANE_LEFT)
+    for (int i = 0; i < s->n_lane; i++) {
+        const sim_lane *l = &s->lane[i];
+
+        if (s->o.moves > 0)
+            l = leader_of(s, i);
+        if (!l || !l->core || fl_lane_state_of(l->core) != FL_LANE_LEFT)
             return false;
+    }
     return true;
 }
 
@@ -246,7 +257,8 @@ static verdict make_verdict(const sim *s, int fault)
     if (f->worker != SIM_NOBODY)
         snprintf(v.worker, sizeof v.worker, "worker %d", f->worker);
     if (f->server != SIM_NOBODY)
-        snprintf(v.server, sizeof v.server, "server %d", f->server);
+        snprintf(v.server, sizeof v.server, "server %d",
+                 f->server % s->o.n_server);
     return v;
 }
 
@@ -289,6 +301,8 @@ static int64_t latest_ms(const verdict *v, bool newcomer)
     if (v->any_name || newcomer)
         ms += o->connect_ms + o->servers_ms + o->workers_ms +
               o->load_parts * o->load_ms; /* who has loaded waits then */
+    if (v->s->all_lanes > v->s->n_lane)   /* the other copy is looked for */
+        ms += 2 * FL_REPLICA_PATIENCE * o->peer_ms;
     return newcomer ? ms + v->f->ms : ms;
 }
 
@@ -334,6 +348,8 @@ static const char *judge_lane(const verdict *v, const sim_reference *r,
         return NULL;
     if (fl_lane_state_of(l->core) == FL_LANE_RUNS)
         return DIFFERS("lane %d has not ended", l->number);
+    if (!leads(l))
+        return NULL;
     if (fl_lane_state_of(l->core) == FL_LANE_LEFT)
         return check_state(r, l, &n_block, count);
     error = fl_lane_error(l->core);
@@ -362,7 +378,7 @@ static const char *judge(const verdict *v, const sim_reference *r)
         bad = judge_worker(v, &v->s->worker[i]);
     if (!is_missed(v))
         return bad;
-    for (int i = 0; i < v->s->n_lane && !bad; i++)
+    for (int i = 0; i < v->s->all_lanes && !bad; i++)
         bad = judge_lane(v, r, &v->s->lane[i]);
     return bad;
 }

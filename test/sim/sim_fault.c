@@ -16,27 +16,42 @@ static bool all_joined(const sim *s)
     return true;
 }
 
-/* A process that has not come yet cannot be hit. A link may be one between
- * lanes. */
+/* A process that has not come yet, or has ended, cannot be hit. A link may be
+ * one between lanes. */
 static bool is_alive(const sim *s, const sim_fault *f)
 {
     sim_phase phase;
 
     if (f->kind == SIM_CUT || f->kind == SIM_CRASH)
         return true;
+    if (s->o.moves > 0 && f->server != SIM_NOBODY &&
+        sim_server_is_over(s, f->server))
+        return false;
     phase = f->worker == SIM_NOBODY ? SIM_WORKS : s->worker[f->worker].phase;
     return phase != SIM_ABSENT && phase != SIM_ENDED &&
            (f->server == SIM_NOBODY || s->server[f->server].alive);
 }
 
-static bool is_of(const sim_fault *f, int worker, int server,
+/* What a lane says to its other place is of either process. */
+static bool is_at(const sim *s, const sim_fault *f, int worker, int server)
+{
+    int lane = worker - SIM_MOST_PROCESS;
+
+    if (f->server == SIM_NOBODY || f->server == server)
+        return true;
+    return s->o.moves > 0 && lane >= 0 &&
+           (s->lane[lane].server == f->server ||
+            s->lane[s->n_lane + lane].server == f->server);
+}
+
+static bool is_of(const sim *s, const sim_fault *f, int worker, int server,
                   const fl_packet *p)
 {
     if (f->kind == SIM_NO_FAULT || worker == SIM_NOBODY)
         return false;
     if (f->worker != SIM_NOBODY && f->worker != worker)
         return false;
-    if (f->server != SIM_NOBODY && f->server != server)
+    if (!is_at(s, f, worker, server))
         return false;
     if (f->message && f->message != sim_kind_of_packet(p))
         return false;
@@ -85,8 +100,10 @@ void sim_fault_message(sim *s, int worker, int server, const fl_packet *p)
         const sim_fault *f = &s->o.fault[i];
         sim_fault_state *state = &s->fault[i];
 
-        if (state->begun || !is_of(f, worker, server, p) || !is_alive(s, f) ||
-            (f->when_copied && !is_copied(s, f->server)) ||
+        if (state->begun || !is_of(s, f, worker, server, p) ||
+            !is_alive(s, f) || (f->when_copied && !is_copied(s, f->server)) ||
+            (f->when_moving && state->seen == 0 &&
+             !sim_move_is_under_way(s, f->server)) ||
             state->seen++ < f->count)
             continue;
         state->begun = true;
@@ -142,8 +159,10 @@ static void strike(sim *s, const sim_fault *f)
         return;
     if (is_worker)
         sim_worker_dies(s, f->worker);
-    else
+    else {
+        s->lost_lane = s->lost_lane || sim_move_needs(s, f->server);
         sim_server_dies(s, f->server);
+    }
     *dying = false;
     if (f->ms >= 0)
         sim_post(s, (sim_event){.at_ms = s->now_ms + f->ms,

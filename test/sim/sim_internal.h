@@ -20,7 +20,8 @@ typedef enum sim_event_kind {
     SIM_WORKER_TICK,
     SIM_WORKER_WAKES,
     SIM_FEED_COMES, /* a subscriber */
-    SIM_FEED_TICK
+    SIM_FEED_TICK,
+    SIM_LANE_MOVES /* one of all lanes is told to */
 } sim_event_kind;
 
 typedef struct sim_event {
@@ -30,9 +31,17 @@ typedef struct sim_event {
     int worker, server, lane; /* worker SIM_NOBODY: a process that is gone */
     uint32_t life; /* which process of its address it is for; TO_LANE: that
                       has sent it */
+    uint32_t stay; /* of the lane that the packet is of, or for */
     bool joins;    /* the packet is of a worker's handshake, or for it */
     fl_packet *packet;
 } sim_event;
+
+/* Of the processes that a place has had, and of the lanes that have come to it:
+ * each has numbers of its own. */
+static inline uint32_t sim_life_of(const sim_lane *l)
+{
+    return l->s->server[l->server].life + (l->stay << 16);
+}
 
 /* The other copy of a lane. */
 static inline int sim_other_copy(const sim *s, int lane)
@@ -90,9 +99,27 @@ void sim_fault_strike(sim *s);
 /* --- sim_server.c --------------------------------------------------------- */
 
 void sim_server_comes(sim *s, int server);
+void sim_lane_open(sim *s, sim_lane *l);
+void sim_lane_close(sim_lane *l);
 void sim_server_dies(sim *s, int server);
 void sim_server_event(sim *s, sim_event *e);
 bool sim_server_is_over(const sim *s, int server);
+
+/* --- sim_move.c ----------------------------------------------------------- */
+
+/* A lane is told to go, and the other process to take it, or is not, as when
+ * fleetctl dies between the two. */
+void sim_move(sim *s);
+
+/* Where workers find the lane, as HELLO has it; and its stay of that. */
+void sim_move_address(const sim_lane *l, char address[60]);
+uint32_t sim_move_stay(const char *address);
+
+/* A lane is between that process and another one. */
+bool sim_move_is_under_way(const sim *s, int server);
+
+/* The only place of a lane is in that process, or may be. */
+bool sim_move_needs(const sim *s, int server);
 
 /* --- sim_worker.c --------------------------------------------------------- */
 

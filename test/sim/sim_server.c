@@ -56,7 +56,8 @@ static void lane_sends(void *arg, const fl_peer *to, fl_packet *p)
                    .worker = to->id[0],
                    .joins = to->id[1],
                    .server = l->server,
-                   .lane = l->number};
+                   .lane = l->number,
+                   .stay = l->stay};
 
     memcpy(&e.life, &to->id[2], sizeof e.life);
     if (has_process(s, e.worker))
@@ -75,7 +76,8 @@ static void lane_asks(void *arg, fl_packet *p)
                           .worker = SIM_MOST_PROCESS + l->number % s->n_lane,
                           .server = s->lane[other].server,
                           .lane = other,
-                          .life = s->server[l->server].life},
+                          .stay = l->follows,
+                          .life = sim_life_of(l)},
               p);
 }
 
@@ -91,7 +93,7 @@ static fleet_status lane_copies(void *arg, fl_lane_copy *c)
                             .kind = SIM_LANE_COPIES,
                             .server = l->server,
                             .lane = l->number,
-                            .life = s->server[l->server].life});
+                            .life = sim_life_of(l)});
     return FLEET_OK;
 }
 
@@ -167,7 +169,7 @@ static fleet_status lane_begins(void *arg, const fl_lane_command *command)
                          .kind = SIM_COMMAND_ENDS,
                          .server = l->server,
                          .lane = l->number,
-                         .life = l->s->server[l->server].life});
+                         .life = sim_life_of(l)});
     return FLEET_OK;
 }
 
@@ -237,14 +239,16 @@ static void to_lane(sim *s, sim_lane *l, const sim_event *e)
     fl_lane_receive(l->core, &from, e->packet, s->now_ms);
 }
 
-/* The lanes of a server end together: the first that fails tells the others. */
+/* The lanes of a server end together: the first that fails tells the others;
+ * one that has come to its process is a server of its own. */
 static void heed_siblings(sim *s, sim_lane *l)
 {
     for (int i = 0; i < s->all_lanes; i++) {
         const sim_lane *other = &s->lane[i];
         const fl_error *e;
 
-        if (other->server != l->server)
+        if (other->server != l->server || !other->core || other->stay > 0 ||
+            l->stay > 0)
             continue;
         e = fl_lane_error(other->core);
         if (e->code != FLEET_OK && other->loads)
@@ -271,7 +275,7 @@ static void to_follower(sim *s, const sim_lane *l, const sim_event *e)
 
 static void lane_event(sim *s, sim_lane *l, const sim_event *e)
 {
-    if (fl_lane_state_of(l->core) != FL_LANE_RUNS)
+    if (!l->core || fl_lane_state_of(l->core) != FL_LANE_RUNS)
         return; /* its socket is closed */
     if (e->kind == SIM_TO_WORKER)
         to_follower(s, l, e);
@@ -302,11 +306,11 @@ static void lane_event(sim *s, sim_lane *l, const sim_event *e)
                                 .kind = SIM_LANE_LOOKS,
                                 .server = l->server,
                                 .lane = l->number,
-                                .life = s->server[l->server].life});
+                                .life = sim_life_of(l)});
     l->looks = l->looks || fl_lane_looks_again(l->core);
     if (fl_lane_state_of(l->core) == FL_LANE_RUNS)
         return;
-    s->server[l->server].ended_ms = s->now_ms;
+    s->server[l->server].ended_ms = l->ended_ms = s->now_ms;
     sim_say(s, fl_lane_error(l->core)->text, SIM_NOBODY, l->number, NULL);
 }
 
@@ -314,12 +318,14 @@ void sim_server_event(sim *s, sim_event *e)
 {
     const sim_server *server = &s->server[sim_server_of(s, e)];
     int follower = sim_follower_of(s, e);
+    sim_lane *l = &s->lane[follower >= 0 ? follower : e->lane];
 
     if (e->kind == SIM_SERVER_COMES)
         sim_server_comes(s, e->server);
     else if (server->alive &&
-             (e->kind == SIM_TO_LANE || e->life == server->life))
-        lane_event(s, &s->lane[follower >= 0 ? follower : e->lane], e);
+             (e->kind == SIM_TO_LANE ? e->stay == l->stay
+                                     : e->life == sim_life_of(l)))
+        lane_event(s, l, e);
 }
 
 bool sim_server_is_over(const sim *s, int server)
@@ -327,7 +333,7 @@ bool sim_server_is_over(const sim *s, int server)
     if (!s->server[server].alive) /* one with a journal comes back */
         return s->server[server].life > 0 && !s->o.journal;
     for (int i = 0; i < s->all_lanes; i++)
-        if (s->lane[i].server == server &&
+        if (s->lane[i].server == server && s->lane[i].core &&
             fl_lane_state_of(s->lane[i].core) == FL_LANE_RUNS)
             return false;
     return true;
@@ -337,43 +343,44 @@ bool sim_server_is_over(const sim *s, int server)
 
 /* A worker that joins gets an incarnation that has one before it, so that
  * messages of an earlier process can be made up. */
-static void open_lane(sim *s, sim_lane *l)
+void sim_lane_open(sim *s, sim_lane *l)
 {
     sim_server *server = &s->server[l->server];
     int index = l->server % s->o.n_server;
     bool again = s->o.replicas && server->life > 1;
-    bool follows = again || index != l->server;
-    const fl_lane_options options = {.layout = &l->layout,
-                                     .map = &s->map,
-                                     .identity = &server->identity,
-                                     .server = index,
-                                     .lane = l->lane,
-                                     .n_lane = s->o.n_lane,
-                                     .replica = !s->o.replicas ? FL_NO_REPLICA
-                                                : follows ? FL_REPLICA_FOLLOWS
-                                                          : FL_REPLICA_LEADS,
-                                     .n_stream = s->o.n_worker,
-                                     .sync = s->o.sync,
-                                     .bounds_staleness = s->o.bounds_staleness,
-                                     .max_staleness =
-                                         (uint64_t)s->o.max_staleness,
-                                     .live_hash = (int)(s->o.seed % 4),
-                                     .job = "sim",
-                                     .mode = s->o.sync ? "sync" : "async",
-                                     .program = s->o.model->signature,
-                                     .address = server->offered,
-                                     .connect_ms = s->o.connect_ms,
-                                     .restart_ms = s->o.restart_ms,
-                                     .peer_ms = s->o.peer_ms,
-                                     .step_ms = s->o.step_ms,
-                                     .most_open = s->o.most_open,
-                                     .most_parked = s->o.most_parked,
-                                     .most_unread = s->o.most_unread,
-                                     .most_changes = s->o.most_told,
-                                     .process = server->life,
-                                     .most_copy = SIZE_MAX,
-                                     .journal = sim_journal_sink(l),
-                                     .pool = s->pool};
+    bool comes = l->stay > 0, follows = comes || again || index != l->server;
+    const fl_lane_options options = {
+        .layout = &l->layout,
+        .map = &s->map,
+        .identity = comes ? &l->identity : &server->identity,
+        .server = index,
+        .lane = l->lane,
+        .n_lane = s->o.n_lane,
+        .replica = follows         ? FL_REPLICA_FOLLOWS
+                   : s->o.replicas ? FL_REPLICA_LEADS
+                                   : FL_NO_REPLICA,
+        .n_stream = s->o.n_worker,
+        .sync = s->o.sync,
+        .bounds_staleness = s->o.bounds_staleness,
+        .max_staleness = (uint64_t)s->o.max_staleness,
+        .live_hash = (int)(s->o.seed % 4),
+        .job = "sim",
+        .mode = s->o.sync ? "sync" : "async",
+        .program = s->o.model->signature,
+        .address = server->offered,
+        .connect_ms = s->o.connect_ms,
+        .restart_ms = s->o.restart_ms,
+        .peer_ms = s->o.peer_ms,
+        .step_ms = s->o.step_ms,
+        .most_open = s->o.most_open,
+        .most_parked = s->o.most_parked,
+        .most_unread = s->o.most_unread,
+        .most_changes = s->o.most_told,
+        .process = sim_life_of(l),
+        .comes_again = comes,
+        .most_copy = SIZE_MAX,
+        .journal = sim_journal_sink(l),
+        .pool = s->pool};
     const fl_lane_host host = {.arg = l,
                                .send = lane_sends,
                                .begin = lane_begins,
@@ -382,6 +389,10 @@ static void open_lane(sim *s, sim_lane *l)
                                .ask = lane_asks,
                                .copy = lane_copies};
 
+    if (comes) {
+        sim_move_address(l, server->address[l->lane]);
+        server->offered[l->lane] = server->address[l->lane];
+    }
     l->own = fl_bucket_map_own(&s->map, index, l->lane);
     l->looks = false;
     l->store = sim_store_of(
@@ -405,7 +416,7 @@ static void open_lane(sim *s, sim_lane *l)
                        .kind = SIM_LANE_TICK,
                        .server = l->server,
                        .lane = l->number,
-                       .life = server->life});
+                       .life = sim_life_of(l)});
 }
 
 void sim_server_comes(sim *s, int server)
@@ -426,10 +437,21 @@ void sim_server_comes(sim *s, int server)
                  "{\"inproc\":\"inproc://sim/%d/%d\"}", server, i);
         v->offered[i] = v->address[i];
     }
-    for (int i = 0; i < s->all_lanes; i++)
+    for (int i = 0; i < (s->o.moves > 0 ? s->n_lane : s->all_lanes); i++)
         if (s->lane[i].server == server)
-            open_lane(s, &s->lane[i]);
+            sim_lane_open(s, &s->lane[i]);
     sim_say(s, "a server comes", SIM_NOBODY, server * s->o.n_lane, NULL);
+}
+
+void sim_lane_close(sim_lane *l)
+{
+    fl_lane_destroy(l->core);
+    fl_snapshot_end(l->store);
+    fl_partition_done(&l->layout);
+    fl_store_destroy(l->store);
+    sim_journal_dies(l);
+    l->core = NULL;
+    l->store = NULL;
 }
 
 void sim_server_dies(sim *s, int server)
@@ -440,15 +462,8 @@ void sim_server_dies(sim *s, int server)
     for (int i = 0; i < s->all_lanes; i++) {
         sim_lane *l = &s->lane[i];
 
-        if (l->server != server || !l->core)
-            continue;
-        fl_lane_destroy(l->core);
-        fl_snapshot_end(l->store);
-        fl_partition_done(&l->layout);
-        fl_store_destroy(l->store);
-        sim_journal_dies(l);
-        l->core = NULL;
-        l->store = NULL;
+        if (l->server == server && l->core)
+            sim_lane_close(l);
     }
     s->server[server].alive = false;
 }

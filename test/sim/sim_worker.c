@@ -40,6 +40,7 @@ static void send_to(sim_worker *w, int lane, bool joins, fl_packet *p)
                               .worker = w->process,
                               .server = server,
                               .lane = lane,
+                              .stay = w->stay[lane],
                               .life = w->life,
                               .joins = joins},
                   p);
@@ -55,6 +56,16 @@ static void handshake_sends(void *arg, int server, fl_packet *p)
     sim_worker *w = arg;
 
     send_to(w, server * w->s->o.n_lane, true, p);
+}
+
+static fleet_status lane_moved(void *arg, int lane, const char *address,
+                               char name[FL_LANE_NAME])
+{
+    sim_worker *w = arg;
+
+    (void)name;
+    w->stay[lane] = sim_move_stay(address);
+    return FLEET_OK;
 }
 
 static void post_tick(sim_worker *w, int64_t in_ms)
@@ -133,7 +144,7 @@ void sim_compute(sim_worker *w, int64_t ms)
 {
     if (w->dying)
         return;
-    post_wake(w, ms);
+    post_wake(w, w->s->o.slowness > 0 ? w->s->o.slowness * ms : ms);
     sim_fiber_leave(w);
 }
 
@@ -179,7 +190,8 @@ static void make_client(sim *s, sim_worker *w)
                                        .holds_bye = w->trail != NULL,
                                        .window = s->o.window,
                                        .pool = s->pool};
-    const fl_client_host host = {.arg = w, .send = worker_sends};
+    const fl_client_host host = {
+        .arg = w, .send = worker_sends, .moved = lane_moved};
 
     CHECK_OK(fl_client_create(&w->client, &options, &host));
     fl_client_set_incarnation(w->client, w->lanes.incarnation);
@@ -268,7 +280,8 @@ void sim_worker_comes(sim *s, int worker)
 static void to_worker(sim *s, sim_worker *w, sim_event *e)
 {
     sim_arrives(e->packet);
-    if (e->joins != (w->phase == SIM_JOINS))
+    if (e->joins != (w->phase == SIM_JOINS) ||
+        (!e->joins && e->stay != w->stay[e->lane]))
         return; /* of a connection that is closed */
     sim_fault_message(s, e->worker, e->server, e->packet);
     if (w->dying)

@@ -93,19 +93,27 @@ static worker_sum sum_worker(const asked_lane *lane, int n, int worker)
     return sum;
 }
 
+/* "-": never yet. */
+static const char *ago(int64_t ms, char text[40])
+{
+    snprintf(text, 40, "%" PRId64 " ms ago", ms);
+    return ms < 0 ? "-" : text;
+}
+
 static void show_workers(const asked_lane *lane, int n)
 {
     for (int w = 0;; w++) {
         worker_sum sum = sum_worker(lane, n, w);
+        char heard[40];
 
         if (!sum.state)
             return;
         if (w == 0)
             printf(
                 "\nworker  steps (least, most of a lane)  heard of  state\n");
-        put_line("%6d  %12" PRId64 " %12" PRId64 "  %12" PRId64
-                 " ms ago  %s (%s)",
-                 w, sum.least, sum.most, sum.silent_ms, sum.state, sum.process);
+        put_line("%6d  %12" PRId64 " %12" PRId64 "  %19s  %s (%s)", w,
+                 sum.least, sum.most, ago(sum.silent_ms, heard), sum.state,
+                 sum.process);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "ps/control/control.h"
+#include "ps/control/lane_move.h"
 #include "ps/locality.h"
 #include "ps/server/lane_budget.h"
 #include "ps/server/lane_copy.h"
@@ -222,7 +223,7 @@ static fleet_status give_lane(fl_ps_lane *l, const char *to)
     if (end == to || *end)
         return fl_fail(FLEET_EINVAL,
                        "expected a server's number, got \"%.40s\"", to);
-    return fl_copy_move(l, server > INT32_MAX ? -1 : (int)server);
+    return fl_lane_move(l, server > INT32_MAX ? -1 : (int)server);
 }
 
 static fleet_status take_lane(fl_ps_lane *l, const char *what)

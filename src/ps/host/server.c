@@ -132,6 +132,8 @@ static void check_stop(fl_lane_runner *r)
     stop = atomic_load(&r->server->stop); /* which another lane may have seen */
     if (!stop && around)
         stop = atomic_load(&around->stop);
+    if (around && atomic_load(&around->is_over))
+        fl_lane_seek_no_more(r->lane);
     if (failed.code != FLEET_OK && loads && !stop)
         fl_lane_doom(r->lane, failed.code, failed.text);
     else if (failed.code != FLEET_OK)
@@ -154,6 +156,14 @@ static void report_strangers(const fl_lane_runner *r)
                                    r->number);
     fl_lane_counts_log_strays(&n, &s->o.context->log, s->o.index, r->number,
                               fl_socket_dropped(r->socket));
+}
+
+/* All workers have left it, and so the job. */
+static void note_end(const fl_lane_runner *r)
+{
+    if (fl_lane_state_of(r->lane) == FL_LANE_LEFT &&
+        fl_lane_replica(r->lane) == FL_NO_REPLICA)
+        atomic_store(&r->server->is_over, true);
 }
 
 /* A path that is gone is connected to in vain, and that is answered by tcp. */
@@ -217,6 +227,7 @@ static void *run_lane(void *arg)
             continue; /* a tick looks at all workers: not with each message */
         next_ms = fl_now_ms() + tick_ms;
         fl_lane_tick(r->lane, fl_now_ms());
+        note_end(r);
         note_socket(r);
         watch_descriptors(r);
     }

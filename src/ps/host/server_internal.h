@@ -114,6 +114,7 @@ struct fl_server {
     fl_error failed;
     bool failed_to_load; /* workers are told as they come */
 
+    atomic_bool is_over; /* the job, for its guests */
     fl_guest *guest[FL_MOST_GUEST];
     atomic_int n_ended; /* lanes behind the first one */
 };

@@ -227,6 +227,10 @@ void fl_lane_end_replay(fl_ps_lane *l, fleet_status status, const char *why,
 void fl_lane_begin_follow(fl_ps_lane *l, const char *load, int64_t now_ms);
 void fl_lane_follow(fl_ps_lane *l, fl_packet *p, int64_t now_ms);
 
+/* The job is over: one that has not found the lane that it is to follow has
+ * left. */
+void fl_lane_seek_no_more(fl_ps_lane *l);
+
 /* Only now host.ask() reaches that one, which may not have heard a question. */
 void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms);
 

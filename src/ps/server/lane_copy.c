@@ -289,6 +289,34 @@ static void follow(fl_ps_lane *l)
     destroy(c);
 }
 
+/* Its question has just come: a taker that has died meanwhile, and is not
+ * missed yet, does not get the lane. */
+static void hand_over(fl_ps_lane *l)
+{
+    const fl_replica *r = l->replica;
+
+    if (!r->moves || r->begins || r->proposes || l->busy || l->saving ||
+        l->frozen)
+        return;
+    FL_INFO(l->o.log,
+            "server %d, lane %d: it goes to the process of server %d, with "
+            "update %" PRId64 " (view %u)",
+            l->o.server, l->o.lane, r->mover, l->version,
+            r->view + FL_VIEW_TAKEN);
+    fl_replica_give_way(l);
+}
+
+/* An answer without records: the taker asks again at once, if it lives. */
+static void ask_whether_taker_lives(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    if (!r->asks)
+        return;
+    r->asks = false;
+    fl_replica_answer(l, &r->question, FL_ANSWER_OK, r->view, 0);
+}
+
 /* Now the lane may be lost: whatever worker there is makes the other one
  * lead. */
 void fl_copy_hear_epoch(fl_ps_lane *l)
@@ -304,7 +332,7 @@ void fl_copy_hear_epoch(fl_ps_lane *l)
             return;
     r->begins = false;
     if (r->moves)
-        fl_copy_hand_over(l);
+        ask_whether_taker_lives(l);
     else
         FL_INFO(l->o.log,
                 "server %d, lane %d: it has a replica again (view %u)",
@@ -371,6 +399,12 @@ static void newcomer_asks(fl_ps_lane *l, const fl_question *q)
     }
     if (!c->address)
         c->address = fl_msg_get_text(&l->msg, FL_SECTION_HELLO);
+    if (c->phase == WAITS &&
+        fl_all_have_left(l)) { /* it is told with the lane's end */
+        c->question = *q;
+        c->asks = true;
+        return;
+    }
     if (q->head.step > 0 && c->phase == WAITS)
         begin_copying(l);
     c = l->replica->copy;
@@ -430,7 +464,7 @@ bool fl_copy_may_end(fl_ps_lane *l)
     const fl_replica *r = l->replica;
     fl_lane_copy *c = r->copy;
 
-    if (l->now_ms - c->heard_ms > l->o.peer_ms || c->phase == WAITS)
+    if (l->now_ms - c->heard_ms > l->o.peer_ms)
         return true;
     if (!c->asks || (c->phase == JOINS && r->from < r->used))
         return false;
@@ -447,69 +481,6 @@ void fl_copy_tick(fl_ps_lane *l)
         drop_copy(l, "its process was not heard of for the peer deadline");
     else if (c->phase != WAITS)
         fl_copy_goes_on(l);
-}
-
-/* --- a lane that goes to another process ---------------------------------- */
-
-static fleet_status check_move(const fl_ps_lane *l, int server)
-{
-    const fl_replica *r = l->replica;
-
-    if (l->o.no_move)
-        return fl_fail(FLEET_EUNSUPPORTED, "its lanes stay where they are: %s",
-                       l->o.no_move);
-    if (server < 0 || server >= l->o.layout->n_server)
-        return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
-                       server, l->o.layout->n_server - 1);
-    if (l->replaying || l->loading || l->error.code != FLEET_OK ||
-        l->state != FL_LANE_RUNS)
-        return fl_fail(FLEET_ESTATE, "it does not serve");
-    if (r && r->role == FL_REPLICA_GONE)
-        return fl_fail(FLEET_ESTATE, "it has gone to another process");
-    if (r && r->moves && r->mover != server)
-        return fl_fail(FLEET_EEXIST, "it is on its way to server %d", r->mover);
-    return FLEET_OK;
-}
-
-fleet_status fl_copy_move(fl_ps_lane *l, int server)
-{
-    FL_TRY(check_move(l, server));
-    if (!l->replica)
-        FL_TRY(fl_replica_begin_alone(l));
-    l->replica->mover = server;
-    l->replica->moves = true;
-    l->replica->move_ms = l->now_ms;
-    return FLEET_OK;
-}
-
-/* Or its process cannot take the lane, or was not told to. */
-static bool taker_has_come(fl_ps_lane *l)
-{
-    fl_replica *r = l->replica;
-
-    r->moves = r->copy || r->role != FL_REPLICA_ALONE ||
-               l->now_ms - r->move_ms <= l->o.peer_ms;
-    if (!r->moves)
-        FL_WARN(l->o.log,
-                "server %d, lane %d: its move is given up: the process of "
-                "server %d has not asked for it within the peer deadline",
-                l->o.server, l->o.lane, r->mover);
-    return r->moves;
-}
-
-void fl_copy_hand_over(fl_ps_lane *l)
-{
-    const fl_replica *r = l->replica;
-
-    if (!taker_has_come(l) || r->role != FL_REPLICA_LEADS || r->begins ||
-        r->proposes || l->busy || l->saving || l->frozen)
-        return;
-    FL_INFO(l->o.log,
-            "server %d, lane %d: it goes to the process of server %d, with "
-            "update %" PRId64 " (view %u)",
-            l->o.server, l->o.lane, r->mover, l->version,
-            r->view + FL_VIEW_TAKEN);
-    fl_replica_give_way(l);
 }
 
 /* --- questions of followers, and of newcomers ----------------------------- */
@@ -550,6 +521,7 @@ static void follower_asks(fl_ps_lane *l, const fl_question *q)
     fl_replica_acknowledge(l, q->head.step);
     if (r->from < r->used)
         fl_replica_send_kept(l);
+    hand_over(l);
 }
 
 /* Another process than the follower's. It may be one of before, that has slept;

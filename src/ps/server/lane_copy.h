@@ -28,13 +28,5 @@ void fl_copy_hear_epoch(fl_ps_lane *l);
 bool fl_copy_is_behind(const fl_replica *r); /* records are kept for it */
 bool fl_copy_joins(const fl_replica *r);     /* answers wait for it */
 
-/* From now on the lane goes to the process of that server, which asks for a
- * copy. FLEET_EUNSUPPORTED, FLEET_ESTATE, FLEET_EEXIST: it cannot. */
-fleet_status fl_copy_move(fl_ps_lane *l, int server);
-
-/* The copy is one, all workers know the way, and nothing else is under way: it
- * leads from now on. */
-void fl_copy_hand_over(fl_ps_lane *l);
-
 bool fl_copy_may_end(fl_ps_lane *l); /* as fl_replica_may_end() */
 void fl_copy_destroy(fl_replica *r);

@@ -343,6 +343,13 @@ void fl_lane_found_leader(fl_ps_lane *l, int64_t now_ms)
         ask_leader(l);
 }
 
+void fl_lane_seek_no_more(fl_ps_lane *l)
+{
+    if (fl_replica_follows(l) && !l->replica->attached &&
+        l->state == FL_LANE_RUNS)
+        l->state = FL_LANE_LEFT;
+}
+
 void fl_lane_cannot_follow(fl_ps_lane *l)
 {
     if (l->state == FL_LANE_RUNS)

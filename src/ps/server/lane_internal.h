@@ -455,3 +455,12 @@ void fl_lane_serve_parked(fl_ps_lane *l, bool dense_alone);
 /* --- sums over workers (lane_reduce.c) ------------------------------------ */
 
 void fl_lane_try_reduce(fl_ps_lane *l);
+
+/* --- deadlines (lane_liveness.c) ------------------------------------------ */
+
+/* Of a lane that was told to go: the taker may not be able to, or was not told
+ * to. Then the move is given up. */
+void fl_lane_await_taker(fl_ps_lane *l);
+
+/* Another copy leads: until this one ends. */
+void fl_lane_linger(fl_ps_lane *l);

@@ -248,3 +248,41 @@ void fl_lane_tick(fl_ps_lane *l, int64_t now_ms)
     if (l->state == FL_LANE_RUNS && l->pending_ms >= 0)
         check_step(l);
 }
+
+/* --- a lane that goes to another process ---------------------------------- */
+
+void fl_lane_await_taker(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+
+    r->moves = r->copy || r->role != FL_REPLICA_ALONE ||
+               l->now_ms - r->move_ms <= l->o.peer_ms;
+    if (!r->moves)
+        FL_WARN(l->o.log,
+                "server %d, lane %d: its move is given up: the process of "
+                "server %d has not asked for it within the peer deadline",
+                l->o.server, l->o.lane, r->mover);
+}
+
+/* Workers that went over say nothing more to a copy that has given the lane
+ * away. */
+static int64_t lingers_ms(const fl_ps_lane *l)
+{
+    return l->replica->moves ? l->o.peer_ms / 2
+                             : FL_REPLICA_PATIENCE * l->o.peer_ms;
+}
+
+/* Its process may go on with other lanes: what this one has kept is another
+ * process's to keep. */
+void fl_lane_linger(fl_ps_lane *l)
+{
+    const fl_partition *layout = l->o.layout;
+
+    if (l->now_ms - l->replica->gone_ms <= lingers_ms(l))
+        return;
+    l->state = FL_LANE_LEFT;
+    if (!l->replica->moves || l->busy || l->saving || l->frozen)
+        return;
+    for (int i = 0; i < layout->n_table; i++)
+        layout->table[i]->methods->clear(layout->table[i]);
+}

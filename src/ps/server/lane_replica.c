@@ -425,14 +425,6 @@ static void await_follower(fl_ps_lane *l)
     fl_lane_abort(l, FLEET_ETIMEDOUT, text);
 }
 
-/* Workers that went over say nothing more to a copy that has given the lane
- * away. */
-static int64_t lingers_ms(const fl_ps_lane *l)
-{
-    return l->replica->moves ? l->o.peer_ms / 2
-                             : FL_REPLICA_PATIENCE * l->o.peer_ms;
-}
-
 bool fl_replica_tick(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
@@ -442,14 +434,13 @@ bool fl_replica_tick(fl_ps_lane *l)
     if (r->copy)
         fl_copy_tick(l);
     if (r->moves)
-        fl_copy_hand_over(l);
+        fl_lane_await_taker(l);
     if (r->role == FL_REPLICA_LEADS)
         await_follower(l);
     else if (r->role == FL_REPLICA_FOLLOWS)
         fl_follower_tick(l);
-    else if (r->role == FL_REPLICA_GONE &&
-             l->now_ms - r->gone_ms > lingers_ms(l))
-        l->state = FL_LANE_LEFT;
+    else if (r->role == FL_REPLICA_GONE)
+        fl_lane_linger(l);
     else if (r->fencing)
         fl_follower_fence(l);
     return r->role == FL_REPLICA_FOLLOWS || r->role == FL_REPLICA_GONE;

@@ -67,14 +67,18 @@ typedef struct fl_client_options {
     fl_log *log; /* NULL: none */
 } fl_client_options;
 
+enum { FL_LANE_NAME = 160 };
+
 /* The second copy of lane i of n has the number n + i: with replicas, or when
  * moved() has said where it is. */
 typedef struct fl_client_host {
     void *arg;
     void (*send)(void *arg, int lane, fl_packet *p);
     /* That copy of a lane is in another process from now on, where `address`
-     * says (JSON, as HELLO's answer has it). NULL: it finds its way. */
-    fleet_status (*moved)(void *arg, int lane, const char *address);
+     * says (JSON, as HELLO's answer has it); name: as _add_lane() has it, if it
+     * is another one from then on. NULL: it finds its way. */
+    fleet_status (*moved)(void *arg, int lane, const char *address,
+                          char name[FL_LANE_NAME]);
 } fl_client_host;
 
 fleet_status fl_client_create(fl_client **client, const fl_client_options *o,

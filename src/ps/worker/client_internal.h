@@ -7,7 +7,7 @@
 #include "ps/worker/client.h"
 
 typedef struct fl_client_lane {
-    char name[160];
+    char name[FL_LANE_NAME];
     uint32_t peer; /* nonce of the server's process; 0: not known yet */
     int64_t heard_ms;
     uint64_t heard_heartbeat; /* number of the last one that was answered */
@@ -16,6 +16,7 @@ typedef struct fl_client_lane {
     bool missed;              /* the log says that it is waited for */
 
     /* of its copies */
+    char other_name[FL_LANE_NAME]; /* "": the same */
     int at;        /* which one this worker takes for the leader, 0 or 1 */
     uint32_t view; /* lane_view.h */
     uint32_t other_view;

@@ -4,6 +4,7 @@
 #include "ps/worker/client_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -112,6 +113,18 @@ void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms)
  * the leader to stay, it goes only if another worker has made the other copy
  * lead. docs/adr/0076. */
 
+/* Messages name the server whose process has the lane. */
+static void swap_names(fl_client_lane *l)
+{
+    char name[FL_LANE_NAME];
+
+    if (!*l->other_name)
+        return;
+    memcpy(name, l->name, sizeof name);
+    memcpy(l->name, l->other_name, sizeof name);
+    memcpy(l->other_name, name, sizeof name);
+}
+
 /* From now on the other copy is the lane: it has all that was answered, and
  * gets all else again. */
 static void go_over(fl_client *c, int lane, uint32_t view, int64_t now_ms)
@@ -124,6 +137,7 @@ static void go_over(fl_client *c, int lane, uint32_t view, int64_t now_ms)
     else
         FL_INFO(c->o.log, "%s: lane %d is in another process now (view %u)",
                 l->name, lane, view);
+    swap_names(l);
     l->at ^= 1;
     l->view = view;
     fl_client_came_back(c, l, now_ms);
@@ -190,7 +204,7 @@ void fl_client_hear_address(fl_client *c, int lane)
     const fl_msg_head *head = &c->msg.head;
     fl_client_lane *l = &c->lane[lane];
     fleet_status status = FLEET_OK;
-    char *address;
+    char *address, name[FL_LANE_NAME] = "";
 
     if (head->n_section < 1 || c->msg.section[0].op != FL_SECTION_HELLO ||
         head->piece == l->knows)
@@ -199,11 +213,12 @@ void fl_client_hear_address(fl_client *c, int lane)
     if (!address)
         return; /* it is told again */
     if (c->host.moved)
-        status = c->host.moved(c->host.arg,
-                               fl_client_number(c, lane, l->at ^ 1), address);
+        status = c->host.moved(
+            c->host.arg, fl_client_number(c, lane, l->at ^ 1), address, name);
     fl_free(address);
     if (status != FLEET_OK)
         return;
+    memcpy(l->other_name, name, sizeof name);
     l->knows = head->piece;
     l->other_ms = l->asked_ms = 0;
     if (c->o.replicas)

@@ -115,20 +115,29 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
     return FLEET_OK;
 }
 
+static void name_server(int server, fl_address *address,
+                        char name[FL_LANE_NAME])
+{
+    snprintf(name, FL_LANE_NAME, "server %d at %.100s", server,
+             fl_address_text(address[server]));
+}
+
 fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
                                 const char *text, fl_address *address,
                                 int n_server, const fl_keys *keys,
-                                bool tcp_only)
+                                bool tcp_only, char name[FL_LANE_NAME])
 {
     fl_hello_lane lane = {0};
     char locality[160];
     fl_socket *other;
     int process;
+    bool moved;
 
     fl_locality_text(locality);
     FL_TRY(fl_hello_read_lane(address[0], 1, text, locality, tcp_only, &lane));
     process = lane.process;
-    if (process < 0) { /* that of its server, or the next one's */
+    moved = process >= 0;
+    if (!moved) { /* that of its server, or the next one's */
         int server = number % n_lane / (n_lane / n_server);
 
         process = (server + (number >= n_lane)) % n_server;
@@ -141,6 +150,8 @@ fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
     FL_TRY(fl_socket_connect_to(&other, lane.address, keys, process));
     fl_socket_close(sockets[number], 0);
     sockets[number] = other;
+    if (moved)
+        name_server(process, address, name);
     return FLEET_OK;
 }
 
@@ -151,10 +162,9 @@ fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,
 
     for (int s = 0; s < n_server; s++)
         for (int i = 0; i < lanes->n_lane[s]; i++, n++) {
-            char name[160];
+            char name[FL_LANE_NAME];
 
-            snprintf(name, sizeof name, "server %d at %.100s", s,
-                     fl_address_text(address[s]));
+            name_server(s, address, name);
             FL_TRY(fl_client_add_lane(client, name, fl_now_ms()));
             fl_client_set_peer(client, n, lanes->lane[n].peer);
         }

@@ -16,11 +16,12 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
 
 /* The lane of that number among those sockets, n_lane first copies and then
  * the second ones, is in another process from now on, where the text says: its
- * socket is another one. */
+ * socket is another one. name: of a server whose process the text says, for
+ * messages. */
 fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
                                 const char *text, fl_address *address,
                                 int n_server, const fl_keys *keys,
-                                bool tcp_only);
+                                bool tcp_only, char name[FL_LANE_NAME]);
 
 /* The client gets the lanes, named after their servers' addresses. */
 fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,

@@ -54,12 +54,12 @@ static void send_packet(void *arg, int lane, fl_packet *p)
 }
 
 /* A copy that is made again has a socket of its own, in a process of now. */
-static fleet_status connect_again(void *arg, int number, const char *text)
+static fleet_status reconnect(void *arg, int n, const char *text, char *name)
 {
     fl_worker_io *l = arg;
 
-    return fl_hello_reconnect(l->socket, l->n_lane, number, text, l->o.address,
-                              l->o.n_server, l->o.keys, l->o.tcp_only);
+    return fl_hello_reconnect(l->socket, l->n_lane, n, text, l->o.address,
+                              l->o.n_server, l->o.keys, l->o.tcp_only, name);
 }
 
 /* What has come; true if anything has. */
@@ -366,7 +366,7 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
         .holds_bye = l->trail != NULL,
         .pool = l->pool,
         .log = &l->o.context->log};
-    const fl_client_host host = {l, send_packet, connect_again};
+    const fl_client_host host = {l, send_packet, reconnect};
 
     FL_TRY(fl_client_create(&l->client, &options, &host));
     fl_client_set_incarnation(l->client, lanes->incarnation);

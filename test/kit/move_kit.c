@@ -1,0 +1,168 @@
+/* move_kit.c - see move_kit.h. */
+#define SUITE move_kit
+#include "move_kit.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { LINES = 600, PASSES = 150, FIRST_AT = 20, LONGEST_MS = 2000 };
+enum { KEYS = 97, IDS = 4 /* in a batch: its mean is exact */ };
+
+typedef struct watched {
+    ps_node *n;
+    int64_t batches, last, last_ms, pause_ms;
+} watched;
+
+/* --- jobs ----------------------------------------------------------------- */
+
+ps_job move_job(int servers)
+{
+    return (ps_job){.servers = servers,
+                    .workers = 2,
+                    .lanes = 2,
+                    .passes = PASSES,
+                    .peer_ms = PS_SECOND,
+                    .file = {scene_file("a.txt", LINES, 1)}};
+}
+
+/* Worker 0 tells that the job trains, and before it ends it waits until all
+ * lanes are where they are to be. Its longest batch is measured without that.
+ */
+static int on_batch(void *user, int64_t batch, int64_t samples)
+{
+    watched *w = user;
+    int64_t now_ms = fl_now_ms();
+
+    (void)batch, (void)samples;
+    if (w->last_ms > 0 && now_ms - w->last_ms > w->pause_ms)
+        w->pause_ms = now_ms - w->last_ms;
+    if (++w->batches == FIRST_AT)
+        ps_tell(&w->n->job->held);
+    if (w->batches == w->last)
+        ps_hear(&w->n->job->go);
+    w->last_ms = fl_now_ms();
+    return 0;
+}
+
+static fleet_status work(ps_node *n)
+{
+    int64_t batch = n->job->batch ? n->job->batch : PS_BATCH;
+    watched w = {.n = n, .last = LINES / 2 / batch * (n->job->passes - 2)};
+    const fleet_train_options o = {.on_batch = on_batch, .user = &w};
+    fleet_status status = ps_begin(n);
+
+    for (int i = 0; i < n->job->passes && status == FLEET_OK; i++)
+        status = fleet_train_from_dataset(n->s.e, n->s.data,
+                                          n->index == 0 ? &o : NULL, NULL);
+    if (status == FLEET_OK)
+        status = ps_end(n);
+    if (status == FLEET_OK && n->index == 0)
+        fprintf(stderr, "hash %llx pause %lld of %lld\n",
+                (unsigned long long)n->hash, (long long)w.pause_ms,
+                (long long)w.batches);
+    return status;
+}
+
+int move_control(const ps_job *j, const char *words, char said[8000])
+{
+    char command[3000];
+
+    snprintf(command, sizeof command,
+             "'%s' --servers '%s' %s%s --timeout 60000 %s 2>&1",
+             test_beside("fleetctl"), j->endpoints, j->keys ? "--keys " : "",
+             j->keys ? j->keys : "", words);
+    return test_shell(command, said, 8000);
+}
+
+void move_lane(const ps_job *j, const char *words, const char *says)
+{
+    char said[8000];
+    int status = move_control(j, words, said);
+
+    CHECK_CONTAINS(said, says);
+    CHECK_INT(status, 0);
+}
+
+uint64_t move_check_end(ps_job *j)
+{
+    unsigned long long hash = 0;
+    long long pause = 0;
+    const char *at;
+
+    ps_tell(&j->go);
+    for (int i = 0; i < j->workers; i++)
+        ps_check_ends(ps_worker(j, i));
+    at = strstr(ps_said(ps_worker(j, 0)), "hash ");
+    CHECK(at && sscanf(at, "hash %llx pause %lld", &hash, &pause) == 2);
+    CHECK(pause < LONGEST_MS * TEST_SLOWNESS);
+    for (int i = 0; i < j->servers; i++)
+        if (ps_server(j, i)->pid)
+            ps_check_ends(ps_server(j, i));
+    return hash;
+}
+
+void move_start(ps_job *j)
+{
+    j->work = work;
+    ps_start_all(j);
+    ps_hear(&j->held);
+}
+
+/* --- sums ----------------------------------------------------------------- */
+
+static const char *ids_file(void)
+{
+    char *text = malloc(LINES * 8), *end = text;
+    const char *path;
+
+    for (int i = 0; i < LINES; i++)
+        end += sprintf(end, "1 %d\n", i * 7 % KEYS);
+    path = test_file("ids.txt", text);
+    free(text);
+    return path;
+}
+
+/* loss = the row of an id: each sample takes a quarter from it, whatever the
+ * order. */
+static void open_sums(ps_node *n, const fleet_options *o)
+{
+    const fleet_sparse_embedding_options zero = {
+        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_var *id;
+
+    CHECK_OK(fleet_init(&n->s.f, o));
+    n->s.p = fleet_program_create(n->s.f);
+    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    n->s.m.loss =
+        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
+    s.a_sync = 1;
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
+        n->s.m.loss));
+    if (n->server)
+        return;
+    n->s.data = fleet_queue_dataset(
+        n->s.f, &(fleet_dataset_options){
+                    .batch_size = IDS, .use_var = &id, .n_use_var = 1});
+    CHECK(n->s.data != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(
+        n->s.data, (const char *const[]){n->job->user}, 1));
+}
+
+ps_job move_sums_job(int servers)
+{
+    ps_job j = move_job(servers);
+
+    j.file[0] = NULL;
+    j.user = (void *)(uintptr_t)ids_file();
+    j.open = open_sums;
+    j.batch = IDS;
+    j.passes = PASSES / 4;
+    return j;
+}

@@ -591,6 +591,18 @@ TEST(a_taker_that_is_not_there_any_more_gets_no_lane)
     close_pair(&c);
 }
 
+TEST(a_lane_stays_until_all_workers_know_the_epoch)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    lane_tick_until(&c.follower, c.follower.now_ms + 200);
+    CHECK(carry_question(&c));
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    close_pair(&c);
+}
+
 TEST(a_taker_that_has_found_no_lane_ends_with_the_job)
 {
     pair c;

@@ -201,6 +201,32 @@ TEST(a_stopped_pass_goes_on_in_its_order_in_another_process)
     CHECK(hash_and_close(&s) == want);
 }
 
+/* The order of pass 0 is that of pass 1, too, where nobody shuffles again. */
+TEST(a_stopped_pass_goes_on_in_the_order_of_a_pass_before)
+{
+    const fleet_train_options stopping = {.on_batch = stop_at_third};
+    const char *file = scene_file("train.txt", LINES, 1);
+    uint64_t want = 0;
+    scene s;
+
+    for (int stops = 0; stops < 2; stops++) {
+        open_in_memory(&s, file, 1);
+        s.e = fleet_executor_create(s.p, NULL);
+        train_shuffled(&s, 1, NULL);
+        CHECK_OK(fleet_train_from_dataset(s.e, s.data, stops ? &stopping : NULL,
+                                          NULL));
+        if (!stops) {
+            want = hash_and_close(&s);
+            continue;
+        }
+        CHECK_OK(fleet_save_persistables(s.f, test_path("saved")));
+        scene_close(&s);
+    }
+    open_saved(&s, file);
+    train_shuffled(&s, 2, NULL);
+    CHECK(hash_and_close(&s) == want);
+}
+
 TEST(a_stopped_pass_in_another_order_is_refused)
 {
     const char *file = scene_file("train.txt", LINES, 1);

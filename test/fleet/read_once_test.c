@@ -197,6 +197,28 @@ TEST(a_stop_ends_a_pass_that_opens)
     lines_close(&s);
 }
 
+/* Some lines have come, and more may. */
+TEST(a_stop_ends_a_load_in_its_middle)
+{
+    const char *path = make_fifo("fifo");
+    fleet_dataset *d;
+    lines_scene s;
+    int64_t n;
+    int fd;
+
+    lines_open(&s, LINES_MULTISLOT);
+    d = open_piped(s.f, path, true);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(write(fd, s.text, strlen(s.text)) > 0);
+    stop_soon();
+    CHECK_FAILS(fleet_dataset_load_into_memory(d), FLEET_EEND,
+                "stopped while samples were read into memory");
+    CHECK_STATUS(fleet_dataset_get_memory_data_size(d, 0, &n), FLEET_ESTATE);
+    close(fd);
+    lines_close(&s);
+}
+
 TEST(a_stop_ends_a_load_and_a_wait_for_a_preload)
 {
     const char *path = make_fifo("fifo");

@@ -15,22 +15,22 @@
 #include "ps/control/control.h"
 #include "ps/server/lane.h"
 
-/* Of both servers one lane to the other one; the job's first lane, too, and one
- * back. With keys, by tcp. */
+/* A lane of two servers to another one, whose key speaks for no copy of it
+ * otherwise; the job's first lane, too, and that one back. With keys, by tcp. */
 TEST_LIMIT(lanes_move_under_load_to_the_same_bits, 120)
 {
-    ps_job j = move_job(2);
+    ps_job j = move_job(3);
     uint64_t want = ps_hash(&j);
 
     setenv("FLEET_TRANSPORT", "tcp", 1);
     j.keys = test_path("keys");
-    CHECK_OK(fl_keys_make(j.keys, 2, 2));
+    CHECK_OK(fl_keys_make(j.keys, 3, 2));
     move_start(&j);
-    move_lane(&j, "move 0:0 1", "server 0, lane 0: from server 0 to server 1");
+    move_lane(&j, "move 0:0 2", "server 0, lane 0: from server 0 to server 2");
     move_lane(&j, "move 1:1 0", "server 1, lane 1: from server 1 to server 0");
-    move_lane(&j, "move 0:0 0", "server 0, lane 0: from server 1 to server 0");
+    move_lane(&j, "move 0:0 0", "server 0, lane 0: from server 2 to server 0");
     move_lane(&j, "move 0:0 0", "server 0, lane 0: is at server 0");
-    move_lane(&j, "move 0:0 1", "server 0, lane 0: from server 0 to server 1");
+    move_lane(&j, "move 0:0 2", "server 0, lane 0: from server 0 to server 2");
     CHECK(move_check_end(&j) == want);
 }
 

@@ -81,10 +81,11 @@ static void tell_taker_alone(const ps_job *j)
     CHECK_OK(fl_packet_pool_create(&pool, 1 << 20));
     CHECK_OK(fl_socket_connect_to(&socket, address, NULL, 0));
     fl_msg_begin(&w, pool, &head);
-    fl_msg_text(&w, FL_SECTION_TEXT,
-                FL_CONTROL_TAKE
-                "{\"server\":1,\"lane\":0,\"lanes\":2,\"at\":1,"
-                "\"address\":\"{\\\"port\\\":1}\",\"home\":\"127.0.0.1:1\"}");
+    fl_msg_text(
+        &w, FL_SECTION_TEXT,
+        FL_CONTROL_TAKE
+        "{\"server\":1,\"lane\":0,\"lanes\":2,\"at\":1,"
+        "\"address\":\"{\\\"port\\\":1}\",\"home\":\"tcp://127.0.0.1:1\"}");
     CHECK_OK(fl_msg_end(&w, true, &p));
     fl_socket_send(socket, NULL, p);
     fl_packet_drop(p);

@@ -94,7 +94,7 @@ TEST(batches_are_those_of_the_files)
 /* Batches of a share are many to a block; they keep their samples. */
 TEST(a_share_of_batches_is_the_files_share)
 {
-    const char *files[] = {write_lines("a", 0, 2000)};
+    const char *files[] = {write_lines("a", 0, 8000)};
     fl_stream_spec spec = spec_of(files, 1);
     fl_sample_memory m;
     fl_memory_view v = {.memory = &m};

@@ -134,7 +134,12 @@ typedef struct fleet_dataset_options {
 
     /* A shell pipeline through which each file is sent: its output is read in
      * the file's place. NULL or "cat": none. Not for FLEET_IDX and
-     * FLEET_PARQUET, which are read at any place. */
+     * FLEET_PARQUET, which are read at any place.
+     * With {path} in it, as "aws s3 cp {path} -", it opens what it reads: names
+     * of the list are no globs, and no files that this process looks at. Each
+     * {path} becomes the name, quoted for the shell: no quotes stand around it;
+     * the command's standard input is empty. A stopped pass goes on over equal
+     * names, whatever they have become. */
     const char *pipe_command;
 
     /* Milliseconds, up to 2^31 - 1, that the command may give nothing and not
@@ -230,12 +235,14 @@ FLEET_API void fleet_dataset_destroy(fleet_dataset *dataset);
  * file, comes once: a second pass over such a list is FLEET_ESTATE when it
  * begins, and so is another dataset's over standard input; several workers that
  * would share one are FLEET_EINVAL, as is standardize without means. Who has a
- * new FIFO sets the list again. FLEET_IDX: exactly two paths, regular files,
- * the images and the labels. Names that end in .gz are unpacked. Files are
- * opened when a pass begins; of FLEET_IDX the images' header is read now. A
- * pass that was stopped ends so.
+ * new FIFO sets the list again. With {path} in pipe_command they are names, as
+ * they are, sorted bytewise, which may be read again. FLEET_IDX: exactly two
+ * paths, regular files, the images and the labels. Names that end in .gz are
+ * unpacked. Files are opened when a pass begins; of FLEET_IDX the images'
+ * header is read now. A pass that was stopped ends so.
  *
- *   FLEET_EINVAL   no files, a path that is NULL, "-" twice
+ *   FLEET_EINVAL   no files, a path that is NULL, "-" twice; a name for {path}
+ *                  that is empty or "-"
  *   FLEET_ENOENT   a glob that matches nothing
  *   FLEET_EIO      a folder below a glob that may not be read: it is named
  *   FLEET_EFORMAT  images without a header of images

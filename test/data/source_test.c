@@ -219,6 +219,23 @@ TEST(a_command_stands_between_file_and_lines)
     CHECK(!data_children());
 }
 
+/* The shell has the name as it is, and nothing to read. */
+TEST(a_command_opens_what_it_is_told)
+{
+    const char *name = "no such 'file' \"of\" $HOME `x` \\ *";
+    char out[200] = "", want[200];
+    size_t size;
+
+    CHECK_OK(read_source(name, "cat; printf '%s|' {path} a{path}", out,
+                         sizeof out - 1, &size));
+    snprintf(want, sizeof want, "%s|a%s|", name, name);
+    CHECK_TEXT(out, want);
+    CHECK_FAILS(
+        read_source(name, "cat {path} 2>&-", out, sizeof out - 1, &size),
+        FLEET_ECHILD, "no such 'file'");
+    CHECK(!data_children());
+}
+
 /* Each command waits until all four have begun, so that one at a time would
  * never end. */
 TEST(commands_of_several_files_run_at_once)

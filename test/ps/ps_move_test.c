@@ -15,8 +15,8 @@
 #include "ps/control/control.h"
 #include "ps/server/lane.h"
 
-/* A lane of two servers to another one, whose key speaks for no copy of it
- * otherwise; the job's first lane, too, and that one back. With keys, by tcp. */
+/* A lane of each of two servers goes to one whose key does not speak for a copy
+ * of it; the job's first lane, too, and that one back. With keys, by tcp. */
 TEST_LIMIT(lanes_move_under_load_to_the_same_bits, 120)
 {
     ps_job j = move_job(3);

@@ -157,13 +157,28 @@ static fleet_status add_one(fl_paths *p, const char *const *globs, int i, int n,
     return add_path(p, globs[i]);
 }
 
-fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
+static fleet_status add_name(fl_paths *p, const char *name, int i, int n)
+{
+    if (!name || !*name || strcmp(name, "-") == 0)
+        return fl_fail(FLEET_EINVAL,
+                       "files: name %d of %d is %s: expected what the command "
+                       "is to open as {path}",
+                       i + 1, n,
+                       !name   ? "NULL"
+                       : *name ? "\"-\""
+                               : "empty");
+    return add_path(p, name);
+}
+
+static fleet_status add_all(fl_paths *p, const char *const *list, int n,
+                            bool names)
 {
     bool has_stdin = false;
 
     *p = (fl_paths){0};
     for (int i = 0; i < n; i++) {
-        fleet_status status = add_one(p, globs, i, n, &has_stdin);
+        fleet_status status = names ? add_name(p, list[i], i, n)
+                                    : add_one(p, list, i, n, &has_stdin);
 
         if (status != FLEET_OK) {
             fl_paths_done(p);
@@ -173,6 +188,16 @@ fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
     if (p->n > 1)
         qsort(p->path, p->n, sizeof *p->path, bytewise);
     return FLEET_OK;
+}
+
+fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n)
+{
+    return add_all(p, globs, n, false);
+}
+
+fleet_status fl_paths_names(fl_paths *p, const char *const *names, int n)
+{
+    return add_all(p, names, n, true);
 }
 
 fleet_status fl_paths_copy(fl_paths *to, const fl_paths *from)

@@ -16,5 +16,8 @@ typedef struct fl_paths {
 } fl_paths;
 
 fleet_status fl_paths_glob(fl_paths *p, const char *const *globs, int n);
+
+/* The names as they are, bytewise sorted: of what a command opens. */
+fleet_status fl_paths_names(fl_paths *p, const char *const *names, int n);
 fleet_status fl_paths_copy(fl_paths *to, const fl_paths *from);
 void fl_paths_done(fl_paths *p);

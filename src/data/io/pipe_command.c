@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "data/io/fd.h"
 
 enum { CANNOT_RUN = 126, NOT_FOUND = 127 }; /* as shells have it */
@@ -91,6 +92,41 @@ static fleet_status start_guard(fl_pipe_command *c)
     fl_fd_close(&ends[0]);
     c->alive = ends[1];
     return status;
+}
+
+static const char path_word[] = "{path}";
+
+bool fl_pipe_command_has_path(const char *command)
+{
+    return command && strstr(command, path_word);
+}
+
+/* In single quotes a shell takes all but a single quote as it is. */
+static void add_quoted(fl_text *t, const char *path)
+{
+    fl_text_add(t, "'");
+    for (; *path; path++) {
+        if (*path == '\'')
+            fl_text_add(t, "'\\''");
+        else
+            fl_text_add(t, "%c", *path);
+    }
+    fl_text_add(t, "'");
+}
+
+char *fl_pipe_command_with_path(const char *command, const char *path)
+{
+    fl_text t = {0};
+
+    for (const char *at; (at = strstr(command, path_word));
+         command = at + sizeof path_word - 1) {
+        fl_text_add(&t, "%.*s", (int)(at - command), command);
+        add_quoted(&t, path);
+    }
+    fl_text_add(&t, "%s", command);
+    if (t.status != FLEET_OK)
+        fl_text_done(&t);
+    return t.status == FLEET_OK ? t.chars : NULL;
 }
 
 fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,

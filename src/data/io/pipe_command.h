@@ -3,6 +3,7 @@
  * group when this process does, however that ends. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -13,6 +14,13 @@ typedef struct fl_pipe_command {
     pid_t guard; /* of the same group: kills it when this process has died */
     int alive;   /* a pipe that only this process holds open, for the guard */
 } fl_pipe_command;
+
+/* Does it say {path} somewhere: does it open what it reads itself? */
+bool fl_pipe_command_has_path(const char *command);
+
+/* The command with the path, quoted for the shell, in place of each {path}.
+ * NULL: no memory. The caller's, by fl_free(). */
+char *fl_pipe_command_with_path(const char *command, const char *path);
 
 /* in and out, which stay the caller's, become its standard input and output. */
 fleet_status fl_pipe_command_start(fl_pipe_command *c, const char *command,

@@ -1,7 +1,8 @@
 /* source.c - a file's bytes, through its unpacking and its command.
  *
  * A command reads a plain file from its descriptor. For a packed file a thread
- * feeds the command's standard input; the command need not read all of it.
+ * feeds the command's standard input; the command need not read all of it. With
+ * {path} in it a command opens what it reads, which may be no file.
  */
 #define _GNU_SOURCE
 #include "data/io/source.h"
@@ -26,7 +27,8 @@ struct fl_source {
     const char *path;
     fl_source_options o;
     fl_unpack *file; /* NULL: it is o.text, */
-    size_t taken;    /* bytes of it that were read */
+    size_t taken;    /* bytes of it that were read; or the command's own */
+    char *script;    /* the command, with the path in it; NULL: o.command */
 
     fl_pipe_command child;
     int out; /* the command's output is read from it */
@@ -105,7 +107,8 @@ static fleet_status start_command(fl_source *s, int in[2])
     FL_TRY(fl_fd_pipe(out, PIPE_SIZE));
     s->out = out[0];
     fcntl(s->out, F_SETFL, O_NONBLOCK);
-    status = fl_pipe_command_start(&s->child, s->o.command, in[0], out[1]);
+    status = fl_pipe_command_start(
+        &s->child, s->script ? s->script : s->o.command, in[0], out[1]);
     fl_fd_close(&out[1]);
     return status;
 }
@@ -128,12 +131,31 @@ static fleet_status start_fed_command(fl_source *s)
     return FLEET_OK;
 }
 
+/* With nothing to read. */
+static fleet_status start_opening_command(fl_source *s)
+{
+    fleet_status status;
+    int in[2];
+
+    s->script = fl_pipe_command_with_path(s->o.command, s->path);
+    if (!s->script)
+        return FLEET_ENOMEM;
+    in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (in[0] < 0)
+        return fl_fail(FLEET_EIO, "cannot open /dev/null: %s", strerror(errno));
+    status = start_command(s, in);
+    fl_fd_close(&in[0]);
+    return status;
+}
+
 static fleet_status start_source(fl_source *s)
 {
     int in[2];
 
     if (s->o.text)
         return FLEET_OK;
+    if (fl_pipe_command_has_path(s->o.command))
+        return start_opening_command(s);
     FL_TRY(s->o.any ? fl_unpack_open_any(&s->file, s->path, s->o.wakeup)
                     : fl_unpack_open(&s->file, s->path));
     if (!s->o.command)
@@ -232,7 +254,9 @@ fleet_status fl_source_read(fl_source *s, void *to, size_t size, size_t *got)
 
 double fl_source_share(const fl_source *s)
 {
-    return s->file ? fl_unpack_share(s->file) : 1;
+    if (s->file)
+        return fl_unpack_share(s->file);
+    return s->o.command && !s->ended ? 0 : 1;
 }
 
 void fl_source_close(fl_source *s)
@@ -245,5 +269,6 @@ void fl_source_close(fl_source *s)
     fl_fd_close(&s->out);
     fl_fd_close(&s->enough);
     fl_unpack_close(s->file);
+    fl_free(s->script);
     fl_free(s);
 }

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "data/format/formats.h"
+#include "data/io/pipe_command.h"
 #include "data/layout/check_spec.h"
 #include "data/layout/layout.h"
 #include "ps/worker/worker_io.h"
@@ -360,6 +361,16 @@ static fleet_status two_paths(const char *const *globs, int n, fl_paths *files)
     return FLEET_OK;
 }
 
+static fleet_status list_files(const fleet_dataset *d, const char *const *globs,
+                               int n, fl_paths *files)
+{
+    if (d->options.format == FLEET_IDX)
+        return two_paths(globs, n, files);
+    return fl_pipe_command_has_path(d->options.pipe_command)
+               ? fl_paths_names(files, globs, n)
+               : fl_paths_glob(files, globs, n);
+}
+
 /* The slots that files of this format bring; if they cannot be read, all stays
  * as it was. */
 static fleet_status own_slots(fleet_dataset *d, const char *path)
@@ -386,8 +397,7 @@ fleet_status fleet_dataset_set_filelist(fleet_dataset *d,
         return fl_fail(FLEET_EINVAL,
                        "fleet_dataset_set_filelist: no dataset or no files");
     FL_TRY(fl_dataset_memory_check_list(d));
-    status = d->options.format == FLEET_IDX ? two_paths(globs, n, &files)
-                                            : fl_paths_glob(&files, globs, n);
+    status = list_files(d, globs, n, &files);
     if (status == FLEET_OK)
         status = own_slots(d, files.path[0]);
     if (status != FLEET_OK) {

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data/io/pipe_command.h"
+
 static bool is_standard_input(const char *path)
 {
     return strcmp(path, "-") == 0;
@@ -24,8 +26,11 @@ static const char *name_of(const char *path)
     return is_standard_input(path) ? "standard input" : path;
 }
 
+/* A command that opens what it reads can do so again. */
 static const char *first_once(const fl_stream_spec *spec)
 {
+    if (fl_pipe_command_has_path(spec->pipe_command))
+        return NULL;
     for (int i = 0; i < spec->n_file; i++)
         if (comes_once(spec->files[i]))
             return spec->files[i];

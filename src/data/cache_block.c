@@ -322,17 +322,6 @@ fleet_status fl_cache_block_copy(const fl_cache_block *b, uint64_t from,
     return FLEET_OK;
 }
 
-size_t fl_cache_rows_in_line(const fl_lines *lines, size_t i)
-{
-    const fl_line *first = &lines->line[i];
-    size_t n = 1;
-
-    while (i + n < lines->n && first[n].text == first->text &&
-           first[n].size == first->size + n)
-        n++;
-    return n;
-}
-
 /* --- a row by itself: its values side by side, wide ----------------------- */
 
 static uint64_t values_in_row(const fl_cache_block *b, uint64_t row,

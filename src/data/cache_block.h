@@ -45,10 +45,6 @@ fleet_status fl_cache_field_copy(const fl_cache_block *b, int field,
                                  fl_batch_buffer *buffer, size_t *used,
                                  size_t row);
 
-/* Lines whose text is a block and whose size is a row of it: how many of them
- * from i on are rows of one block that follow one another. */
-size_t fl_cache_rows_in_line(const fl_lines *lines, size_t i);
-
 /* A row by itself: how many bytes it takes, these, and back into a batch.
  * FLEET_EUNSUPPORTED: 4 GiB or more. */
 fleet_status fl_cache_row_size(const fl_cache_block *b, uint64_t row,

@@ -243,7 +243,7 @@ static fleet_status copy_blocks(const fl_parser *p, fl_scratch *scratch,
     for (size_t i = 0, n; i < lines->n; i += n) {
         const fl_line *line = &lines->line[i];
 
-        n = fl_cache_rows_in_line(lines, i);
+        n = fl_lines_together(lines, i);
         FL_TRY(fl_cache_block_copy(
             (const fl_cache_block *)(const void *)line->text, line->size,
             line->size + n, &p->layout, buffer, scratch->used, i));

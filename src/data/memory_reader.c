@@ -132,7 +132,7 @@ fleet_status fl_memory_parse(const fl_parser *p, fl_scratch *scratch,
     FL_TRY(fl_batch_buffer_begin(buffer, &p->layout, (int64_t)lines->n));
     memset(scratch->used, 0, (size_t)p->layout.n_field * sizeof *scratch->used);
     for (size_t i = 0, n; i < lines->n; i += n) {
-        n = fl_cache_rows_in_line(lines, i);
+        n = fl_lines_together(lines, i);
         FL_TRY(copy_rows(p, i, n, buffer, scratch->used));
     }
     return FLEET_OK;

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "data/cache_file.h"
 
 static const char *const two[] = {"user", "words"};
@@ -258,17 +257,7 @@ TEST(words_of_a_cell_are_ids)
 
 TEST(without_memory_nothing_is_made)
 {
-    fl_stream_spec spec = spec_of(FLEET_JSON_LINES);
-    fleet_status status = FLEET_ENOMEM;
+    const fl_stream_spec spec = spec_of(FLEET_JSON_LINES);
 
-    for (int n = 1; status == FLEET_ENOMEM; n++) {
-        data_dump d;
-
-        fl_memory_fail_at(n, n % 2);
-        d = data_read(&spec);
-        fl_memory_fail_at(0, false);
-        status = d.status;
-        CHECK(status == FLEET_ENOMEM || (status == FLEET_EEND && d.rows == 3));
-        free(d.bytes);
-    }
+    data_check_memory(&spec, 3);
 }

@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/memory.h"
-
 #define COLUMNS(...)                                                           \
     .columns = (const char *const[]){__VA_ARGS__},                             \
     .n_column =                                                                \
@@ -604,25 +602,8 @@ TEST(without_memory_reading_ends_with_an_error)
 {
     const char *path = small_file();
     fl_stream_spec spec = spec_of(slots, N_SLOT, &path);
-    const int fds = data_open_fds();
 
-    for (int shuffle = 0; shuffle < 2; shuffle++) {
-        fleet_status status = FLEET_ENOMEM;
-
-        spec.shuffle = shuffle * 5;
-        for (int n = 1; status == FLEET_ENOMEM; n++) {
-            data_dump d;
-
-            fl_memory_fail_at(n, n % 2);
-            d = data_read(&spec);
-            fl_memory_fail_at(0, false);
-            status = d.status;
-            if (status == FLEET_EEND)
-                CHECK(n > 10 && d.rows == 3);
-            else
-                CHECK_STATUS(status, FLEET_ENOMEM);
-            free(d.bytes);
-            CHECK_INT(data_open_fds(), fds);
-        }
-    }
+    data_check_memory(&spec, 3);
+    spec.shuffle = 5;
+    data_check_memory(&spec, 3);
 }

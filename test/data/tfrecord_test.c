@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
-
 static const fleet_slot slots[] = {
     {.name = "click", .required = 1},
     {.name = "dense", .dim = 2},
@@ -436,22 +434,7 @@ TEST(shuffled_and_cached_records_are_as_those_of_json)
 
 TEST(without_memory_reading_ends_with_an_error)
 {
-    const int fds = data_open_fds();
-    fl_stream_spec spec = spec_of(put_two());
-    fleet_status status = FLEET_ENOMEM;
+    const fl_stream_spec spec = spec_of(put_two());
 
-    for (int n = 1; status == FLEET_ENOMEM; n++) {
-        data_dump d;
-
-        fl_memory_fail_at(n, n % 2);
-        d = data_read(&spec);
-        fl_memory_fail_at(0, false);
-        status = d.status;
-        if (status == FLEET_EEND)
-            CHECK(n > 10 && d.rows == 2);
-        else
-            CHECK_STATUS(status, FLEET_ENOMEM);
-        free(d.bytes);
-        CHECK_INT(data_open_fds(), fds);
-    }
+    data_check_memory(&spec, 2);
 }

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <zlib.h>
 
+#include "base/memory.h"
+
 uint64_t data_random(uint64_t *state)
 {
     uint64_t x = *state += 0x9E3779B97F4A7C15u;
@@ -101,6 +103,27 @@ data_dump data_read_n(fl_stream_spec spec, int n_thread)
 {
     spec.n_thread = n_thread;
     return data_read(&spec);
+}
+
+void data_check_memory(const fl_stream_spec *spec, int64_t rows)
+{
+    const int fds = data_open_fds();
+    fleet_status status = FLEET_ENOMEM;
+
+    for (int n = 1; status == FLEET_ENOMEM; n++) {
+        data_dump d;
+
+        fl_memory_fail_at(n, n % 2);
+        d = data_read(spec);
+        fl_memory_fail_at(0, false);
+        status = d.status;
+        if (status == FLEET_EEND)
+            CHECK(n > 10 && d.rows == rows);
+        else
+            CHECK_STATUS(status, FLEET_ENOMEM);
+        free(d.bytes);
+        CHECK_INT(data_open_fds(), fds);
+    }
 }
 
 bool data_same(const data_dump *a, const data_dump *b)

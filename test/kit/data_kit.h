@@ -24,6 +24,10 @@ typedef struct data_dump {
 
 data_dump data_read(const fl_stream_spec *spec);
 data_dump data_read_n(fl_stream_spec spec, int n_thread);
+
+/* With the n-th allocation failing, for all n until all rows are read: nothing
+ * but FLEET_ENOMEM comes of it, and nothing stays open. */
+void data_check_memory(const fl_stream_spec *spec, int64_t rows);
 bool data_same(const data_dump *a, const data_dump *b);
 
 /* The first batch, which there must be; valid until the next call. */

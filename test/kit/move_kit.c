@@ -1,6 +1,7 @@
 /* move_kit.c - see move_kit.h. */
 #define SUITE move_kit
 #include "move_kit.h"
+#include "sums_kit.h"
 #include "test.h"
 
 #include <signal.h>
@@ -11,7 +12,6 @@
 #include "base/clock.h"
 
 enum { LINES = 600, PASSES = 150, FIRST_AT = 20, LONGEST_MS = 2000 };
-enum { KEYS = 97, IDS = 4 /* in a batch: its mean is exact */ };
 
 typedef struct watched {
     ps_node *n;
@@ -115,44 +115,15 @@ void move_start(ps_job *j)
 
 /* --- sums ----------------------------------------------------------------- */
 
-static const char *ids_file(void)
-{
-    char *text = malloc(LINES * 8), *end = text;
-    const char *path;
-
-    for (int i = 0; i < LINES; i++)
-        end += sprintf(end, "1 %d\n", i * 7 % KEYS);
-    path = test_file("ids.txt", text);
-    free(text);
-    return path;
-}
-
-/* loss = the row of an id: each sample takes a quarter from it, whatever the
- * order. */
 static void open_sums(ps_node *n, const fleet_options *o)
 {
-    const fleet_sparse_embedding_options zero = {
-        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    const char *const file = n->job->user;
     fleet_var *id;
 
-    CHECK_OK(fleet_init(&n->s.f, o));
-    n->s.p = fleet_program_create(n->s.f);
-    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    n->s.m.loss =
-        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
     s.a_sync = 1;
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
-        n->s.m.loss));
-    if (n->server)
-        return;
-    n->s.data = fleet_queue_dataset(
-        n->s.f, &(fleet_dataset_options){
-                    .batch_size = IDS, .use_var = &id, .n_use_var = 1});
-    CHECK(n->s.data != NULL);
-    CHECK_OK(fleet_dataset_set_filelist(
-        n->s.data, (const char *const[]){n->job->user}, 1));
+    id = sums_build(n, o, &s);
+    sums_read(n, id, &file, 1, SUMS_BATCH);
 }
 
 ps_job move_sums_job(int servers)
@@ -160,9 +131,9 @@ ps_job move_sums_job(int servers)
     ps_job j = move_job(servers);
 
     j.file[0] = NULL;
-    j.user = (void *)(uintptr_t)ids_file();
+    j.user = (void *)(uintptr_t)sums_file(LINES);
     j.open = open_sums;
-    j.batch = IDS;
+    j.batch = SUMS_BATCH;
     j.passes = PASSES / 4;
     return j;
 }

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #define SUITE ps_recovery
 #include "ps_kit.h"
+#include "sums_kit.h"
 #include "test.h"
 
 #include <arpa/inet.h>
@@ -453,29 +454,18 @@ TEST(a_server_without_a_folder_for_its_log_is_refused)
 
 /* --- async ---------------------------------------------------------------- */
 
-enum { STEPS = 1500, KEYS = 97 };
+enum { STEPS = 1500 };
 
-/* loss = the row of an id: each step takes 1 from it, whatever the order. */
 static void open_sums(ps_node *n, const fleet_options *o)
 {
     const scene_training *how = &n->job->how;
-    const fleet_sparse_embedding_options zero = {
-        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    fleet_var *id;
 
-    CHECK_OK(fleet_init(&n->s.f, o));
-    n->s.p = fleet_program_create(n->s.f);
-    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    n->s.m.loss =
-        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
     s.a_sync_configs.k_steps = how->geo;
     s.log = (int)how->log;
     if (how->log != FLEET_DURABLE_NONE)
         s.log_configs = how->log_configs;
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
-        n->s.m.loss));
+    sums_build(n, o, &s);
 }
 
 static fleet_status add_up(ps_node *n)
@@ -484,7 +474,7 @@ static fleet_status add_up(ps_node *n)
     fleet_status status = ps_begin(n);
 
     for (int64_t i = 0; i < STEPS && status == FLEET_OK; i++) {
-        int64_t id = (i * 7 + n->index * 3) % KEYS;
+        int64_t id = (i * 7 + n->index * 3) % SUMS_KEYS;
         const fleet_feed feed = {"id", FLEET_INT64, &id, dims, 2, NULL};
 
         status = fleet_executor_run(n->s.e, &feed, 1, NULL, 0);

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #define SUITE ps_restart
 #include "ps_kit.h"
+#include "sums_kit.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -221,35 +222,15 @@ TEST_LIMIT(a_worker_and_a_server_may_be_dead_at_once, 120)
 
 /* --- async ---------------------------------------------------------------- */
 
-enum { LINES = 6000, KEYS = 97, IDS = 4 /* in a batch: its mean is exact */ };
+enum { LINES = 6000 };
 
-static const char *ids_file(void)
-{
-    char *text = malloc(LINES * 8), *end = text;
-    const char *path;
-
-    for (int i = 0; i < LINES; i++)
-        end += sprintf(end, "1 %d\n", i * 7 % KEYS);
-    path = test_file("ids.txt", text);
-    free(text);
-    return path;
-}
-
-/* loss = the row of an id: each sample takes a quarter from it, whatever the
- * order. */
 static void open_sums(ps_node *n, const fleet_options *o)
 {
     const scene_training *how = &n->job->how;
-    const fleet_sparse_embedding_options zero = {
-        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    const char *const file = n->job->user;
     fleet_var *id;
 
-    CHECK_OK(fleet_init(&n->s.f, o));
-    n->s.p = fleet_program_create(n->s.f);
-    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    n->s.m.loss =
-        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
     s.a_sync = 1;
     s.log = (int)how->log;
     if (how->log != FLEET_DURABLE_NONE) {
@@ -257,17 +238,8 @@ static void open_sums(ps_node *n, const fleet_options *o)
         s.log_configs.restart_deadline_ms =
             how->log_configs.restart_deadline_ms;
     }
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
-        n->s.m.loss));
-    if (n->server)
-        return;
-    n->s.data = fleet_queue_dataset(
-        n->s.f, &(fleet_dataset_options){
-                    .batch_size = IDS, .use_var = &id, .n_use_var = 1});
-    CHECK(n->s.data != NULL);
-    CHECK_OK(fleet_dataset_set_filelist(
-        n->s.data, (const char *const[]){n->job->user}, 1));
+    id = sums_build(n, o, &s);
+    sums_read(n, id, &file, 1, SUMS_BATCH);
 }
 
 TEST_LIMIT(workers_that_are_killed_go_on_and_async_has_each_push_once, 120)
@@ -275,7 +247,7 @@ TEST_LIMIT(workers_that_are_killed_go_on_and_async_has_each_push_once, 120)
     ps_job j = job_of(true), want;
 
     j.file[0] = NULL;
-    j.user = (void *)(uintptr_t)ids_file();
+    j.user = (void *)(uintptr_t)sums_file(LINES);
     j.open = open_sums;
     want = undisturbed(&j);
     ps_start_all(&j);
@@ -427,7 +399,7 @@ static fleet_status by_hand(ps_node *n)
     fleet_status status = ps_begin(n);
 
     for (int64_t i = 0; i < 100000 && status == FLEET_OK; i++) {
-        int64_t id = i % KEYS;
+        int64_t id = i % SUMS_KEYS;
         const fleet_feed feed = {"id", FLEET_INT64, &id, dims, 2, NULL};
 
         status = fleet_executor_run(n->s.e, &feed, 1, NULL, 0);
@@ -441,7 +413,7 @@ TEST_LIMIT(a_worker_whose_batches_no_dataset_has_is_refused_by_name, 120)
 
     j.workers = j.servers = j.lanes = 1;
     j.file[0] = NULL;
-    j.user = (void *)(uintptr_t)ids_file();
+    j.user = (void *)(uintptr_t)sums_file(LINES);
     j.open = open_sums;
     j.work = by_hand;
     ps_start_all(&j);

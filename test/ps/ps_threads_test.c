@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "ps/worker/worker_internal.h"
 #include "ps_kit.h"
+#include "sums_kit.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -65,20 +66,12 @@ TEST_LIMIT(in_sync_threads_have_the_bits_of_one_process, 120)
 
 /* --- sums ----------------------------------------------------------------- */
 
-/* loss = the row of an id: each batch, which is a line, takes 1 from it. */
+/* A batch is a line. */
 static void open_sums(ps_node *n, const fleet_options *o)
 {
-    const fleet_sparse_embedding_options zero = {
-        .table = "t", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
     const scene_training *how = &n->job->how;
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    fleet_var *id;
 
-    CHECK_OK(fleet_init(&n->s.f, o));
-    n->s.p = fleet_program_create(n->s.f);
-    id = fleet_data(n->s.p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
-    n->s.m.loss =
-        fleet_mean(n->s.p, fleet_sparse_embedding(n->s.p, id, 1, &zero));
     s.a_sync_configs.k_steps = how->geo;
     s.a_sync_configs.max_merge_var_num = how->merged > 0 ? how->merged : 1;
     s.a_sync_configs.vocab_cache_size = how->cache_bytes;
@@ -86,13 +79,7 @@ static void open_sums(ps_node *n, const fleet_options *o)
         s.a_sync_configs.max_staleness = how->max_staleness;
     s.gradient_merge = how->merge > 1;
     s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
-    CHECK_OK(fleet_minimize(
-        fleet_distributed_optimizer(n->s.f, fleet_sgd(n->s.f, 1.0f), &s),
-        n->s.m.loss));
-    n->s.data = fleet_queue_dataset(
-        n->s.f, &(fleet_dataset_options){
-                    .batch_size = 1, .use_var = &id, .n_use_var = 1});
-    CHECK_OK(fleet_dataset_set_filelist(n->s.data, n->job->file, 2));
+    sums_read(n, sums_build(n, o, &s), n->job->file, 2, 1);
 }
 
 static ps_job sums_of(int workers)

@@ -36,19 +36,6 @@ typedef struct value_place {
 
 /* --- blocks --------------------------------------------------------------- */
 
-/* Rows of one block that follow one another, as many as there are from line i
- * on. */
-static size_t count_together(const fl_lines *lines, size_t i)
-{
-    const fl_line *first = &lines->line[i];
-    size_t n = 1;
-
-    while (i + n < lines->n && first[n].text == first->text &&
-           first[n].size == first->size + n)
-        n++;
-    return n;
-}
-
 /* With a shuffle each line is a row by itself. */
 static fleet_status open_row(block_rows *r)
 {
@@ -76,7 +63,7 @@ static fleet_status open_rows(block_rows *r, const fl_batch_buffer *buffer,
         return open_row(r);
     r->b = (const fl_parquet_block *)(const void *)r->line->text;
     r->from = r->line->size;
-    r->n = count_together(&buffer->lines, i);
+    r->n = fl_lines_together(&buffer->lines, i);
     return FLEET_OK;
 }
 

@@ -114,6 +114,17 @@ fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
     return FLEET_OK;
 }
 
+size_t fl_lines_together(const fl_lines *lines, size_t i)
+{
+    const fl_line *first = &lines->line[i];
+    size_t n = 1;
+
+    while (i + n < lines->n && first[n].text == first->text &&
+           first[n].size == first->size + n)
+        n++;
+    return n;
+}
+
 void fl_lines_clear(fl_lines *l, fl_blocks *b)
 {
     pthread_mutex_lock(&b->lock);

@@ -68,5 +68,9 @@ fleet_status fl_lines_add(fl_lines *l, fl_blocks *b, fl_block *block,
 /* n lines of block at once, which the caller then writes to *line. */
 fleet_status fl_lines_add_room(fl_lines *l, fl_blocks *b, fl_block *block,
                                size_t n, fl_line **line);
+
+/* Of lines whose text is a block of rows and whose size a row of it: how many
+ * from i on are rows of one block that follow one another. */
+size_t fl_lines_together(const fl_lines *lines, size_t i);
 void fl_lines_clear(fl_lines *l, fl_blocks *b); /* keeps its memory */
 void fl_lines_done(fl_lines *l, fl_blocks *b);

@@ -322,3 +322,29 @@ TEST(a_picture_that_cannot_be_written_is_named)
         CHECK(access("/dev/full", W_OK) == 0);
     }
 }
+
+/* As /dev/stdout is one, which would be gone for all. */
+TEST(a_link_stays_where_a_picture_cannot_be_written)
+{
+    char command[3000], to[20];
+
+    test_file("a.jsonl", BEGIN STEP(1, 4));
+    draw_png("-o a.png a.jsonl");
+    CHECK_INT(symlink("there.png", test_path("link.png")), 0);
+    snprintf(command, sizeof command,
+             "cd '%s' && trap '' XFSZ && ulimit -f 1 && '%s' -o link.png "
+             "a.jsonl 2>&1",
+             test_folder(), test_beside("fleet-plot"));
+    CHECK_INT(test_shell(command, said, sizeof said), 2);
+    CHECK_CONTAINS(said, "cannot write link.png: File too large");
+    CHECK_INT(readlink(test_path("link.png"), to, sizeof to), 9);
+}
+
+TEST(numbers_that_are_too_large_to_draw_are_missing)
+{
+    test_file("a.jsonl", BEGIN STEP(1, 1e308) STEP(2, -1e308) STEP(3, 2));
+    draw_png("-o a.png a.jsonl");
+    CHECK_CONTAINS(said, "3 lines, loss 2; 2 without loss");
+    test_file("a.jsonl", "{\"run\":\"a\",\"time\":null}\n" STEP(1, 2));
+    draw_png("--by time -o a.png a.jsonl");
+}

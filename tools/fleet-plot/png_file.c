@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -26,10 +27,11 @@ static fleet_status encode(const canvas *c, void **bytes, size_t *size)
     return fl_fail(FLEET_EIO, "cannot make a PNG: %s", image.message);
 }
 
-/* A path that is no file, /dev/stdout say, stays. */
+/* A path that is no file, or a link to one, as /dev/stdout is, stays. */
 static fleet_status write_file(const char *path, const void *bytes, size_t size)
 {
     FILE *file = fopen(path, "we");
+    struct stat is;
     int why = errno;
     bool good;
 
@@ -44,7 +46,8 @@ static fleet_status write_file(const char *path, const void *bytes, size_t size)
     }
     if (good)
         return FLEET_OK;
-    truncate(path, 0) == 0 ? unlink(path) : 0;
+    if (truncate(path, 0) == 0 && lstat(path, &is) == 0 && S_ISREG(is.st_mode))
+        unlink(path);
     return fl_fail(FLEET_EIO, "cannot write %s: %s", path, strerror(why));
 }
 

@@ -47,6 +47,12 @@ typedef struct numbers {
     bool has_x, has_time, has[N_COLUMN];
 } numbers;
 
+/* Differences of larger ones would not be finite. */
+static bool can_be_drawn(double x)
+{
+    return fabs(x) <= 1e300;
+}
+
 static fleet_status refuse(const reading *r, const char *expected)
 {
     char got[FL_MOST_ESCAPED];
@@ -110,7 +116,7 @@ static fleet_status add_line(reading *r, const numbers *line)
                                                : "a number \"step\"");
     x -= r->by == BY_TIME ? to->begun : 0;
     for (int i = 0; i < N_COLUMN; i++) {
-        if (line->has[i] && isfinite(line->of[i]))
+        if (line->has[i] && can_be_drawn(line->of[i]))
             FL_TRY(series_add(&to->of[i], x, line->of[i]));
         else if (line->has[i] && !stands)
             series_lose(&to->of[i]);
@@ -150,7 +156,7 @@ static fleet_status take_object(reading *r, const fl_at *line)
         if (fl_at_string(&of_run, &id) != FLEET_OK)
             return refuse(r, "a string \"run\"");
         FL_TRY(begin_run(r, id, strlen(id)));
-        r->to->run[r->to->n - 1].has_begun = n.has_time;
+        r->to->run[r->to->n - 1].has_begun = n.has_time && can_be_drawn(n.time);
         r->to->run[r->to->n - 1].begun = n.time;
         return FLEET_OK;
     }
@@ -158,8 +164,8 @@ static fleet_status take_object(reading *r, const fl_at *line)
         return refuse(r, "a line that begins with {\"run\":");
     FL_TRY(take_number(r, line, r->by == BY_SAMPLES ? "samples" : "step",
                        &n.has_x, &n.x));
-    n.has_x = n.has_x && isfinite(n.x);
-    n.has_time = n.has_time && isfinite(n.time);
+    n.has_x = n.has_x && can_be_drawn(n.x);
+    n.has_time = n.has_time && can_be_drawn(n.time);
     for (int i = 0; i < N_COLUMN; i++)
         FL_TRY(take_number(r, line, column_name[i], &n.has[i], &n.of[i]));
     return add_line(r, &n);
@@ -235,8 +241,8 @@ static bool take_cells(const reading *r, char *const cell[], numbers *n)
         take_cell(cell, axis_name[r->by == BY_SAMPLES], &n->has_x, &n->x) &&
         take_cell(cell, "time", &n->has_time, &n->time);
 
-    n->has_x = isfinite(n->x);
-    n->has_time = isfinite(n->time);
+    n->has_x = can_be_drawn(n->x);
+    n->has_time = can_be_drawn(n->time);
     for (int i = 0; good && i < N_COLUMN; i++) {
         good = take_cell(cell, column_name[i], &n->has[i], &n->of[i]);
         /* a row without a validation has empty cells of it */

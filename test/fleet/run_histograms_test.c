@@ -170,6 +170,18 @@ TEST(trainer_threads_have_histograms_of_weights_alone)
     CHECK(strstr(all, "gradients") == NULL);
 }
 
+/* Rounds of 3 batches: 3 and 4. */
+TEST(a_round_that_passes_a_batch_that_is_asked_for_is_looked_at)
+{
+    const char *all;
+
+    fleet_free(
+        train("metrics_log.histogram_steps=2", "trainer={\"thread\":3}"));
+    all = events();
+    CHECK(strstr(all, "histogram 3 weights/") != NULL);
+    CHECK(strstr(all, "histogram 4 weights/") != NULL);
+}
+
 TEST(a_training_that_is_looked_at_has_the_same_bits)
 {
     char *plain = train("metrics_log.steps=100", NULL);

@@ -10,10 +10,10 @@
 #include "runtime/exec/compile.h"
 #include "runtime/store/mirror.h"
 
-bool fl_run_histograms_due(const fl_config_run *t)
+void fl_run_histograms_note(fl_config_run *t)
 {
-    return t->events.fd >= 0 && t->c->histogram_steps > 0 &&
-           t->seen.step % t->c->histogram_steps == 0;
+    t->looks = t->looks || (t->events.fd >= 0 && t->c->histogram_steps > 0 &&
+                            t->seen.step % t->c->histogram_steps == 0);
 }
 
 /* What one event has, and another one of norms. */
@@ -131,6 +131,9 @@ fleet_status fl_run_histograms_add(fl_config_run *t)
     look l = {0};
     fleet_status status;
 
+    if (!t->looks)
+        return FLEET_OK;
+    t->looks = false;
     FL_GOTO(done, FL_NEW(&l.histogram, n * sizeof *l.histogram));
     FL_GOTO(done, FL_NEW(&l.norm, n * sizeof *l.norm));
     FL_GOTO(done, FL_NEW(&l.tags, 2 * n * sizeof *l.tags));

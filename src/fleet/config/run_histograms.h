@@ -4,11 +4,11 @@
 
 #include "fleet/config/run_internal.h"
 
-/* In the first worker, if the configuration asks for them: is this one of the
- * batches behind which they are? */
-bool fl_run_histograms_due(const fl_config_run *t);
+/* In the first worker, if the configuration asks for them: the newest batch may
+ * be one behind which they are. */
+void fl_run_histograms_note(fl_config_run *t);
 
-/* Of the dense parameters: of their weights as this process has them, and,
- * where it has them in memory of its own, of the gradients that the newest
- * update took. */
+/* If one was since the last call: of the dense parameters: of their weights as
+ * this process has them, and, where it has them in memory of its own, of the
+ * newest batch's gradients. */
 fleet_status fl_run_histograms_add(fl_config_run *t);

@@ -44,6 +44,7 @@ typedef struct fl_config_run {
     int64_t line_ns;         /* when the last one was written, or it began */
     int64_t line_samples;    /* seen.samples then */
     double line_validated_s; /* that validations took since */
+    bool looks; /* one of the newest batches has histograms behind it */
     fleet_executor *trainer, *tester;
     const char *load; /* what is loaded, and how; NULL: nothing */
     fleet_load_options load_options;

@@ -56,6 +56,7 @@ static int on_batch(void *user, int64_t batch, int64_t samples)
     (void)batch;
     t->epoch_samples += samples;
     t->seen.step++;
+    fl_run_histograms_note(t);
     t->seen.samples += samples;
     t->seen.since++;
     if (t->o->on_progress && fl_now_ns() - t->last_ns >= 500000000)
@@ -86,7 +87,7 @@ static fleet_status between_batches(void *user)
         FL_TRY(validate(t, t->train->share));
     if (validates || fl_run_lines_due(t))
         FL_TRY(fl_run_lines_add(t, validates));
-    return fl_run_histograms_due(t) ? fl_run_histograms_add(t) : FLEET_OK;
+    return fl_run_histograms_add(t);
 }
 
 static fleet_status note_seen(fl_config_run *t)

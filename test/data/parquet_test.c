@@ -585,6 +585,74 @@ TEST(damage_is_named_with_its_column_and_group)
     CHECK(named);
 }
 
+enum { SHORT = 9000, LONG = 120, SIZE = 50000 };
+
+static data_dump read_skewed(const char *name, int group)
+{
+    const char *path = test_path(name);
+    const fleet_slot wanted[] = {
+        {.name = "age", .dim = -1, COLUMNS("age")},
+        {.name = "tags", .dtype = FLEET_INT64, .dim = -1, COLUMNS("tags")},
+        {.name = "vector", .dim = -1, COLUMNS("vector")}};
+    static char text[SIZE];
+    fl_stream_spec spec = spec_of(wanted, 3, &path);
+    parquet_sheet s;
+
+    memset(text, 'x', sizeof text);
+    parquet_open(&s, path, names, "iirtTR");
+    for (int i = 0; i < SHORT + LONG; i++) {
+        put_row(&s, i, 0, i % 3 ? "" : NULL);
+        for (int k = 0; k < (i >= SHORT ? 3 : i % 2); k++)
+            parquet_text(&s, 4, text, (size_t)(i >= SHORT ? SIZE - i % 7 : k));
+        parquet_list(&s, 4);
+        for (int k = 0; k < (i >= SHORT ? 3000 : i % 2); k++)
+            parquet_real(&s, 5, i + k);
+        parquet_list(&s, 5);
+        if (i % group == group - 1)
+            parquet_group(&s);
+    }
+    parquet_close(&s);
+    return data_read(&spec);
+}
+
+/* Behind short rows, by which blocks have many, come long ones. */
+TEST(rows_that_are_much_longer_than_those_before_come_in_pieces)
+{
+    data_dump a = read_skewed("one.parquet", SHORT + LONG);
+    data_dump b = read_skewed("small.parquet", 8);
+
+    CHECK_INT(a.status, FLEET_EEND);
+    CHECK_INT(a.rows, SHORT + LONG);
+    CHECK(a.size == b.size && memcmp(a.bytes, b.bytes, a.size) == 0);
+    free(a.bytes);
+    free(b.bytes);
+}
+
+/* How many rows a group has is the last place where the file says it. */
+TEST(a_group_that_has_fewer_rows_than_the_file_says_is_damage)
+{
+    const char *path = test_path("whole.parquet");
+    fl_stream_spec spec = spec_of(slots, 1, &path);
+    parquet_sheet s;
+    size_t n, last = 0;
+    FILE *f;
+
+    parquet_open(&s, path, names, "i");
+    for (int i = 0; i < 1000; i++)
+        parquet_int(&s, 0, i % 2);
+    parquet_close(&s);
+    f = fopen(path, "rb");
+    n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    CHECK(n > 100 && n < sizeof bytes);
+    for (size_t i = 0; i + 2 < n; i++)
+        if (memcmp(bytes + i, "\xd0\x0f", 2) == 0) /* 1000, as Thrift has it */
+            last = i;
+    memcpy(bytes + last, "\xc8\x01", 2);
+    path = test_file_bytes("fewer.parquet", bytes, n);
+    DATA_FAILS(&spec, FLEET_ECORRUPT, "fewer.parquet: ", "as many rows");
+}
+
 /* --- the plug-in, memory -------------------------------------------------- */
 
 TEST(without_the_plug_in_it_is_named)

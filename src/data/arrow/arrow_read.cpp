@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <arrow/buffer.h>
+#include <arrow/io/file.h>
 #include <arrow/io/memory.h>
 #include <arrow/memory_pool.h>
 #include <parquet/column_reader.h>
@@ -24,6 +25,8 @@ namespace
 
 enum {
     AHEAD = 1024,       /* levels of a list that are read at once, at least */
+    TEXTS = 128,        /* levels of texts that are read at once, at most */
+    ENOUGH = 4 << 20,   /* bytes of a column for one call */
     BUFFER = 256 << 10, /* bytes of a column that are read at once */
     MOST_TOLD = 8       /* columns that an error lists */
 };
@@ -42,6 +45,7 @@ struct column_state {
     std::vector<char> bytes;
     size_t n_level = 0, n_value = 0, n_byte = 0;
     size_t used_levels = 0, used_values = 0; /* handed out by the last call */
+    bool at_end = false;                     /* the group has no more levels */
 
     std::vector<char> raw;        /* as the file has them */
     std::vector<uint64_t> spaced; /* with room for nulls */
@@ -62,7 +66,8 @@ struct fl_parquet_file {
     std::string path;
     std::unique_ptr<parquet::ParquetFileReader> reader;
     std::shared_ptr<parquet::RowGroupReader> group;
-    int at = -1; /* the group's number */
+    int at = -1;               /* the group's number */
+    std::vector<int64_t> rows; /* of each group */
     std::vector<column_state> column;
 };
 
@@ -227,7 +232,7 @@ int64_t add_texts(column_state &c, int64_t n)
     return r.levels;
 }
 
-int64_t add_levels(column_state &c, int64_t n)
+int64_t add_some(column_state &c, int64_t n)
 {
     const bool is_unsigned = c.what.kind == FL_PARQUET_UINT;
 
@@ -254,6 +259,23 @@ int64_t add_levels(column_state &c, int64_t n)
     default:
         return add_texts(c, n);
     }
+}
+
+/* Some of n levels; false: there are none. */
+bool add_levels(column_state &c, size_t n)
+{
+    const size_t most =
+        c.what.kind == FL_PARQUET_TEXT && n > TEXTS ? (size_t)TEXTS : n;
+
+    c.at_end = add_some(c, (int64_t)most) == 0;
+    return !c.at_end;
+}
+
+bool has_enough(const column_state &c)
+{
+    return (c.what.kind == FL_PARQUET_TEXT
+                ? c.n_byte
+                : c.n_value * sizeof(uint64_t)) >= ENOUGH;
 }
 
 /* What was not handed out goes to the front. */
@@ -314,19 +336,39 @@ void space_out(column_state &c, size_t rows)
         value += there[i];
     }
     if (text)
-        begin[rows] = (uint32_t)c.n_byte;
+        begin[rows] = value < c.n_value ? c.begins[value] : (uint32_t)c.n_byte;
 }
 
-void read_flat(column_state &c, size_t rows, fl_parquet_piece *p)
+/* How many of the rows are read, one at least. */
+size_t fill_flat(column_state &c, size_t rows)
+{
+    while (c.n_level < rows && (c.n_level == 0 || !has_enough(c)))
+        if (!add_levels(c, rows - c.n_level))
+            refuse_rows();
+    return c.n_level < rows ? c.n_level : rows;
+}
+
+size_t count_values(const column_state &c, size_t rows)
+{
+    size_t n = 0;
+
+    if (c.most_defined == 0)
+        return rows;
+    for (size_t i = 0; i < rows; i++)
+        n += c.defined[i] == c.most_defined;
+    return n;
+}
+
+void give_flat(column_state &c, size_t rows, fl_parquet_piece *p)
 {
     const bool text = c.what.kind == FL_PARQUET_TEXT;
+    const size_t n = count_values(c, rows);
 
-    while (c.n_level < rows)
-        if (add_levels(c, (int64_t)(rows - c.n_level)) == 0)
-            refuse_rows();
+    if (n > c.n_value)
+        refuse_rows();
     *p = fl_parquet_piece{};
     p->n = rows;
-    if (c.n_value < rows) {
+    if (n < rows) {
         space_out(c, rows);
         p->there = c.there.data();
     }
@@ -335,8 +377,8 @@ void read_flat(column_state &c, size_t rows, fl_parquet_piece *p)
                       : p->there ? (void *)c.spaced.data()
                            : (void *)c.values.data();
     p->bytes = c.bytes.data();
-    c.used_levels = c.n_level;
-    c.used_values = c.n_value;
+    c.used_levels = rows;
+    c.used_values = n;
 }
 
 /* A row of a list ends where the next one begins, or with the group. */
@@ -349,20 +391,28 @@ size_t count_begun(const column_state &c, size_t from)
     return n;
 }
 
-void read_lists(column_state &c, size_t rows, fl_parquet_piece *p)
+size_t fill_lists(column_state &c, size_t rows)
 {
-    size_t begun = count_begun(c, 0), row = 0, value = 0, i = 0;
-    uint32_t *offset = room(c.offsets, rows + 1);
+    size_t begun = count_begun(c, 0);
 
-    while (begun <= rows) {
+    while (begun <= rows && (begun < 2 || !has_enough(c))) {
         const size_t before = c.n_level;
 
-        if (add_levels(c, rows > AHEAD ? (int64_t)rows : (int64_t)AHEAD) == 0)
+        if (!add_levels(c, rows > AHEAD ? rows : (size_t)AHEAD))
             break;
         begun += count_begun(c, before);
     }
-    if (begun < rows || (c.n_level > 0 && c.repeated[0] != 0))
+    if ((c.at_end && begun < rows) || (c.n_level > 0 && c.repeated[0] != 0))
         refuse_rows();
+    begun -= !c.at_end;
+    return begun < rows ? begun : rows;
+}
+
+void give_lists(column_state &c, size_t rows, fl_parquet_piece *p)
+{
+    uint32_t *offset = room(c.offsets, rows + 1);
+    size_t row = 0, value = 0, i = 0;
+
     for (; i < c.n_level; i++) {
         if (c.repeated[i] == 0) {
             if (row == rows)
@@ -391,6 +441,7 @@ void begin_group(fl_parquet_file &f, int group)
     f.group = f.reader->RowGroup(group);
     for (column_state &c : f.column) {
         c.n_level = c.n_value = c.n_byte = c.used_levels = c.used_values = 0;
+        c.at_end = false;
         c.reader = f.group->Column(c.leaf);
     }
     f.at = group;
@@ -409,20 +460,35 @@ parquet::ReaderProperties properties()
     return p;
 }
 
-void open_file(fl_parquet_file &f, const char *text, size_t size)
+std::shared_ptr<arrow::io::RandomAccessFile> open_bytes(
+    const fl_parquet_file &f, const char *text, size_t size)
 {
+    std::shared_ptr<arrow::io::RandomAccessFile> from;
+
     if (text)
-        f.reader = parquet::ParquetFileReader::Open(
-            std::make_shared<arrow::io::BufferReader>(
-                std::make_shared<arrow::Buffer>((const uint8_t *)text,
-                                                (int64_t)size)),
-            properties());
-    else
-        f.reader =
-            parquet::ParquetFileReader::OpenFile(f.path, false, properties());
-    for (int i = 0; i < f.reader->metadata()->num_row_groups(); i++)
-        if (f.reader->metadata()->RowGroup(i)->num_rows() < 0)
-            throw parquet::ParquetException("a row group of less than 0 rows");
+        return std::make_shared<arrow::io::BufferReader>(
+            std::make_shared<arrow::Buffer>((const uint8_t *)text,
+                                            (int64_t)size));
+    PARQUET_ASSIGN_OR_THROW(from, arrow::io::ReadableFile::Open(f.path));
+    return from;
+}
+
+/* Pages have checksums, but not what says how many rows there are: it is said
+ * twice. */
+void count_rows(fl_parquet_file &f)
+{
+    const parquet::FileMetaData &all = *f.reader->metadata();
+    int64_t left = all.num_rows();
+
+    for (int i = 0; i < all.num_row_groups(); i++) {
+        f.rows.push_back(all.RowGroup(i)->num_rows());
+        if (f.rows.back() < 0 || f.rows.back() > left)
+            break;
+        left -= f.rows.back();
+    }
+    if (left != 0 || f.rows.size() != (size_t)all.num_row_groups())
+        throw parquet::ParquetException(
+            "its row groups do not have as many rows as the file");
 }
 
 } // namespace
@@ -436,9 +502,15 @@ fleet_status fl_arrow_open(const char *path, const char *text, size_t text_size,
     *file = nullptr;
     return arrow_guarded(FLEET_ECORRUPT, where, [&]() -> fleet_status {
         std::unique_ptr<fl_parquet_file> f(new fl_parquet_file);
+        std::shared_ptr<arrow::io::RandomAccessFile> from;
 
         f->path = path;
-        open_file(*f, text, text_size);
+        FL_TRY(arrow_guarded(FLEET_EIO, where, [&]() -> fleet_status {
+            from = open_bytes(*f, text, text_size);
+            return FLEET_OK;
+        }));
+        f->reader = parquet::ParquetFileReader::Open(from, properties());
+        count_rows(*f);
         f->column.resize((size_t)n);
         for (int i = 0; i < n; i++) {
             column_state &c = f->column[(size_t)i];
@@ -454,18 +526,18 @@ fleet_status fl_arrow_open(const char *path, const char *text, size_t text_size,
 
 int fl_arrow_count_groups(const fl_parquet_file *f)
 {
-    return f->reader->metadata()->num_row_groups();
+    return (int)f->rows.size();
 }
 
 int64_t fl_arrow_count_rows(const fl_parquet_file *f, int group)
 {
-    return f->reader->metadata()->RowGroup(group)->num_rows();
+    return f->rows[(size_t)group];
 }
 
-fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t rows,
+fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t *rows,
                            fl_parquet_piece *piece)
 {
-    size_t i = 0;
+    size_t i = 0, n = (size_t)*rows;
     auto where = [&] {
         return f->path + ": column \"" +
                (i < f->column.size() ? f->column[i].what.name : "") +
@@ -479,11 +551,17 @@ fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t rows,
             column_state &c = f->column[i];
 
             drop_used(c);
-            if (c.what.is_list)
-                read_lists(c, (size_t)rows, &piece[i]);
-            else
-                read_flat(c, (size_t)rows, &piece[i]);
+            n = c.what.is_list ? fill_lists(c, n) : fill_flat(c, n);
         }
+        for (i = 0; i < f->column.size(); i++) {
+            column_state &c = f->column[i];
+
+            if (c.what.is_list)
+                give_lists(c, n, &piece[i]);
+            else
+                give_flat(c, n, &piece[i]);
+        }
+        *rows = (int64_t)n;
         return FLEET_OK;
     });
 }

@@ -13,7 +13,7 @@ fleet_status fl_arrow_open(const char *path, const char *text, size_t text_size,
                            fl_parquet_file **file);
 int fl_arrow_count_groups(const fl_parquet_file *f);
 int64_t fl_arrow_count_rows(const fl_parquet_file *f, int group);
-fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t rows,
+fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t *rows,
                            fl_parquet_piece *piece);
 void fl_arrow_close(fl_parquet_file *f);
 

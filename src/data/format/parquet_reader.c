@@ -174,15 +174,16 @@ static void choose_rows(parquet_reader *r, size_t size)
 
 static fleet_status read_block(parquet_reader *r)
 {
-    const size_t rows =
-        r->left < (int64_t)r->at_once ? (size_t)r->left : r->at_once;
-    size_t size;
+    int64_t some =
+        r->left < (int64_t)r->at_once ? r->left : (int64_t)r->at_once;
+    size_t rows, size;
 
     if (atomic_load_explicit(r->env.stop, memory_order_relaxed))
         return fl_fail(FLEET_ESTATE, "the stream was closed");
     fl_block_drop(r->env.blocks, r->block);
     r->block = NULL;
-    FL_TRY(r->table->read(r->file, r->group, (int64_t)rows, r->piece));
+    FL_TRY(r->table->read(r->file, r->group, &some, r->piece));
+    rows = (size_t)some;
     size = fl_parquet_block_size(r->piece, r->column, r->n_column, rows);
     if (size == 0)
         return fl_fail(FLEET_EFORMAT,

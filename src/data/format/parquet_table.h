@@ -50,10 +50,11 @@ typedef struct fl_parquet_table {
     int64_t (*count_rows)(const fl_parquet_file *f, int group);
 
     /* The next rows, of which the group has as many, into piece [n], whose
-     * memory is the file's until the next call. The first call for a group
+     * memory is the file's until the next call; fewer, but one, where those
+     * before have some MB of a column already. The first call for a group
      * begins with its first row. FLEET_ECORRUPT names file, column and group.
      */
-    fleet_status (*read)(fl_parquet_file *f, int group, int64_t rows,
+    fleet_status (*read)(fl_parquet_file *f, int group, int64_t *rows,
                          fl_parquet_piece *piece);
     void (*close)(fl_parquet_file *f); /* NULL is fine */
 

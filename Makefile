@@ -88,9 +88,10 @@ MPI_CFLAGS := $(if $(MPI),$(patsubst -I%,-isystem %,\
               $(shell pkg-config --cflags $(MPI))))
 MPI_LIBS := $(if $(MPI),$(shell pkg-config --libs $(MPI)))
 # Apache Arrow, for the plug-in that reads Parquet; ARROW=none does without.
-ARROW_AT := $(shell ARROW='$(ARROW)' tools/arrow $(PYARROW)/pyarrow 2>/dev/null)
+ARROW_AT := $(shell ARROW='$(ARROW)' CXX='$(firstword $(CXX))' \
+              tools/arrow $(PYARROW)/pyarrow 2>/dev/null)
 ARROW_LINE := $(if $(ARROW_AT),,no libfleet_arrow.so: $(shell ARROW='$(ARROW)' \
-              tools/arrow $(PYARROW)/pyarrow 2>&1))
+              CXX='$(firstword $(CXX))' tools/arrow $(PYARROW)/pyarrow 2>&1))
 PLUGINS  := $(if $(MPI),libfleet_mpi.so) $(if $(ARROW_AT),libfleet_arrow.so)
 TOOLS    := $(wildcard tools/*.c)
 SAMPLES  := $(wildcard samples/*.c)
@@ -189,7 +190,15 @@ $(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(COMM_OBJ) \
 ARROW_SRC := $(wildcard src/data/arrow/*.cpp)
 ARROW_LIBS := $(foreach l,parquet arrow,-l:$(notdir $(firstword \
               $(wildcard $(ARROW_AT)/lib$(l).so $(ARROW_AT)/lib$(l).so.*))))
-$(BUILD)/src/data/arrow/%.o: src/data/arrow/%.cpp
+# Dependencies do not have its headers: another Arrow is another file.
+ARROW_IS := $(BUILD)/arrow.is
+.PHONY: arrow-is
+arrow-is:
+$(ARROW_IS): arrow-is
+	@mkdir -p $(@D)
+	@echo '$(ARROW_AT)' $$(cd $(ARROW_AT) && ls libparquet.so*) >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/src/data/arrow/%.o: src/data/arrow/%.cpp $(ARROW_IS)
 	@mkdir -p $(@D)
 	@echo "  CXX   $@"
 	$(Q)$(CXX) -std=gnu++20 -Iinclude -Isrc -isystem $(ARROW_AT)/include -fPIC \
@@ -199,7 +208,8 @@ $(BUILD)/libfleet_arrow.so: $(ARROW_SRC:%.cpp=$(BUILD)/%.o) \
               $(BUILD)/src/data/arrow/arrow_entry.o $(PLUGIN_SIDE:%.c=$(BUILD)/%.o)
 	@echo "  LD    $@"
 	$(Q)$(CXX) -shared -Wl,--no-undefined -Wl,-z,now $(LDFLAGS_) -o $@ $^ \
-	    -L$(ARROW_AT) $(ARROW_LIBS) -Wl,-rpath,$(ARROW_AT)
+	    -L$(ARROW_AT) $(ARROW_LIBS) \
+	    -Wl,-rpath,'$$ORIGIN/fleet-arrow:$(abspath $(ARROW_AT))'
 $(LIBDIR)/libfleet_%.so: $(BUILD)/libfleet_%.so
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -612,6 +622,9 @@ install: all
 	install -m 644 $(LIBDIR)/libfleet.a $(INSTALL_LIB)
 	install -m 755 $(LIBDIR)/libfleet.so.$(VERSION) $(INSTALL_LIB)
 	$(foreach p,$(PLUGINS),install -m 755 $(LIBDIR)/$(p) $(INSTALL_LIB);)
+	$(if $(ARROW_AT),install -d $(INSTALL_LIB)/fleet-arrow && install -m 755 \
+	    $(wildcard $(foreach l,parquet arrow,$(ARROW_AT)/lib$(l).so*)) \
+	    $(INSTALL_LIB)/fleet-arrow)
 	[ -z "$(CUDA_LIB)" ] || install -m 755 $(CUDA_LIB) $(INSTALL_LIB)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so.$(SOMAJOR)
 	ln -sf libfleet.so.$(VERSION) $(INSTALL_LIB)/libfleet.so
@@ -630,7 +643,8 @@ install: all
 	    >$(INSTALL_LIB)/cmake/fleet/fleet-config-version.cmake
 	[ -n "$(DESTDIR)" ] || ldconfig || true # so that programs find it at once
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet
+	rm -rf $(DESTDIR)$(PREFIX)/include/fleet $(INSTALL_LIB)/cmake/fleet \
+	    $(INSTALL_LIB)/fleet-arrow
 	rm -f $(INSTALL_LIB)/libfleet.* $(INSTALL_LIB)/libfleet_mpi.so \
 	    $(INSTALL_LIB)/libfleet_arrow.so \
 	    $(INSTALL_LIB)/libfleet_cuda.so \

@@ -114,7 +114,8 @@ FLEET_API fleet_delta_feed *fleet_feed_open(const fleet_feed_options *options);
  *                    another order than it has them
  *   FLEET_EEXIST     16 others follow the job
  *   FLEET_EUNSUPPORTED  a table has rows out of memory; a lane has more than 32
- *                    MB of dense parameters
+ *                    MB of dense parameters; a lane has gone to another process
+ *                    (docs/elastic.md)
  */
 FLEET_API fleet_status fleet_feed_next(fleet_delta_feed *feed,
                                        int64_t timeout_ms,

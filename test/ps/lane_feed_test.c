@@ -12,8 +12,10 @@
 
 #include "base/memory.h"
 #include "ps/aggregate/aggregate_internal.h"
+#include "ps/control/lane_move.h"
 #include "ps/feed/feed_offset.h"
 #include "ps/server/lane_feed.h"
+#include "ps/server/lane_replica.h"
 
 enum { PEER = 200, MOST_ROW = 30000, DIM = 4, MOST_TOLD = 1 << 17 };
 enum { NONE = -1, ALL = -2 }; /* of servers */
@@ -927,5 +929,62 @@ TEST(refuses_a_damaged_offset)
     CHECK_FAILS(fl_feed_offset_resume(f->c, "offset"), FLEET_EFORMAT,
                 "expected \"fleet-feed-1:");
     fl_free(offset);
+    close_followed(&k, f);
+}
+
+/* --- a lane that moves ---------------------------------------------------- */
+
+static const char has_gone[] = "a lane has gone to another process";
+
+static void check_refused(const follower *f)
+{
+    CHECK_FAILS(fl_feed_client_status(f->c, f->k->now_ms), FLEET_EUNSUPPORTED,
+                has_gone);
+}
+
+TEST(who_follows_a_lane_that_goes_hears_so_and_who_comes_later)
+{
+    lane_kit k;
+    follower *f = open_followed(&k, 10, 100), *late;
+
+    CHECK_OK(fl_lane_move(k.lane, 0));
+    fl_replica_give_way(k.lane);
+    deliver(f);
+    check_refused(f);
+    late = follow_as(&k, 1, NULL);
+    ask(late);
+    check_refused(late);
+    leave(late);
+    close_followed(&k, f);
+}
+
+/* It does not hear of the word, and asks on. */
+TEST(who_asks_a_lane_that_has_gone_hears_so)
+{
+    lane_kit k;
+    follower *f = open_followed(&k, 10, 100);
+
+    CHECK_OK(fl_lane_move(k.lane, 0));
+    fl_replica_give_way(k.lane);
+    f->loses = true;
+    deliver(f);
+    k.now_ms += 1000;
+    ask(f);
+    check_refused(f);
+    close_followed(&k, f);
+}
+
+/* It knows no other lane of its server. */
+TEST(a_lane_that_has_come_is_followed_by_nobody)
+{
+    static const char *const none[] = {NULL};
+    lane_kit k;
+    follower *f;
+
+    open_lane(&k, true);
+    k.lane->o.address = none;
+    f = follow(&k);
+    ask(f);
+    check_refused(f);
     close_followed(&k, f);
 }

@@ -541,6 +541,25 @@ TEST(a_lane_stays_if_nobody_takes_it)
     lane_close(&k);
 }
 
+/* Nobody would tell it to lead, and each answer would wait for it. */
+TEST(a_taker_whose_move_was_given_up_comes_too_late)
+{
+    pair c;
+
+    lane_open(&c.leader, SIM_SGD, 1, true);
+    CHECK_OK(fl_lane_move(c.leader.lane, 0));
+    lane_tick_until(&c.leader, c.leader.now_ms + 1200);
+    CHECK_CONTAINS(c.leader.lines, "its move is given up");
+    open_follower(&c);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_LEFT);
+    CHECK(!c.leader.lane->replica->copy);
+    CHECK_OK(fl_lane_move(c.leader.lane, 0));
+    lane_close(&c.follower);
+    open_follower(&c);
+    CHECK(c.leader.lane->replica->copy);
+    close_pair(&c);
+}
+
 static void lose_all(lane_kit *k)
 {
     while (k->n_sent > 0)

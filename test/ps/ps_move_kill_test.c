@@ -106,3 +106,20 @@ TEST_LIMIT(who_has_come_to_have_a_lane_is_named_when_it_dies, 120)
         ps_check_fails(ps_worker(&j, i), "server 1 at ");
     ps_check_fails(ps_server(&j, 0), "server 1 at ");
 }
+
+TEST_LIMIT(who_has_come_to_have_a_lane_is_named_when_it_is_stopped, 120)
+{
+    ps_job j = move_job(2);
+
+    j.lanes = 1;
+    move_start(&j);
+    move_lane(&j, "move 0:0 1", "server 0, lane 0: from server 0 to server 1");
+    move_lane(&j, "move 1:0 0", "server 1, lane 0: from server 1 to server 0");
+    ps_kill(ps_server(&j, 1), SIGTERM);
+    ps_tell(&j.go);
+    for (int i = 0; i < j.workers; i++)
+        ps_check_fails(ps_worker(&j, i),
+                       "server 1 has ended: it was sent SIGTERM");
+    ps_check_fails(ps_server(&j, 0), "server 1 has ended");
+    ps_check_ends(ps_server(&j, 1));
+}

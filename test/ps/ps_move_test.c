@@ -108,6 +108,20 @@ TEST_LIMIT(a_taker_that_finds_no_lane_ends_with_the_job, 20)
     move_check_end(&j);
 }
 
+TEST_LIMIT(a_taker_that_finds_no_lane_ends_with_a_job_that_fails, 20)
+{
+    ps_job j = move_job(2);
+
+    move_start(&j);
+    tell_taker_alone(&j);
+    ps_kill(ps_server(&j, 1), SIGKILL);
+    CHECK_INT(ps_wait(ps_server(&j, 1)), 128 + SIGKILL);
+    ps_tell(&j.go);
+    for (int i = 0; i < j.workers; i++)
+        ps_check_fails(ps_worker(&j, i), "server 1 at ");
+    ps_check_fails(ps_server(&j, 0), "server 1 at ");
+}
+
 /* What it has nobody knows; the next one is not drained into one that ends. */
 TEST_LIMIT(a_server_that_is_silent_is_not_drained, 120)
 {

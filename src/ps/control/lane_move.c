@@ -29,7 +29,7 @@ fleet_status fl_lane_move(fl_ps_lane *l, int server)
     if (!l->replica)
         FL_TRY(fl_replica_begin_alone(l));
     l->replica->mover = server;
-    l->replica->moves = true;
+    l->replica->moves = l->replica->told = true;
     l->replica->move_ms = l->now_ms;
     return FLEET_OK;
 }

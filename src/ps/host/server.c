@@ -101,6 +101,7 @@ static void record_failure(fl_server *s, const fl_error *error, bool loads)
     if (first) {
         s->failed = *error;
         s->failed_to_load = loads;
+        atomic_store(&s->is_over, true);
     }
     pthread_mutex_unlock(&s->lock);
     if (first)
@@ -142,7 +143,7 @@ static void check_stop(fl_lane_runner *r)
         return;
     snprintf(why, sizeof why, "%sserver %d has ended: %s",
              r->server->o.follows && !around ? "the replica of " : "",
-             r->server->o.index, stop);
+             around ? around->o.index : r->server->o.index, stop);
     fl_lane_abort(r->lane, FLEET_EPEER, why);
 }
 

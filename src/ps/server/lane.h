@@ -105,6 +105,7 @@ typedef struct fl_server_identity {
                              first worker of the run, and 0 before */
     _Atomic int unfollowed; /* lanes whose replica has not come yet: workers
                                are not let in before */
+    _Atomic int moved;      /* lanes that have gone to other processes */
 } fl_server_identity;
 
 typedef struct fl_lane_options {

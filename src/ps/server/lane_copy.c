@@ -366,6 +366,10 @@ static bool is_its_process(fl_ps_lane *l, const fl_question *q)
         fl_replica_answer(l, q, FL_ANSWER_FENCED, r->view, 0);
         return false;
     }
+    if (r->told && !r->moves) { /* its move was given up: it comes too late */
+        fl_replica_answer(l, q, FL_ANSWER_FENCED, FL_VIEW_ALONE, 0);
+        return false;
+    }
     if (r->copy || r->ending) {
         fl_replica_say_lanes(l, q, FL_ANSWER_COMING);
         return false;

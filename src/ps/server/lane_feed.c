@@ -2,12 +2,14 @@
  * how much of the lane's time that takes, and how they hear of the end. */
 #include "ps/server/lane_feed.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "ps/server/lane_budget.h"
+#include "ps/server/lane_replica.h"
 
 /* Work is counted in rows that are looked at, about 100 ns each: a tenth of a
  * millisecond's worth comes back with each millisecond, so that workers have
@@ -138,6 +140,25 @@ static void answer_hello(fl_ps_lane *l, const fl_peer *from)
     fl_lane_end_answer(l, &w, from);
 }
 
+/* A subscriber looks for all lanes of a server where that is. */
+static const char is_elsewhere[] =
+    "a lane has gone to another process, where a feed does not find it";
+
+static bool all_are_here(const fl_ps_lane *l)
+{
+    bool all = atomic_load(&l->o.identity->moved) == 0;
+
+    for (int i = 0; i < l->o.n_lane; i++)
+        all = all && l->o.address[i]; /* one that has come has its own alone */
+    return all;
+}
+
+static void refuse_moved(fl_ps_lane *l, const fl_peer *from)
+{
+    fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EUNSUPPORTED,
+                   "subscriber %u: %s", number_of(&l->msg.head), is_elsewhere);
+}
+
 /* A server that loads, or is made again from its journal, has nothing yet. */
 static void take_hello(fl_ps_lane *l, const fl_peer *from)
 {
@@ -149,6 +170,8 @@ static void take_hello(fl_ps_lane *l, const fl_peer *from)
                        "the subscriber follows job \"%.100s\", this server is "
                        "of \"%s\"",
                        job ? job : "", l->o.job);
+    else if (!all_are_here(l))
+        refuse_moved(l, from);
     else if (l->replaying || fl_lane_is_loading(l, &bytes, &total) ||
              (l->run == 0 && l->o.server > 0))
         fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_COMING, FL_NOBODY);
@@ -297,6 +320,9 @@ void fl_lane_feed(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        "%s", l->error.text);
     } else if (l->msg.section[0].op == FL_SECTION_HELLO) {
         take_hello(l, from);
+    } else if (l->replica && l->replica->moves &&
+               l->replica->role == FL_REPLICA_GONE) {
+        refuse_moved(l, from);
     } else if (l->replaying) {
         fl_lane_answer(l, &l->msg.head, from, FL_ANSWER_WAITING, FL_NOBODY);
     } else {
@@ -499,7 +525,7 @@ bool fl_feed_is_heard(fl_ps_lane *l)
     return true;
 }
 
-void fl_feed_abort(fl_ps_lane *l)
+static void tell_all(fl_ps_lane *l, fleet_status code, const char *text)
 {
     for (int i = 0; l->feed && i < FL_MOST_SUBSCRIBER; i++) {
         const fl_subscriber *s = &l->feed->subscriber[i];
@@ -509,15 +535,25 @@ void fl_feed_abort(fl_ps_lane *l)
                                   .generation = l->o.identity->generation,
                                   .peer = l->o.identity->nonce,
                                   .stream = FL_FEED_STREAM | s->number,
-                                  .step = (uint64_t)l->error.code};
+                                  .step = (uint64_t)code};
         fl_msg_writer w;
         fl_packet *p;
 
         if (s->incarnation == 0)
             continue;
         fl_msg_begin(&w, l->o.pool, &head);
-        fl_msg_text(&w, FL_SECTION_TEXT, l->error.text);
+        fl_msg_text(&w, FL_SECTION_TEXT, text);
         if (fl_msg_end(&w, true, &p) == FLEET_OK)
             fl_lane_send_feed(l, &s->peer, i, p);
     }
+}
+
+void fl_feed_abort(fl_ps_lane *l)
+{
+    tell_all(l, l->error.code, l->error.text);
+}
+
+void fl_feed_moves(fl_ps_lane *l)
+{
+    tell_all(l, FLEET_EUNSUPPORTED, is_elsewhere);
 }

@@ -58,6 +58,7 @@ void fl_feed_tick(fl_ps_lane *l);
 /* All workers have left: have all subscribers heard so? */
 bool fl_feed_is_heard(fl_ps_lane *l);
 
-/* They are told why the lane fails. */
+/* They are told why the lane fails; or that it has gone to another process. */
 void fl_feed_abort(fl_ps_lane *l);
+void fl_feed_moves(fl_ps_lane *l);
 void fl_feed_done(fl_ps_lane *l);

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "ps/server/lane_budget.h"
 #include "ps/server/lane_copy.h"
+#include "ps/server/lane_feed.h"
 #include "ps/server/lane_follow.h"
 
 /* --- records -------------------------------------------------------------- */
@@ -325,8 +326,11 @@ void fl_replica_give_way(fl_ps_lane *l)
     r->view += FL_VIEW_TAKEN;
     r->gone_ms = l->now_ms;
     fl_replica_forget_follower(l);
-    if (r->moves)
-        tell_workers(l);
+    if (!r->moves)
+        return;
+    atomic_fetch_add(&l->o.identity->moved, 1);
+    tell_workers(l);
+    fl_feed_moves(l);
 }
 
 bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
@@ -476,9 +480,9 @@ static bool has_its_key(const fl_ps_lane *l, const fl_peer *from)
 {
     if (l->msg.head.flags & FL_MSG_COMMAND)
         return is_of_server(l, from, -1);
-    if (l->replica->moves &&
-        from->sender == FL_GUARD_SERVER + l->replica->mover)
-        return true;
+    if (l->replica->told)
+        return from->sender == 0 ||
+               from->sender == FL_GUARD_SERVER + l->replica->mover;
     return is_of_server(l, from, 0) || is_of_server(l, from, 1);
 }
 

@@ -65,6 +65,7 @@ struct fl_replica {
     bool moves;     /* the copy is to lead: the lane goes to that server's
                        process */
     int mover;
+    bool told;       /* it was, once: a copy is made when it moves alone */
     int64_t move_ms; /* it was told to */
 
     /* of one that follows */

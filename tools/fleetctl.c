@@ -122,6 +122,12 @@ static fleet_status open_role(const options *o, fl_role *role, fl_keys **keys)
                                    o->job ? o->job : getenv("PADDLE_JOB_ID")};
     const fleet_options as = {.role = &worker, .keys = ""};
 
+    if ((!servers || !*servers) && o->pid > 0)
+        return fl_fail(FLEET_ENOENT,
+                       "process %d has no PADDLE_PSERVERS_IP_PORT_LIST in its "
+                       "environment: expected a server or a worker of a job, "
+                       "which fleetrun itself is not",
+                       o->pid);
     if (!servers || !*servers)
         return fl_fail(FLEET_ENOENT,
                        "there are no servers to ask: expected --servers, --pid "

@@ -241,6 +241,8 @@ TEST(a_role_that_this_version_does_not_have_is_named)
     static const char *const roles[] = {"HETER_TRAINER", "COORDINATOR",
                                         "trainer"};
 
+    VARIABLE_REFUSED("TRAINING_ROLE", roles[0], FLEET_EUNSUPPORTED,
+                     "TRAINING_ROLE is \"HETER_TRAINER\": expected TRAINER");
     be_worker("0");
     for (int i = 0; i < 3; i++) {
         char words[100];
@@ -261,12 +263,14 @@ TEST(an_environment_of_heter_trainers_is_refused_by_name)
         "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_STAGE_TRAINERS_NUM"};
 
-    be_worker("0");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
+        const char *name = names[i % 4];
         char words[100];
 
-        snprintf(words, sizeof words, "%s is \"h:1\": expected none", names[i]);
-        VARIABLE_REFUSED(names[i], "h:1", FLEET_EUNSUPPORTED, words);
+        if (i == 4) /* and with servers */
+            be_worker("0");
+        snprintf(words, sizeof words, "%s is \"h:1\": expected none", name);
+        VARIABLE_REFUSED(name, "h:1", FLEET_EUNSUPPORTED, words);
     }
     setenv(names[0], "", 1); /* as if it were not set */
     fleet_destroy(open_fleet(NULL));

@@ -259,12 +259,83 @@ TEST(what_a_stage_does_not_read_passes_it_both_ways)
     check_same(&how, 3, true);
 }
 
+/* What the loss compares with is computed, and trained by nothing: no gradient
+ * goes to a label. */
+static fleet_var *computed_label(fleet_program *p, const fleet_ctr_options *o,
+                                 fleet_model *m)
+{
+    fleet_var *x = kit_data(p, "x", 3), *h = layer(p, x, 4, "one"), *y;
+
+    (void)o;
+    y = fleet_sigmoid(p, fleet_fc(p, x, 1, &(fleet_fc_options){.name = "y"}));
+    CHECK_OK(fleet_device_guard(p, "gpu"));
+    h = fleet_sigmoid(p, fleet_fc(p, h, 1, NULL));
+    m->loss = fleet_mean(p, fleet_log_loss(p, h, y, 0));
+    return m->loss;
+}
+
+TEST(a_label_that_is_computed_gets_no_gradient_back)
+{
+    stages_model how = {.build = computed_label};
+
+    check_same(&how, 2, true);
+}
+
+/* A frozen parameter may be of several stages. */
+static fleet_var *frozen_twice(fleet_program *p, const fleet_ctr_options *o,
+                               fleet_model *m)
+{
+    fleet_fc_options same = {.name = "two",
+                             .weight = {.name = "one.w", .frozen = 1}};
+    fleet_var *x = kit_data(p, "x", 3), *h, *label = label_of(p);
+
+    (void)o;
+    h = fleet_fc(p, x, 3,
+                 &(fleet_fc_options){.name = "one", .weight = {.frozen = 1}});
+    CHECK_OK(fleet_device_guard(p, "gpu"));
+    h = fleet_fc(p, h, 3, &same);
+    return loss_of(p, fleet_fc(p, h, 2, NULL), label, m);
+}
+
+TEST(a_frozen_parameter_is_printed_in_each_stage_that_reads_it)
+{
+    stages_model how = {.build = frozen_twice};
+    stages_whole w;
+    char *text;
+
+    stages_whole_build(&w, &how);
+    text = dump(w.p, FLEET_DUMP_STAGES);
+    CHECK_CONTAINS(text, "1 operator\n  param one.w frozen\n");
+    CHECK_CONTAINS(text, "(fc) on\n  param one.w frozen\n  param two.b\n");
+    fleet_free(text);
+    stages_whole_close(&w);
+}
+
 TEST(stages_of_merge_groups_have_the_bits_of_the_whole)
 {
     stages_model how = {.build = passing,
                         .how = {.merge = 2, .threads = 2, .l2_decay = 0.01f}};
 
     check_same(&how, 3, true);
+}
+
+TEST(a_gpu_with_its_number_and_without_it_is_one_stage)
+{
+    stages_model how = {.build = passing};
+    stages_whole w;
+    fl_cut cut;
+
+    stages_whole_build(&w, &how);
+    fleet_program_var(w.p, "sparse_embedding_0.tmp")->producer->place =
+        FLEET_GPU(0);
+    CHECK_OK(fl_cut_make(&cut, w.p, w.m.loss, 3));
+    CHECK_INT(cut.n_stage, 3);
+    fl_cut_done(&cut);
+    fleet_program_var(w.p, "dropout_1.tmp")->producer->place = FLEET_GPU(0);
+    CHECK_OK(fl_cut_make(&cut, w.p, w.m.loss, 3));
+    CHECK_INT(cut.n_stage, 3);
+    fl_cut_done(&cut);
+    stages_whole_close(&w);
 }
 
 /* --- what cannot be cut --------------------------------------------------- */

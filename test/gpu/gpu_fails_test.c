@@ -393,6 +393,8 @@ TEST(places_that_cannot_be_are_refused)
     gpu_kit_control()->set_devices(2);
     CHECK_FAILS(fleet_device_guard(p, "gpu:1"), FLEET_EUNSUPPORTED,
                 "the program uses gpu:0");
+    CHECK_FAILS(fleet_program_place(p, FLEET_GPU(1), NULL), FLEET_EUNSUPPORTED,
+                "what follows is guarded for gpu:0");
     fleet_destroy(f);
 
     m = gpu_kit_model(KIT_MLP, (kit_options){0});

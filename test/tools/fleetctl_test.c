@@ -124,6 +124,10 @@ TEST(words_for_wrong_calls)
     CHECK_CONTAINS(said, "there are no servers to ask: expected --servers");
     CHECK_INT(run("--servers 127.0.0.1:1 dance", said), 2);
     CHECK_CONTAINS(said, "usage: fleetctl");
+    setenv("PADDLE_PSERVERS_IP_PORT_LIST", "127.0.0.1:1", 1); /* another job */
+    CHECK_INT(run("--pid $PPID status", said), 2);
+    CHECK_CONTAINS(said, "has no PADDLE_PSERVERS_IP_PORT_LIST in its");
+    unsetenv("PADDLE_PSERVERS_IP_PORT_LIST");
     CHECK_INT(run("--pid 999999999 status", said), 2);
     CHECK_CONTAINS(said, "cannot read the environment of process 999999999");
     CHECK_INT(run("--servers 127.0.0.1:1 --timeout 50 status", said), 1);

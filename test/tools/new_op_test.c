@@ -91,6 +91,10 @@ TEST(what_cannot_be_is_refused_and_changes_nothing)
     check_refuses("tools/new-op Fold", "\"Fold\": expected lower case words");
     check_refuses("tools/new-op fold nowhere", "expected a folder of src/ops");
     check_refuses("tools/new-op matmul", "has fleet_matmul already");
+    check_refuses("tools/new-op fold ../..", "expected a folder of src/ops");
+    check_refuses("tools/new-op int", "a word of C");
+    check_refuses("tools/new-op norm", "has norm_cases already");
+    check_refuses("tools/new-op reverse", "has FL_CUDA_FAMILY(reverse)");
     check_refuses("tools/new-op", "new-op NAME [FOLDER]");
     check_does("touch src/ops/norm/fold.cu");
     check_refuses("tools/new-op fold norm", "fold.cu is there already");

@@ -36,6 +36,8 @@ fleet_status environ_of(int pid)
         return fl_fail(errno == ENOENT ? FLEET_ENOENT : FLEET_EIO,
                        "cannot read the environment of process %d (%s): %s",
                        pid, path, strerror(errno));
+    unsetenv("PADDLE_PSERVERS_IP_PORT_LIST"); /* of another job, maybe */
+    unsetenv("PADDLE_JOB_ID");
     while (getdelim(&text, &size, 0, f) > 0)
         if (is_wanted(text))
             putenv(strdup(text)); /* stays, as environments do */

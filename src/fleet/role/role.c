@@ -233,7 +233,16 @@ static fleet_status read_worker(fl_role *r)
     return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
-/* A job of stages (docs/heter.md): a trainer would train all of the program. */
+static fleet_status no_such_role(const char *role)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "TRAINING_ROLE is \"%.100s\": expected TRAINER or PSERVER; "
+                   "this version has no other roles",
+                   role);
+}
+
+/* A job of stages (docs/heter.md), with servers or without: a trainer would
+ * train all of the program. */
 static fleet_status refuse_stages(void)
 {
     static const char *const names[] = {
@@ -241,6 +250,7 @@ static fleet_status refuse_stages(void)
         "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
         "PADDLE_STAGE_TRAINERS_NUM"};
+    const char *role = fl_variable("TRAINING_ROLE");
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (fl_variable(names[i]))
@@ -248,16 +258,17 @@ static fleet_status refuse_stages(void)
                            "%s is \"%.200s\": expected none, as this version "
                            "has no heter trainers",
                            names[i], fl_variable(names[i]));
-    return FLEET_OK;
+    return role && strcmp(role, "HETER_TRAINER") == 0 ? no_such_role(role)
+                                                      : FLEET_OK;
 }
 
 static fleet_status read_environment(fl_role *r)
 {
     const char *servers = fl_variable(servers_variable), *role;
 
+    FL_TRY(refuse_stages());
     if (!servers)
         return read_rank(r);
-    FL_TRY(refuse_stages());
     FL_TRY(take_servers(r, servers_variable, servers));
     FL_TRY(
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
@@ -265,10 +276,7 @@ static fleet_status read_environment(fl_role *r)
     if (strcmp(role, "TRAINER") == 0)
         return read_worker(r);
     if (strcmp(role, "PSERVER") != 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "TRAINING_ROLE is \"%.100s\": expected TRAINER or "
-                       "PSERVER; this version has no other roles",
-                       role);
+        return no_such_role(role);
     r->kind = FLEET_SERVER;
     r->collective = fl_variable(collective_variable) != NULL;
     FL_TRY(find_own_endpoint(r));

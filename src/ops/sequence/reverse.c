@@ -83,6 +83,7 @@ const fl_op fl_op_sequence_reverse = {
     .n_out = 1,
     .least_in = 1,
     .most_in = 2, /* the last: the mask */
+    .traits = FL_OP_LEARNS_FIRST,
     .infer = infer,
     .forward = forward,
     .gradient = gradient,

@@ -130,6 +130,7 @@ const fl_op fl_op_gather = {
     .n_out = 1,
     .least_in = 2,
     .most_in = 2,
+    .traits = FL_OP_LEARNS_FIRST,
     .infer = gather_infer,
     .forward = gather_forward,
     .gradient = gather_gradient,

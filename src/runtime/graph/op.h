@@ -46,8 +46,10 @@ enum {
     FL_OP_WRITES_COLUMNS = 2,   /* its outputs may be columns of another value;
                                    so may their gradients */
     FL_OP_CONCAT = 4,           /* out is its inputs side by side, if axis 1 */
-    FL_OP_LOOKUP = 8            /* in[0] is a table: nodes on one table are done
+    FL_OP_LOOKUP = 8,           /* in[0] is a table: nodes on one table are done
                                    together by the first of them */
+    FL_OP_LEARNS_FIRST = 16     /* in[0] alone gets a gradient, and no label,
+                                   mask or row number behind it */
 };
 
 typedef struct fl_op {

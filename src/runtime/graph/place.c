@@ -120,6 +120,11 @@ static fleet_status check_place(const fleet_program *p, const char *call)
 /* One that operators are guarded for. */
 static fleet_status check_guards(const fleet_program *p, fleet_place place)
 {
+    if (place > 0 && p->guard > 0 && p->guard != place)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "gpu:%d: what follows is guarded for gpu:%d, and a "
+                       "program uses one",
+                       place - 1, p->guard - 1);
     for (size_t i = 0; i < p->n_node; i++) {
         int guarded = p->node[i]->place;
 

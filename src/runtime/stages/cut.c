@@ -61,13 +61,19 @@ static fleet_status too_many_stages(const fl_cut *cut, const fl_node *n,
                    device_of(cut, before, &at), cut->n_stage, most);
 }
 
+/* A program uses one GPU: "gpu" is that one, too. */
+static bool is_same_device(fleet_place a, fleet_place b)
+{
+    return (a == FLEET_CPU) == (b == FLEET_CPU);
+}
+
 static fleet_status assign(fl_cut *cut, const fl_node *n, int most)
 {
     const fleet_var *read;
     int before = stage_before(cut, n, &read), stage = before;
 
     while (n->place != 0 && stage < cut->n_stage &&
-           cut->stage[stage].device != n->place)
+           !is_same_device(cut->stage[stage].device, n->place))
         stage++;
     if (most > 0 && stage >= most)
         return too_many_stages(cut, n, read, before, most);
@@ -185,6 +191,12 @@ static fleet_status check_cut(fl_cut *cut)
 
 /* --- what crosses --------------------------------------------------------- */
 
+/* Has the node a gradient for its input j? */
+static bool gives_gradient(const fl_node *n, int j)
+{
+    return n->in[j] && (j == 0 || !(n->op->traits & FL_OP_LEARNS_FIRST));
+}
+
 static void find_gradients(const cutter *c)
 {
     c->reached[c->cut->loss->id] = true;
@@ -196,7 +208,7 @@ static void find_gradients(const cutter *c)
              j++)
             c->passes[i] = c->passes[i] || c->reached[n->out[j]->id];
         for (int j = 0; c->passes[i] && j < n->n_in; j++)
-            if (n->in[j])
+            if (gives_gradient(n, j))
                 c->reached[n->in[j]->id] = true;
     }
 }
@@ -222,6 +234,14 @@ static bool reads(const fl_node *n, const fleet_var *v)
     return is_counted_by(n, v);
 }
 
+static bool learns(const fl_node *n, const fleet_var *v)
+{
+    for (int j = 0; j < n->n_in; j++)
+        if (n->in[j] == v && v->dtype == FLEET_FLOAT32 && gives_gradient(n, j))
+            return true;
+    return false;
+}
+
 /* The last stage that reads it, and the last one that has a gradient for it; 0:
  * none behind its own. */
 static void last_readers(const cutter *c, const fleet_var *v, int *reader,
@@ -237,7 +257,8 @@ static void last_readers(const cutter *c, const fleet_var *v, int *reader,
             continue;
         if (stage > *reader)
             *reader = stage;
-        if (stage > *learner && c->passes[i] && c->wants[v->id])
+        if (stage > *learner && c->passes[i] && c->wants[v->id] &&
+            learns(c->p->node[i], v))
             *learner = stage;
     }
 }

@@ -32,11 +32,13 @@ static void print_crossings(const fl_cut *cut, int stage, int64_t batch,
                 batch, forward, back);
 }
 
+/* By a node of the same stage: a frozen one may be of several. */
 static bool has_read_before(const fl_cut *cut, const fleet_var *v, int node)
 {
     for (int i = 0; i < node; i++)
-        for (int j = 0;
-             cut->stage_of[i] >= 0 && j < cut->program->node[i]->n_in; j++)
+        for (int j = 0; cut->stage_of[i] == cut->stage_of[node] &&
+                        j < cut->program->node[i]->n_in;
+             j++)
             if (cut->program->node[i]->in[j] == v)
                 return true;
     return false;

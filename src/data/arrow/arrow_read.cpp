@@ -285,9 +285,9 @@ void drop_used(column_state &c)
     const bool text = c.what.kind == FL_PARQUET_TEXT;
 
     if (n > 0) {
-        memmove(c.defined.data(), &c.defined[c.used_levels],
+        memmove(c.defined.data(), c.defined.data() + c.used_levels,
                 n * sizeof(int16_t));
-        memmove(c.repeated.data(), &c.repeated[c.used_levels],
+        memmove(c.repeated.data(), c.repeated.data() + c.used_levels,
                 n * sizeof(int16_t));
     }
     if (m > 0 && text) {
@@ -295,10 +295,11 @@ void drop_used(column_state &c)
 
         for (size_t i = 0; i <= m; i++)
             c.begins[i] = c.begins[c.used_values + i] - gone;
-        memmove(c.bytes.data(), &c.bytes[gone], c.n_byte - gone);
+        if (c.n_byte > gone) /* or there may be none at all */
+            memmove(c.bytes.data(), c.bytes.data() + gone, c.n_byte - gone);
         c.n_byte -= gone;
     } else if (m > 0) {
-        memmove(c.values.data(), &c.values[c.used_values],
+        memmove(c.values.data(), c.values.data() + c.used_values,
                 m * sizeof(uint64_t));
     }
     if (m == 0)

@@ -106,6 +106,16 @@ uint64_t move_check_end(ps_job *j)
     return hash;
 }
 
+void move_check_killed(ps_job *j)
+{
+    ps_kill(ps_server(j, 1), SIGKILL);
+    CHECK_INT(ps_wait(ps_server(j, 1)), 128 + SIGKILL);
+    ps_tell(&j->go);
+    for (int i = 0; i < j->workers; i++)
+        ps_check_fails(ps_worker(j, i), "server 1 at ");
+    ps_check_fails(ps_server(j, 0), "server 1 at ");
+}
+
 void move_start(ps_job *j)
 {
     j->work = work;

@@ -15,6 +15,9 @@ void move_start(ps_job *j);
 int move_control(const ps_job *j, const char *words, char said[8000]);
 void move_lane(const ps_job *j, const char *words, const char *says);
 
+/* Server 1 of two is killed: all others end, in its name. */
+void move_check_killed(ps_job *j);
+
 /* They may end now: all processes that the test has not waited for end well,
  * and no batch has taken two seconds; the hash. */
 uint64_t move_check_end(ps_job *j);

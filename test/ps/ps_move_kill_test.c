@@ -99,12 +99,7 @@ TEST_LIMIT(who_has_come_to_have_a_lane_is_named_when_it_dies, 120)
 
     move_start(&j);
     move_lane(&j, "move 0:0 1", "server 0, lane 0: from server 0 to server 1");
-    ps_kill(ps_server(&j, 1), SIGKILL);
-    CHECK_INT(ps_wait(ps_server(&j, 1)), 128 + SIGKILL);
-    ps_tell(&j.go);
-    for (int i = 0; i < j.workers; i++)
-        ps_check_fails(ps_worker(&j, i), "server 1 at ");
-    ps_check_fails(ps_server(&j, 0), "server 1 at ");
+    move_check_killed(&j);
 }
 
 TEST_LIMIT(who_has_come_to_have_a_lane_is_named_when_it_is_stopped, 120)

@@ -114,12 +114,7 @@ TEST_LIMIT(a_taker_that_finds_no_lane_ends_with_a_job_that_fails, 20)
 
     move_start(&j);
     tell_taker_alone(&j);
-    ps_kill(ps_server(&j, 1), SIGKILL);
-    CHECK_INT(ps_wait(ps_server(&j, 1)), 128 + SIGKILL);
-    ps_tell(&j.go);
-    for (int i = 0; i < j.workers; i++)
-        ps_check_fails(ps_worker(&j, i), "server 1 at ");
-    ps_check_fails(ps_server(&j, 0), "server 1 at ");
+    move_check_killed(&j);
 }
 
 /* What it has nobody knows; the next one is not drained into one that ends. */

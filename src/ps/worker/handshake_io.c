@@ -136,8 +136,6 @@ fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
     fl_locality_text(locality);
     FL_TRY(fl_hello_read_lane(address[0], 1, text, locality, tcp_only, &lane));
     process = lane.process;
-    if (process >= n_server)
-        return fl_fail(FLEET_EFORMAT, "there is no server %d", process);
     moved = process >= 0;
     if (!moved) { /* that of its server, or the next one's */
         int server = number % n_lane / (n_lane / n_server);

@@ -262,23 +262,21 @@ static bool any_has_a_cap(const fleet *f)
     return false;
 }
 
-/* Why lanes of this job may not go from one server's process to another;
- * NULL: they may. */
+/* Why lanes of this job may not go from one server's process to another, and
+ * what to do instead; NULL: they may. */
 static const char *no_move(const fleet *f)
 {
-    fl_job_mode mode = fl_handle_mode(f);
-
-    if (mode != FL_PS_SYNC && mode != FL_PS_ASYNC)
-        return "lanes move in ps-sync and ps-async alone";
     if (f->strategy.log != FLEET_DURABLE_NONE)
-        return "with strategy.log a server comes back where its log is";
+        return "with strategy.log a server comes back where its log is "
+               "(instead: save, and begin again on other servers)";
     if (f->strategy.replicas > 1)
-        return "with strategy.replicas 2 a lane's copies stay in two processes";
-    if (f->strategy.a_sync_configs.max_staleness >= 0)
-        return "with a_sync_configs.max_staleness a copy does not know how far "
-               "workers are apart";
+        return "with strategy.replicas 2 a lane's copies stay in two processes "
+               "(instead: end one server, and start it again elsewhere, with "
+               "its address)";
     return any_has_a_cap(f) ? "a table has memory_cap_bytes, and a copy does "
-                              "not wait for rows that are out of memory"
+                              "not wait for rows that are out of memory "
+                              "(instead: save, and begin again on other "
+                              "servers)"
                             : NULL;
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-enum { LINES = 600, PASSES = 150, FIRST_AT = 20, LONGEST_MS = 2000 };
+enum { LINES = 640, PASSES = 150, FIRST_AT = 20, LONGEST_MS = 2000 };
 
 typedef struct watched {
     ps_node *n;
@@ -132,6 +132,11 @@ static void open_sums(ps_node *n, const fleet_options *o)
     fleet_var *id;
 
     s.a_sync = 1;
+    s.a_sync_configs.k_steps = n->job->how.geo;
+    if (n->job->how.merged > 0)
+        s.a_sync_configs.max_merge_var_num = n->job->how.merged;
+    if (n->job->how.bounds_staleness)
+        s.a_sync_configs.max_staleness = n->job->how.max_staleness;
     id = sums_build(n, o, &s);
     sums_read(n, id, &file, 1, SUMS_BATCH);
 }

@@ -5,7 +5,8 @@
 #include "ps_kit.h"
 
 /* In sync, with that many servers and two workers; in async, with sums that are
- * exact in any order. move_start() is ps_start_all(), until they train. */
+ * exact in any order: half-async, geo or with bounded staleness if `how` says
+ * so. move_start() is ps_start_all(), until they train. */
 ps_job move_job(int servers);
 ps_job move_sums_job(int servers);
 void move_start(ps_job *j);

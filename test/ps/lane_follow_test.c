@@ -622,6 +622,33 @@ TEST(a_lane_stays_until_all_workers_know_the_epoch)
     close_pair(&c);
 }
 
+/* Nobody would tell the taker to lead: it hears of the job's end, and is not
+ * left with a lane that has gone. */
+TEST(a_lane_that_all_workers_have_left_does_not_go)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    say_view(&c.leader, 4);
+    begin_epoch(&c);
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_say(&c.leader, FL_MSG_STEP, 0, 2, FL_MSG_LEAVE | FL_MSG_END_OF_STEP);
+    CHECK(carry_question(&c));
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_LEADS);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, c.follower.now_ms);
+    CHECK(carry_question(&c));
+    lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+    lane_say(&c.leader, FL_MSG_BYE, 0, 2, 0);
+    lane_tick_until(&c.leader, c.leader.now_ms + 200);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, c.follower.now_ms);
+    CHECK_INT(fl_lane_state_of(c.leader.lane), FL_LANE_LEFT);
+    CHECK_INT(fl_lane_state_of(c.follower.lane), FL_LANE_LEFT);
+    close_pair(&c);
+}
+
 TEST(a_taker_that_has_found_no_lane_ends_with_the_job)
 {
     pair c;

@@ -148,6 +148,36 @@ TEST_LIMIT(lanes_that_move_in_async_have_each_push_once, 120)
     CHECK(move_check_end(&j) == want);
 }
 
+/* A lane to the other server and back: what workers gather, pushes that are
+ * under way, and how far workers may be apart. */
+static void check_moves(ps_job *j)
+{
+    uint64_t want = ps_hash(j);
+
+    move_start(j);
+    move_lane(j, "move 0:1 1", "server 0, lane 1: from server 0 to server 1");
+    move_lane(j, "move 0:1 0", "server 0, lane 1: from server 1 to server 0");
+    CHECK(move_check_end(j) == want);
+}
+
+TEST_LIMIT(lanes_that_move_in_half_async_have_each_gradient_once, 120)
+{
+    ps_job j = move_sums_job(2);
+
+    j.how.merged = 4; /* means of 4 and of 16 samples are exact */
+    j.how.bounds_staleness = true;
+    j.how.max_staleness = 1;
+    check_moves(&j);
+}
+
+TEST_LIMIT(lanes_that_move_in_geo_have_each_change_once, 120)
+{
+    ps_job j = move_sums_job(2);
+
+    j.how.geo = 4;
+    check_moves(&j);
+}
+
 /* --- ends ----------------------------------------------------------------- */
 
 /* Nothing else has what it kept. */

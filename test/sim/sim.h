@@ -298,5 +298,9 @@ void sim_arrives(fl_packet *p);
 /* The sum of a packet that was changed by hand. */
 void sim_sum(fl_packet *p);
 
+/* Of both places of a lane the one that leads; or one that may, and nobody was
+ * left to say so. NULL: neither. */
+const sim_lane *sim_leader_of(const sim *s, int lane);
+
 /* The sum over rows, as params_hash has it, in a lane's or another store. */
 uint64_t sim_rows_hash(const fl_store *s, const char *table, uint64_t *rows);

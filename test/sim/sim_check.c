@@ -156,11 +156,12 @@ static bool leads(const sim_lane *l)
            has_role(l, FL_NO_REPLICA, FL_NO_REPLICA);
 }
 
-/* The copy that leads; or one that may, and nobody was left to say so. */
-static const sim_lane *leader_of(const sim *s, int lane)
+const sim_lane *sim_leader_of(const sim *s, int lane)
 {
     const sim_lane *copy[] = {&s->lane[lane], &s->lane[s->n_lane + lane]};
 
+    if (s->all_lanes == s->n_lane)
+        return copy[0];
     for (int i = 0; i < 2; i++)
         if (leads(copy[i]))
             return copy[i];
@@ -176,13 +177,11 @@ static const sim_lane *leader_of(const sim *s, int lane)
 static const char *check_copies(const sim *s, const sim_reference *r, int lane,
                                 int *n_block, int64_t count[N_CHECKED])
 {
-    const sim_lane *leader = &s->lane[lane], *other;
+    const sim_lane *leader = sim_leader_of(s, lane), *other;
     int64_t unused[N_CHECKED] = {0};
     const char *bad;
     int n = 0;
 
-    if (s->all_lanes > s->n_lane)
-        leader = leader_of(s, lane);
     if (!leader)
         return DIFFERS("lane %d: it has no copy that leads", lane);
     bad = check_state(r, leader, n_block, count);
@@ -227,10 +226,8 @@ bool sim_is_well(const sim *s)
         if (s->worker[i].phase != SIM_ENDED || s->worker[i].status != FLEET_OK)
             return false;
     for (int i = 0; i < s->n_lane; i++) {
-        const sim_lane *l = &s->lane[i];
+        const sim_lane *l = s->o.moves > 0 ? sim_leader_of(s, i) : &s->lane[i];
 
-        if (s->o.moves > 0)
-            l = leader_of(s, i);
         if (!l || !l->core || fl_lane_state_of(l->core) != FL_LANE_LEFT)
             return false;
     }

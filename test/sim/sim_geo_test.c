@@ -325,7 +325,7 @@ static const char *check_lanes(const sim *s, const tally *t)
 
     for (int l = 0; l < s->n_lane; l++)
         for (int i = 0; i < TABLES; i++) {
-            fl_rows *r = fl_store_rows(s->lane[l].store, tables[i]);
+            fl_rows *r = fl_store_rows(sim_leader_of(s, l)->store, tables[i]);
 
             rows += r->methods->count(r);
             for (int k = 0; k < KEYS; k++) {
@@ -346,6 +346,7 @@ static const char *check_lanes(const sim *s, const tally *t)
 
 static sim_feed_counts followed;
 static int n_died, n_cut; /* servers, as they wrote; journals */
+static int n_moved;       /* lanes */
 
 static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
 {
@@ -367,6 +368,9 @@ static const char *run(const sim_options *o, tally *t, fl_lane_counts *counts)
         bad = sim_feed_check(&s, &followed);
     n_died += s.n_died;
     n_cut += s.n_cut;
+    for (int i = 0; i < s.all_lanes; i++)
+        n_moved += s.lane[i].core &&
+                   fl_lane_replica(s.lane[i].core) == FL_REPLICA_GONE;
     for (int i = 0; i < s.n_lane && counts; i++) {
         fl_lane_counts one = fl_lane_counted(s.lane[i].core);
 
@@ -440,6 +444,36 @@ TEST_LIMIT(servers_that_die_come_back_and_have_each_change_once, 7200)
 
     CHECK(n_died >= (int)n);
     CHECK(n_cut > 0);
+}
+
+/* A lane goes from process to process, and back. */
+static const char *moving_job(uint64_t seed)
+{
+    static const int64_t every[] = {1, 4, 15};
+    sim_options o = options_of(seed);
+    tally t = {.steps = 20 + sim_pick(seed, 1, 60),
+               .leaves = -1,
+               .step_ms = 50 + sim_pick(seed, 2, 200)};
+
+    o.geo_every = every[sim_pick(seed, 3, 3)];
+    o.n_worker = 1 << sim_pick(seed, 4, 3); /* means are exact */
+    o.delay_ms = 20;
+    o.lost = sim_pick(seed, 5, 2) ? 50 : 0;
+    o.most_change = sim_pick(seed, 6, 3) ? 0 : 1 + sim_pick(seed, 7, 40);
+    o.moves = 1 + sim_pick(seed, 8, 8);
+    o.move_ms = 1 + sim_pick(seed, 9, 1500);
+    t.prefetches = sim_pick(seed, 10, 2);
+    t.meets = sim_pick(seed, 11, 2);
+    if (sim_pick(seed, 12, 2))
+        t.leaves = sim_pick(seed, 13, o.n_worker);
+    return run(&o, &t, NULL);
+}
+
+TEST_LIMIT(lanes_move_and_have_each_change_once, 7200)
+{
+    uint64_t n = SIM_SEEDS(moving_job, 60);
+
+    CHECK(n_moved >= (int)n / 2);
 }
 
 /* Of 100 updates: one push, and one pull of each lane's weights and of each

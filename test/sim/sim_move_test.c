@@ -20,9 +20,6 @@ static void count_moved(const sim *s)
 static void make(uint64_t seed, sim_options *o, sim_script *k)
 {
     sim_make(seed, seed % 2, o, k);
-    o->bounds_staleness = false; /* clocks are in no record */
-    o->half = (fl_push_options){0};
-    k->merged = 0;
     o->moves = 1 + sim_pick(seed, 90, 8);
     o->slowness = 30;
     o->move_ms = 1 + sim_pick(seed, 91, 1500);

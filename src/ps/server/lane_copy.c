@@ -290,13 +290,14 @@ static void follow(fl_ps_lane *l)
 }
 
 /* Its question has just come: a taker that has died meanwhile, and is not
- * missed yet, does not get the lane. */
+ * missed yet, does not get the lane. Nor does it when all workers have left:
+ * it is told with the lane's end. */
 static void hand_over(fl_ps_lane *l)
 {
     const fl_replica *r = l->replica;
 
     if (!r->moves || r->begins || r->proposes || l->busy || l->saving ||
-        l->frozen)
+        l->frozen || fl_all_have_left(l))
         return;
     FL_INFO(l->o.log,
             "server %d, lane %d: it goes to the process of server %d, with "

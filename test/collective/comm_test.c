@@ -195,15 +195,15 @@ static void under_mpi(const comm_kit_part *part, comm_kit_way way, int size)
 }
 
 #define UNDER_MPI(size)                                                        \
-    TEST_LIMIT(size##_ranks_of_mpi_do_all, 120)                                \
+    TEST_LIMIT(size##_ranks_of_mpi_do_all, 240)                                \
     {                                                                          \
         under_mpi(&comm_kit_all, mpi, size);                                   \
     }                                                                          \
-    TEST_LIMIT(size##_ranks_of_mpi_apart_do_all, 120)                          \
+    TEST_LIMIT(size##_ranks_of_mpi_apart_do_all, 240)                          \
     {                                                                          \
         under_mpi(&comm_kit_all, apart, size);                                 \
     }                                                                          \
-    TEST_LIMIT(size##_ranks_of_mpi_apart_keep_an_order, 120)                   \
+    TEST_LIMIT(size##_ranks_of_mpi_apart_keep_an_order, 240)                   \
     {                                                                          \
         under_mpi(comm_kit_part_named("reductions"), apart_ordered, size);     \
     }

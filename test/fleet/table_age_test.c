@@ -155,7 +155,13 @@ TEST(times_that_cannot_be_are_named)
 
 /* --- bytes ---------------------------------------------------------------- */
 
-enum { CAP = 12 << 20, LESS = 8 << 20, NEW = 8192, HOT = 50 };
+enum {
+    CAP = 12 << 20,
+    LESS = 8 << 20,
+    NEW = 8192,
+    HOT = 50,
+    TIMES = TEST_SLOWNESS > 10 ? 3 : 10
+};
 
 static int64_t used_of(const grown *g, const char *table)
 {
@@ -164,8 +170,7 @@ static int64_t used_of(const grown *g, const char *table)
     return s.row_bytes + s.index_bytes;
 }
 
-/* Ids of which 50 come again and the others do not, ten times as many as
- * fit. */
+/* Ids of which 50 come again and the others do not, TIMES as many as fit. */
 static void train_churn(grown *g, int batch)
 {
     static int64_t id[NEW + HOT];
@@ -197,7 +202,7 @@ TEST(memory_after_ten_times_as_many_ids_is_what_was_stated)
         full = used_of(&g, "t") + grown_stat(&g, "t").free_bytes;
         CHECK(rows[i] > CAP / 1024 * 8); /* and it is not nothing */
         CHECK(used_of(&g, "t") > CAP / 2);
-        for (int n = 10 * (int)rows[i] / NEW; batch < n; batch++)
+        for (int n = TIMES * (int)rows[i] / NEW; batch < n; batch++)
             train_churn(&g, batch);
         CHECK(used_of(&g, "t") <= CAP);
         all = used_of(&g, "t") + grown_stat(&g, "t").free_bytes;

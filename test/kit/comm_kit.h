@@ -4,6 +4,8 @@
  * thread. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "runtime/device/comm.h"
 
 /* What one rank of a group does; it fails by CHECK. */
@@ -49,7 +51,13 @@ typedef struct comm_kit_way {
  * did; nothing of them is left. Skips the test where MPI is not there. */
 void comm_kit_run(const comm_kit_part *part, comm_kit_way way, int size);
 
-/* Of least to 4 ranks. */
+/* The same in a process of its own, so that several groups wait for their
+ * deadlines at once; not under MPI. */
+pid_t comm_kit_begin(const comm_kit_part *part, comm_kit_way way, int size);
+void comm_kit_end(const comm_kit_part *part, pid_t child);
+
+/* Of least to 4 ranks; of 3 processes alone under ThreadSanitizer, which sees
+ * nothing of what is between them. */
 void comm_kit_run_sizes(const char *part, comm_kit_way way, int least);
 
 /* What a part's group is made with. */

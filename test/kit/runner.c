@@ -1,9 +1,12 @@
 /* runner.c - runs the tests where Criterion cannot, under ThreadSanitizer: a
  * process per test, as many at once as there are processors and, while these
- * have nothing to do because tests wait, as many again; a time limit for each.
- * Empty of code without FL_OWN_RUNNER.
+ * have too little to do because tests wait, up to four times as many; a time
+ * limit for each. Empty of code without FL_OWN_RUNNER.
  *
  *     fleet-tests [SUBSTRING of suite/name]
+ *
+ * What begins with -- is Criterion's, and not looked at. Of a test that passed
+ * it prints how long it took and how much its processes computed.
  *
  * The last line is "N passed, N failed, N skipped, N left out"; the exit status
  * is 1 if a test failed or none ran.
@@ -13,12 +16,12 @@
 
 #ifdef FL_OWN_RUNNER
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,8 +30,9 @@
 enum {
     SKIPPED = 77, /* what test_skip() exits with */
     MOST_CHILDREN = 16,
+    WAITING = 4,    /* so many for each processor, if they wait */
     LOOK_MS = 10,   /* at what tests do */
-    IDLE_LOOKS = 20 /* in a row: a processor has nothing to do */
+    WINDOW_MS = 200 /* in which processors are watched */
 };
 
 static test_case *tests;
@@ -49,9 +53,10 @@ typedef struct child {
 } child;
 
 typedef struct tally {
-    child child[2 * MOST_CHILDREN];
+    child child[WAITING * MOST_CHILDREN];
     int running, most; /* most: processors */
-    int idle;          /* looks in a row */
+    int64_t idle_ms;   /* of all processors, when the window began */
+    int64_t window_ms; /* when that was */
     int passed, failed, skipped, left_out;
 } tally;
 
@@ -72,14 +77,21 @@ static void explain(const char *name, int status)
                                    : "no process");
 }
 
-static void judge(tally *n, const test_case *t, int64_t ms, int status)
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static void judge(tally *n, const test_case *t, int64_t ms, int status,
+                  const struct rusage *use)
 {
     char name[300];
 
     name_of(t, name, sizeof name);
     if (status == 0) {
         n->passed++;
-        printf("ok   %s %.1f s\n", name, (double)ms / 1000);
+        printf("ok   %s %.1f s, computed %.1f s\n", name, (double)ms / 1000,
+               seconds_of(use->ru_utime) + seconds_of(use->ru_stime));
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) {
         n->skipped++;
         printf("skip %s\n", name); /* test_skip() has said why */
@@ -89,56 +101,77 @@ static void judge(tally *n, const test_case *t, int64_t ms, int status)
     }
 }
 
-static void take_end(tally *n, pid_t pid, int status)
+static void take_end(tally *n, pid_t pid, int status, const struct rusage *use)
 {
-    for (int i = 0; i < 2 * n->most; i++)
+    for (int i = 0; i < WAITING * n->most; i++)
         if (n->child[i].pid == pid) {
             n->child[i].pid = 0;
             n->running--;
-            judge(n, n->child[i].test, fl_now_ms() - n->child[i].began, status);
+            judge(n, n->child[i].test, fl_now_ms() - n->child[i].began, status,
+                  use);
         }
 }
 
-/* Threads of the machine that run, or would if they could, but for this one. */
-static int runnable(void)
+/* For how long the machine's processors have had nothing to do, in sum; -1 if
+ * nobody knows. */
+static int64_t idle_ms(void)
 {
-    FILE *f = fopen("/proc/loadavg", "r");
-    int count;
+    FILE *f = fopen("/proc/stat", "r");
+    long long idle, disk; /* in ticks */
 
-    if (!f || fscanf(f, "%*f %*f %*f %d/", &count) != 1)
-        count = INT_MAX;
+    if (!f || fscanf(f, "cpu %*d %*d %*d %lld %lld", &idle, &disk) != 2)
+        idle = disk = -1;
     if (f)
         fclose(f);
-    return count == INT_MAX ? count : count - 1;
+    return idle < 0 ? -1 : (idle + disk) * 1000 / sysconf(_SC_CLK_TCK);
+}
+
+static void begin_window(tally *n)
+{
+    n->window_ms = fl_now_ms();
+    n->idle_ms = idle_ms();
+}
+
+/* Half a processor has had nothing to do in a whole window. */
+static bool is_idle(tally *n)
+{
+    int64_t ms = fl_now_ms() - n->window_ms, idle;
+
+    if (ms < WINDOW_MS)
+        return false;
+    idle = idle_ms() - n->idle_ms;
+    begin_window(n);
+    return n->idle_ms >= 0 && idle >= ms / 2;
 }
 
 /* Until one more test may begin: what waits for a deadline needs no
  * processor. */
 static void make_room(tally *n)
 {
+    struct rusage use;
     int status;
     pid_t pid;
 
     while (n->running >= n->most) {
-        pid = waitpid(-1, &status, WNOHANG);
+        pid = wait4(-1, &status, WNOHANG, &use);
         if (pid > 0) {
-            take_end(n, pid, status);
+            take_end(n, pid, status, &use);
             continue;
         }
-        n->idle = runnable() < n->most ? n->idle + 1 : 0;
-        if (n->idle >= IDLE_LOOKS && n->running < 2 * n->most)
+        if (is_idle(n) && n->running < WAITING * n->most)
             break;
         usleep(LOOK_MS * 1000);
     }
-    n->idle = 0;
+    begin_window(n);
 }
 
 static void wait_for_one(tally *n)
 {
+    struct rusage use;
     int status;
-    pid_t pid = wait(&status);
+    pid_t pid = wait4(-1, &status, 0, &use);
 
-    take_end(n, pid, status);
+    take_end(n, pid, status, &use);
 }
 
 static void run_alone(const test_case *t)
@@ -167,7 +200,7 @@ static void start(tally *n, const test_case *t)
         n->running++;
     } else {
         c->pid = 0;
-        judge(n, t, 0, -1);
+        judge(n, t, 0, -1, NULL);
     }
 }
 
@@ -188,16 +221,19 @@ static bool is_left_out(const char *name)
 
 int main(int argc, char **argv)
 {
+    const char *wanted =
+        argc >= 2 && strncmp(argv[1], "--", 2) ? argv[1] : NULL;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     tally n = {.most = processors < 1               ? 1
                        : processors > MOST_CHILDREN ? MOST_CHILDREN
                                                     : (int)processors};
 
+    begin_window(&n);
     for (const test_case *t = tests; t; t = t->next) {
         char name[300];
 
         name_of(t, name, sizeof name);
-        if (argc >= 2 && !strstr(name, argv[1]))
+        if (wanted && !strstr(name, wanted))
             continue;
         if (is_left_out(name))
             n.left_out++;

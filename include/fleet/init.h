@@ -23,7 +23,11 @@
 extern "C" {
 #endif
 
-typedef enum fleet_role_kind { FLEET_WORKER, FLEET_SERVER } fleet_role_kind;
+typedef enum fleet_role_kind {
+    FLEET_WORKER,
+    FLEET_SERVER,
+    FLEET_HETER_WORKER /* of a job of stages; by the environment alone */
+} fleet_role_kind;
 
 /* The role of this process in a job. All-zero fields are defaults; workers and
  * servers of one job are given the same servers in the same order, the same
@@ -112,7 +116,7 @@ FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
  * fine. */
 FLEET_API void fleet_destroy(fleet *fleet);
 
-/* The role of this process. 0 for a NULL handle. The index of the other role is
+/* The role of this process. 0 for a NULL handle. The index of another role is
  * -1: fleet_worker_index() in a server, fleet_server_index() in a worker. */
 FLEET_API int fleet_is_worker(const fleet *fleet);
 FLEET_API int fleet_is_server(const fleet *fleet);
@@ -121,6 +125,18 @@ FLEET_API int fleet_worker_index(const fleet *fleet);
 FLEET_API int fleet_server_index(const fleet *fleet);
 FLEET_API int fleet_worker_num(const fleet *fleet);
 FLEET_API int fleet_server_num(const fleet *fleet);
+
+/* A job of stages (docs/heter.md): workers are stage 0, and the heter workers,
+ * which are numbered stage after stage, do what comes behind it. fleet_stage_id
+ * is the stage of this process, from 0, -1 in a server; fleet_stage_num how
+ * many the job has: 1 in a job without heter workers; in a server 0, if nobody
+ * has told it. fleet_heter_worker_index: -1 in other roles. This version trains
+ * no program in such a job: fleet_minimize() refuses it by name. */
+FLEET_API int fleet_is_heter_worker(const fleet *fleet);
+FLEET_API int fleet_heter_worker_index(const fleet *fleet);
+FLEET_API int fleet_heter_worker_num(const fleet *fleet);
+FLEET_API int fleet_stage_id(const fleet *fleet);
+FLEET_API int fleet_stage_num(const fleet *fleet);
 
 /* fleet_worker_gpu - which GPU this worker should take, so that the workers of
  * one machine do not all take the first: the launcher's FLAGS_selected_gpus,

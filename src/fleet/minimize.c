@@ -293,6 +293,19 @@ static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
     return check_groups_rules(f, o);
 }
 
+/* A trainer would train all of the program. */
+static fleet_status check_stages(const fleet *f)
+{
+    const int n = fleet_heter_worker_num(f);
+
+    if (n == 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "fleet_minimize: %s names %d heter trainer%s: this version "
+                   "does not train a job in stages (docs/heter.md)",
+                   fl_stage_role_list, n, n > 1 ? "s" : "");
+}
+
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
@@ -303,6 +316,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(fleet_program_status(p));
     f = fl_handle_of(p->context);
     FL_TRY(fl_handle_check(f, "fleet_minimize"));
+    FL_TRY(check_stages(f));
     if (o->context != p->context)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
                                      "another handle");

@@ -100,7 +100,7 @@ fleet_status fl_servers_open(fleet *f)
         .address = r->server,
         .n_server = r->server_num,
         .job = r->job_id,
-        .index = r->index,
+        .index = fl_role_stream(r),
         .n_worker = r->worker_num,
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],

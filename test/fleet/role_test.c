@@ -167,7 +167,7 @@ TEST(a_variable_that_is_missing_is_named)
         bool of_server;
     } need[] = {
         {"PADDLE_TRAINERS_NUM", "expected an integer from 1 to 4096", false},
-        {"TRAINING_ROLE", "expected TRAINER or PSERVER", false},
+        {"TRAINING_ROLE", "expected TRAINER, PSERVER or HETER_TRAINER", false},
         {"PADDLE_TRAINER_ID", "expected an integer from 0 to 2", false},
         {"POD_IP", "expected the address of this server", true},
         {"PADDLE_PORT", "expected an integer from 1 to 65535", true},
@@ -238,44 +238,19 @@ TEST(a_worker_is_one_of_their_number)
 
 TEST(a_role_that_this_version_does_not_have_is_named)
 {
-    static const char *const roles[] = {"HETER_TRAINER", "COORDINATOR",
-                                        "trainer"};
+    static const char *const roles[] = {"COORDINATOR", "trainer"};
 
-    VARIABLE_REFUSED("TRAINING_ROLE", roles[0], FLEET_EUNSUPPORTED,
-                     "TRAINING_ROLE is \"HETER_TRAINER\": expected TRAINER");
     be_worker("0");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         char words[100];
 
         setenv("TRAINING_ROLE", roles[i], 1);
         snprintf(words, sizeof words,
-                 "TRAINING_ROLE is \"%s\": expected TRAINER or PSERVER",
+                 "TRAINING_ROLE is \"%s\": expected TRAINER, PSERVER or "
+                 "HETER_TRAINER",
                  roles[i]);
         REFUSED(NULL, FLEET_EUNSUPPORTED, words);
     }
-}
-
-TEST(an_environment_of_heter_trainers_is_refused_by_name)
-{
-    static const char *const names[] = {
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_STAGE_TRAINERS_NUM"};
-
-    for (int i = 0; i < 8; i++) {
-        const char *name = names[i % 4];
-        char words[100];
-
-        if (i == 4) /* and with servers */
-            be_worker("0");
-        snprintf(words, sizeof words, "%s is \"h:1\": expected none", name);
-        VARIABLE_REFUSED(name, "h:1", FLEET_EUNSUPPORTED, words);
-    }
-    setenv(names[0], "", 1); /* as if it were not set */
-    fleet_destroy(open_fleet(NULL));
-    be_server("10.0.0.2", "6001");
-    VARIABLE_REFUSED(names[0], "h:1", FLEET_EUNSUPPORTED, names[0]);
 }
 
 TEST(a_server_that_is_not_in_the_list_is_refused)

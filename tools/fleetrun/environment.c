@@ -18,6 +18,13 @@ static const char *const own_variables[] = {
     "PADDLE_TRAINER_ID",
     "PADDLE_CURRENT_ENDPOINT",
     "PADDLE_PORT",
+    "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+    "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
+    "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
+    "PADDLE_STAGE_TRAINERS_NUM",
+    "STAGE_ID",
+    "STAGE_NUM",
+    "HETER_DEVICE_TYPE",
     "PADDLE_ROLE",
     "PADDLE_JOB_ID",
     "PADDLE_NNODES",
@@ -118,9 +125,12 @@ static void set_identity(const run_job *j, const run_process *p)
     setenv("POD_IP", p->host, 1);
     set_number("PADDLE_PORT", p->port);
     snprintf(name, sizeof name, "%s.%s.%d", j->options->job,
-             p->is_server ? "server" : "worker", p->index);
+             p->is_server   ? "server"
+             : p->stage > 0 ? "heter"
+                            : "worker",
+             p->index);
     setenv("POD_NAME", name, 1);
-    if (!p->is_server)
+    if (!p->is_server && p->stage == 0)
         set_number("PADDLE_TRAINER_ID", p->index);
     if (p->listens)
         set_number("FLEET_LISTEN_FD", p->socket);
@@ -172,6 +182,43 @@ void run_environment_set_rank(int rank, int local_rank)
     set_number("PADDLE_RANK_IN_NODE", local_rank);
 }
 
+/* --- stages --------------------------------------------------------------- */
+
+static void set_stage_list(const run_job *j, const char *name, int stage)
+{
+    fl_text list = {0};
+
+    run_job_stage(j, stage, &list);
+    setenv(name, fl_text_chars(&list), 1);
+    fl_text_done(&list);
+}
+
+/* Fleet's launcher counts stages from 1, and writes a list of Python's. */
+static void set_stage(const run_job *j, const run_process *p)
+{
+    const run_options *o = j->options;
+    fl_text counts = {0};
+
+    fl_text_add(&counts, "[%d", j->n_worker);
+    for (int i = 1; i < o->n_stage; i++)
+        fl_text_add(&counts, ", %d", o->stage[i]);
+    fl_text_add(&counts, "]");
+    setenv("PADDLE_STAGE_TRAINERS_NUM", fl_text_chars(&counts), 1);
+    fl_text_done(&counts);
+    set_number("STAGE_NUM", o->n_stage);
+    set_number("STAGE_ID", p->stage + 1);
+    if (p->stage + 1 < o->n_stage)
+        set_stage_list(j, "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
+                       p->stage + 1);
+    if (p->stage == 0)
+        return;
+    set_stage_list(j, "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
+                   p->stage - 1);
+    setenv("HETER_DEVICE_TYPE", o->stage_on_gpu[p->stage] ? "gpu" : "cpu", 1);
+    if (p->gpu >= 0)
+        set_number("FLAGS_selected_gpus", p->gpu);
+}
+
 /* --- the job -------------------------------------------------------------- */
 
 static void set_job(const run_job *j, const char *role)
@@ -193,6 +240,9 @@ static void set_job(const run_job *j, const char *role)
         setenv("FLEET_LOG", "process", 1);
     if (*fl_text_chars(&j->workers))
         setenv("PADDLE_TRAINER_ENDPOINTS", fl_text_chars(&j->workers), 1);
+    if (j->n_heter > 0)
+        setenv("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
+               fl_text_chars(&j->heter), 1);
     set_number("PADDLE_TRAINERS_NUM", j->n_worker);
     set_number("PADDLE_NNODES", j->n_host);
     setenv("PADDLE_JOB_ID", j->options->job, 1);
@@ -213,11 +263,17 @@ void run_environment_set(const run_job *j, const run_process *p)
     set_threads(j);
     if (j->n_server == 0 && !j->options->collective)
         return;
-    set_job(j, p->is_server ? "PSERVER" : "TRAINER");
+    set_job(j, p->is_server   ? "PSERVER"
+               : p->stage > 0 ? "HETER_TRAINER"
+                              : "TRAINER");
     if (p->is_mpirun)
         return;
     set_identity(j, p);
     if (p->is_server)
+        return;
+    if (j->n_heter > 0)
+        set_stage(j, p);
+    if (p->stage > 0)
         return;
     if (j->options->collective)
         run_environment_set_rank(p->index, p->local_rank);

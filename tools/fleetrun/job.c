@@ -28,7 +28,10 @@ const char *run_process_name(const run_process *p)
 
     if (p->is_mpirun)
         return "mpirun";
-    snprintf(name, sizeof name, "%s %d", p->is_server ? "server" : "worker",
+    snprintf(name, sizeof name, "%s %d",
+             p->is_server   ? "server"
+             : p->stage > 0 ? "heter worker"
+                            : "worker",
              p->index);
     return name;
 }
@@ -41,7 +44,10 @@ const char *run_process_log(const run_job *j, const run_process *p)
         snprintf(path, sizeof path, "%s/mpirun.log", j->options->log_folder);
     else
         snprintf(path, sizeof path, "%s/%s.%d", j->options->log_folder,
-                 p->is_server ? "serverlog" : "workerlog", p->index);
+                 p->is_server   ? "serverlog"
+                 : p->stage > 0 ? "heterlog"
+                                : "workerlog",
+                 p->index);
     return path;
 }
 
@@ -60,11 +66,12 @@ static fleet_status bind_ports(run_job *j)
     for (int i = 0; i < j->n_process; i++) {
         run_process *p = &j->process[i];
 
-        if (!p->is_local ||
-            (!p->is_server && (j->options->workers || j->options->n_ip > 1)))
+        if (!p->is_local || (!p->is_server && p->stage == 0 &&
+                             (j->options->workers || j->options->n_ip > 1)))
             continue;
-        p->listens = p->is_server || (j->options->collective && !j->by_mpirun &&
-                                      p->index == 0 && j->n_worker > 1);
+        p->listens = p->is_server || p->stage > 0 ||
+                     (j->options->collective && !j->by_mpirun &&
+                      p->index == 0 && j->n_worker > 1);
         FL_TRY(run_port_open(p->host, &p->port, p->listens, &p->socket));
     }
     return FLEET_OK;
@@ -77,24 +84,36 @@ static fleet_status join_endpoints(run_job *j)
 
         if (!p->is_server && j->options->n_node > 1 && !j->options->ips)
             break; /* this node does not know the ports of others */
-        fl_text_add(p->is_server ? &j->servers : &j->workers, "%s%s:%d",
-                    p->index ? "," : "", p->host, p->port);
+        fl_text_add(p->is_server   ? &j->servers
+                    : p->stage > 0 ? &j->heter
+                                   : &j->workers,
+                    "%s%s:%d", p->index ? "," : "", p->host, p->port);
     }
     if (j->options->collective && !j->options->master)
         fl_text_add(&j->master, "%s:%d", j->process[j->n_server].host,
                     j->process[j->n_server].port);
     FL_TRY(j->servers.status);
+    FL_TRY(j->heter.status);
     FL_TRY(j->master.status);
     return j->workers.status;
+}
+
+void run_job_stage(const run_job *j, int stage, fl_text *out)
+{
+    for (int i = j->n_server; i < j->n_process; i++)
+        if (j->process[i].stage == stage)
+            fl_text_add(out, "%s%s:%d", out->length ? "," : "",
+                        j->process[i].host, j->process[i].port);
 }
 
 /* Is it the log of a process that this job does not have, on no node? */
 static bool is_stale(const run_job *j, const char *name)
 {
-    static const char *const names[] = {"workerlog.", "serverlog."};
-    const int n[] = {j->n_worker, j->n_server};
+    static const char *const names[] = {"workerlog.", "serverlog.",
+                                        "heterlog."};
+    const int n[] = {j->n_worker, j->n_server, j->n_heter};
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         const char *digits = name + strlen(names[i]);
 
         if (strncmp(name, names[i], strlen(names[i])) != 0)
@@ -175,6 +194,7 @@ void run_job_close(run_job *j)
     fl_free(j->process);
     fl_text_done(&j->servers);
     fl_text_done(&j->workers);
+    fl_text_done(&j->heter);
     fl_text_done(&j->master);
     run_agents_close(j);
     run_mpirun_close(j);
@@ -199,7 +219,8 @@ static char **prepare_process(void *user, char **command)
 
 int run_job_shown(const run_job *j, const run_process *p, int stream)
 {
-    const bool first = !p->is_server && !p->is_mpirun && p->index == 0;
+    const bool first =
+        !p->is_server && !p->is_mpirun && p->stage == 0 && p->index == 0;
 
     if (!first || (stream == 2 && !j->options->verbose && !isatty(2)))
         return -1;

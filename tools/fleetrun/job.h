@@ -23,9 +23,11 @@ typedef struct run_restarts {
 } run_restarts;
 
 typedef struct run_process {
-    bool is_server, is_mpirun; /* else a worker */
+    bool is_server, is_mpirun; /* else a worker, or with a stage: */
+    int stage;                 /* of a heter worker, from 1 on; else 0 */
+    int gpu;                   /* of a heter worker on one; else -1 */
     bool by_mpirun;            /* a rank that mpirun starts, see agents.h */
-    int index;                 /* among the servers or workers of all nodes */
+    int index;                 /* among its kind, of all nodes */
     int local_rank;
     char *host;
     int port;
@@ -44,15 +46,17 @@ typedef struct run_process {
 
 typedef struct run_job {
     const run_options *options;
-    run_process *process; /* servers, then workers; of all nodes; and mpirun */
-    int n_process, n_server, n_worker; /* without mpirun */
-    int n_all;                         /* with it */
+    run_process *process; /* servers, workers, heter workers; of all nodes; and
+                             mpirun */
+    int n_process, n_server, n_worker, n_heter; /* without mpirun */
+    int n_all;                                  /* with it */
     int n_local, n_host;
     int n_on_node; /* processes on this node; n_local: started by fleetrun */
     bool by_mpirun;
-    bool needs_keys;          /* it has servers, or ranks on GPUs for sure */
-    fl_text servers, workers; /* their endpoints, as the environment has them */
-    fl_text master;           /* rank 0's endpoint */
+    bool needs_keys; /* it has servers, or ranks on GPUs for sure */
+    fl_text servers, workers,
+        heter;      /* their endpoints, as the environment has them */
+    fl_text master; /* rank 0's endpoint */
     char sockets[RUN_FOLDER_SIZE];   /* folder of ipc sockets; "": none */
     char keys[PATH_MAX];             /* folder of keys; "": there are none */
     char journals[PATH_MAX];         /* folder of journals; "": none, or the
@@ -83,6 +87,9 @@ int run_job_shown(const run_job *j, const run_process *p, int stream);
 
 /* Are its ranks on several hosts, by --ips? */
 bool run_job_has_hosts(const run_job *j);
+
+/* The endpoints of a stage, the workers' being 0. */
+void run_job_stage(const run_job *j, int stage, fl_text *out);
 
 /* "server 3", in a buffer of the next call's; the path of its log, alike. */
 const char *run_process_name(const run_process *p);

@@ -104,7 +104,9 @@ static fleet_status check_folder(const run_job *j)
 
         if (!p->is_local && !(p->by_mpirun && j->n_host == 1))
             continue;
-        FL_TRY(fl_keys_read(&keys, j->keys, p->is_server, p->index));
+        /* heter workers are numbered behind the workers */
+        FL_TRY(fl_keys_read(&keys, j->keys, p->is_server,
+                            p->index + (p->stage > 0 ? j->n_worker : 0)));
         fl_keys_destroy(keys);
     }
     return FLEET_OK;
@@ -123,7 +125,7 @@ fleet_status run_keys_open(run_job *j)
     if (!j->needs_keys && j->n_host > 1)
         return FLEET_OK; /* they would be on this one alone */
     snprintf(j->keys, sizeof j->keys, "%s/keys", j->sockets);
-    status = fl_keys_make(j->keys, j->n_server, j->n_worker);
+    status = fl_keys_make(j->keys, j->n_server, j->n_worker + j->n_heter);
     if (status != FLEET_EUNSUPPORTED || j->needs_keys)
         return status;
     *j->keys = 0; /* ranks on CPUs do without */

@@ -36,6 +36,9 @@ const char run_options_usage[] =
     "  --worker_num N     workers on this node (1); also --trainer_num\n"
     "  --servers LIST     the servers of all nodes, ip:port,ip:port,...\n"
     "  --workers LIST     the workers of all nodes; also --trainers\n"
+    "  --heter_worker_num LIST  heter workers on this node, by stage: 2;1\n"
+    "  --heter_workers LIST  those of all nodes: ip:port,ip:port;ip:port\n"
+    "  --heter_devices LIST  cpu or gpu for each stage: cpu;gpu (cpu)\n"
     "  --host HOST        this node's entries in the lists (POD_IP, else\n"
     "                     127.0.0.1)\n"
     "  --collective       the workers are ranks; implied by the next six\n"
@@ -48,9 +51,13 @@ const char run_options_usage[] =
     "  --nnodes M         nodes with GPUs; fleetrun is started on each, with\n"
     "  --master IP:PORT   of the first node, for rank 0, and\n"
     "  --node_rank K      which node this is, from 0; also --rank\n"
-    "  --start_port PORT  with numbers: servers, then workers, from here on\n"
+    "  --start_port PORT  with numbers: servers, workers, heter workers, from "
+    "here "
+    "on\n"
     "                     (any free ports)\n"
-    "  --log_dir FOLDER   serverlog.N and workerlog.N are written here (log)\n"
+    "  --log_dir FOLDER   serverlog.N, workerlog.N and heterlog.N are "
+    "written\n"
+    "                     here (log)\n"
     "  --job_id NAME      given to the program (default)\n"
     "  --grace SECONDS    that the others have after a failure, and servers\n"
     "                     after the last worker (the peer deadline + 5: 15)\n"
@@ -111,6 +118,9 @@ static const flag flags[] = {
     {"servers", FLAG_TEXT, FIELD(servers), 0, 0},
     {"workers", FLAG_TEXT, FIELD(workers), 0, 0},
     {"trainers", FLAG_TEXT, FIELD(workers), 0, 0},
+    {"heter_worker_num", FLAG_TEXT, FIELD(heter_numbers), 0, 0},
+    {"heter_workers", FLAG_TEXT, FIELD(heter_workers), 0, 0},
+    {"heter_devices", FLAG_TEXT, FIELD(heter_devices), 0, 0},
     {"host", FLAG_TEXT, FIELD(host), 0, 0},
     {"start_port", FLAG_NUMBER, FIELD(start_port), 1, 65535},
     {"log_dir", FLAG_TEXT, FIELD(log_folder), 0, 0},
@@ -252,7 +262,8 @@ static fleet_status find_deadlines(run_options *o)
 
 static fleet_status check_ports(const run_options *o)
 {
-    int n = (o->servers ? 0 : o->n_server) + (o->workers ? 0 : o->n_worker);
+    int n = (o->servers ? 0 : o->n_server) + (o->workers ? 0 : o->n_worker) +
+            (o->heter_workers ? 0 : o->n_heter);
 
     if (o->start_port == 0)
         return FLEET_OK;
@@ -359,6 +370,7 @@ static fleet_status check_flags(run_options *o)
         return fl_fail(FLEET_EINVAL,
                        "several workers need servers: give --server_num or "
                        "--servers; or they are ranks: give --collective");
+    FL_TRY(run_options_check_heter(o));
     FL_TRY(check_ports(o));
     FL_TRY(check_keys(o));
     FL_TRY(check_replicas(o));

@@ -1,5 +1,6 @@
 /* options.h - the command line of fleetrun: options.c has the flags, and
- * options_ranks.c those of collective jobs and of GPUs. */
+ * options_ranks.c those of collective jobs and of GPUs, options_heter.c those
+ * of heter workers. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +8,7 @@
 #include "base/error.h"
 #include "folders.h"
 
-enum { RUN_MOST_GPU = 64 };
+enum { RUN_MOST_GPU = 64, RUN_MOST_STAGE = 16 };
 
 typedef struct run_options {
     int n_server, n_worker;        /* of this node alone; -1: not given */
@@ -21,9 +22,15 @@ typedef struct run_options {
     const char *master, *ips, *devices; /* or NULL */
     int n_ip;                           /* hosts in ips, else 1 */
     int gpu[RUN_MOST_GPU], n_gpu;       /* of this node's workers */
-    int grace;                          /* seconds; -1: not given */
-    int grace_ms;                       /* the same, or its default */
-    int connect_ms;                     /* until mpirun has started all ranks */
+    /* of heter workers, by stage with semicolons; or NULL */
+    const char *heter_numbers, *heter_workers, *heter_devices;
+    int n_stage;               /* the workers' is the first; 1: no others */
+    int stage[RUN_MOST_STAGE]; /* processes of each, from stage 1 on */
+    bool stage_on_gpu[RUN_MOST_STAGE];
+    int n_heter;       /* of all stages */
+    int grace;         /* seconds; -1: not given */
+    int grace_ms;      /* the same, or its default */
+    int connect_ms;    /* until mpirun has started all ranks */
     const char *keys;  /* folder of them; NULL: this job's own, or none */
     bool insecure;     /* no keys */
     int replicas;      /* copies of each lane: with 2 the job outlives a
@@ -53,6 +60,11 @@ int run_options_count(const char *list);
  * `what`. */
 fleet_status run_options_integer(const char *what, const char *text, int least,
                                  int most, int *out);
+
+/* --- options_heter.c ------------------------------------------------------ */
+
+/* Check the flags of heter workers, and find how many each stage has. */
+fleet_status run_options_check_heter(run_options *o);
 
 /* --- options_ranks.c ------------------------------------------------------ */
 

@@ -55,10 +55,11 @@ static char *name_host(const char *host)
 
 /* The processes of a list; this node's are the entries with its host. */
 static fleet_status read_list(const char *flag, const char *list,
-                              const char *host, run_process *p)
+                              const char *separators, const char *host,
+                              run_process *p)
 {
     for (;; list++, p++) {
-        int length = (int)strcspn(list, ",");
+        int length = (int)strcspn(list, separators);
 
         FL_TRY(read_entry(flag, list, length, p));
         p->is_local = is_same_host(p->host, host);
@@ -89,7 +90,7 @@ static const char *host_of_node(const run_options *o)
 
     if (o->host)
         return o->host;
-    if (!o->servers && !o->workers && o->n_node < 2)
+    if (!o->servers && !o->workers && !o->heter_workers && o->n_node < 2)
         return local_host;
     return pod && *pod ? pod : local_host;
 }
@@ -148,16 +149,37 @@ static fleet_status make_processes(run_job *j)
     int port = o->start_port;
 
     if (o->servers)
-        FL_TRY(read_list("--servers", o->servers, host, j->process));
+        FL_TRY(read_list("--servers", o->servers, ",", host, j->process));
     else
         FL_TRY(make_local(j->process, j->n_server, o->ips ? local_host : host,
                           port));
     if (o->collective)
         return make_ranks(j);
+    port = port && !o->servers ? port + j->n_server : port;
     if (o->workers)
-        return read_list("--workers", o->workers, host, worker);
-    return make_local(worker, j->n_worker, host,
-                      port && !o->servers ? port + j->n_server : port);
+        FL_TRY(read_list("--workers", o->workers, ",", host, worker));
+    else
+        FL_TRY(make_local(worker, j->n_worker, host, port));
+    port = port && !o->workers ? port + j->n_worker : port;
+    if (o->heter_workers)
+        return read_list("--heter_workers", o->heter_workers, ",;", host,
+                         worker + j->n_worker);
+    return make_local(worker + j->n_worker, j->n_heter, host, port);
+}
+
+/* Stage after stage; those on GPUs take this node's in their order. */
+static void set_stages(run_job *j)
+{
+    const run_options *o = j->options;
+    run_process *p = j->process + j->n_server + j->n_worker;
+    int gpu = 0;
+
+    for (int stage = 1; stage < o->n_stage; stage++)
+        for (int i = 0; i < o->stage[stage]; i++, p++) {
+            p->stage = stage;
+            if (o->stage_on_gpu[stage] && p->is_local)
+                p->gpu = gpu++;
+        }
 }
 
 static bool are_same(const run_process *a, const run_process *b)
@@ -204,10 +226,12 @@ static fleet_status check_processes(const run_job *j)
                            "--servers: beside ranks all servers are on this "
                            "node, %s; %s is not",
                            host_of_node(o), j->process[i].host);
-    if (j->n_host > 1 && !o->collective && !(o->servers && o->workers))
+    if (j->n_host > 1 && !o->collective &&
+        (!o->servers || !o->workers || o->heter_numbers))
         return fl_fail(FLEET_EINVAL,
                        "a number counts this node's processes: with several "
-                       "nodes give --servers and --workers");
+                       "nodes give --servers and --workers%s",
+                       o->heter_numbers ? ", and --heter_workers" : "");
     if (j->needs_keys && j->n_host > 1 && !o->keys && !o->insecure)
         return fl_fail(FLEET_EINVAL,
                        "%s of a job on several nodes need keys that all "
@@ -230,7 +254,8 @@ fleet_status run_processes_list(run_job *j)
 
     j->n_server = o->servers ? run_options_count(o->servers) : o->n_server;
     j->n_worker = count_workers(o);
-    j->n_process = j->n_server + j->n_worker;
+    j->n_heter = o->n_heter;
+    j->n_process = j->n_server + j->n_worker + j->n_heter;
     j->by_mpirun = o->collective && !o->devices && j->n_worker > 1;
     j->needs_keys =
         j->n_server > 0 || (o->collective && o->devices && j->n_worker > 1);
@@ -243,11 +268,15 @@ fleet_status run_processes_list(run_job *j)
 
         p->is_server = i < j->n_server;
         p->index = p->is_server ? i : i - j->n_server;
+        if (p->index >= j->n_worker && !p->is_server)
+            p->index -= j->n_worker;
+        p->gpu = -1;
         p->is_mpirun = i == j->n_process;
         p->socket = p->log = p->agent = -1;
         p->output[0].from = p->output[1].from = -1;
     }
     FL_TRY(make_processes(j));
+    set_stages(j);
     FL_TRY(count_processes(j));
     if (j->by_mpirun)
         j->process[j->n_process].is_local = true;

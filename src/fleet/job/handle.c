@@ -82,6 +82,33 @@ int fleet_server_num(const fleet *f)
     return f ? f->role.server_num : 0;
 }
 
+int fleet_is_heter_worker(const fleet *f)
+{
+    return f && f->role.kind == FLEET_HETER_WORKER;
+}
+
+int fleet_heter_worker_index(const fleet *f)
+{
+    return !f ? 0 : fleet_is_heter_worker(f) ? f->role.index : -1;
+}
+
+int fleet_heter_worker_num(const fleet *f)
+{
+    return f ? f->role.stages.n_heter : 0;
+}
+
+int fleet_stage_id(const fleet *f)
+{
+    return !f ? 0 : fleet_is_server(f) ? -1 : f->role.stages.own;
+}
+
+int fleet_stage_num(const fleet *f)
+{
+    if (!f)
+        return 0;
+    return f->role.stages.n_heter > 0 ? f->role.stages.n : 1;
+}
+
 int fleet_worker_gpu(const fleet *f)
 {
     return f ? f->role.gpu : 0;

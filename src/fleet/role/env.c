@@ -40,6 +40,16 @@ bool fl_read_digits(const char *text, size_t length, int64_t high, int64_t *out)
     return length > 0;
 }
 
+fleet_status fl_variable_need(const char *name, const char *because,
+                              const char *expected, const char **text)
+{
+    *text = fl_variable(name);
+    if (*text)
+        return FLEET_OK;
+    return fl_fail(FLEET_ENOENT, "%s is not set, but %s is: expected %s", name,
+                   because, expected);
+}
+
 fleet_status fl_variable_read(const char *name, const char *text, int low,
                               int high, int *out)
 {
@@ -112,4 +122,64 @@ fleet_status fl_read_endpoint(const char *source, const char *text,
     snprintf(address, FL_ADDRESS_SIZE, "tcp://%.*s:%d", (int)host, text,
              (int)port);
     return FLEET_OK;
+}
+
+int fl_find_endpoint(fl_address *list, int n, const char *address)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i], address) == 0)
+            return i;
+    return -1;
+}
+
+fleet_status fl_read_endpoints(const char *source, const char *list,
+                               const char *kind, int most, fl_address *to,
+                               int *n)
+{
+    const char *at = list;
+
+    for (*n = 0;; at++) {
+        const char *comma = at + strcspn(at, ","), *end = comma;
+        fl_address address;
+
+        while (at < end && *at == ' ')
+            at++;
+        while (end > at && end[-1] == ' ')
+            end--;
+        FL_TRY(fl_read_endpoint(source, at, (size_t)(end - at), address));
+        if (fl_find_endpoint(to, *n, address) >= 0)
+            return fl_fail(FLEET_EINVAL,
+                           "%s: \"%.*s\" stands twice in \"%.500s\"", source,
+                           (int)(end - at), at, list);
+        if (*n == most)
+            return fl_fail(FLEET_EINVAL, "%s: more than %d %s", source, most,
+                           kind);
+        memcpy(to[(*n)++], address, sizeof address);
+        at = comma;
+        if (!*at)
+            return FLEET_OK;
+    }
+}
+
+fleet_status fl_find_own_endpoint(const char *variable, const char *said,
+                                  fl_address *list, int n, int *place)
+{
+    const char *ip = fl_variable("POD_IP"), *text = fl_variable("PADDLE_PORT");
+    char endpoint[256];
+    fl_address address;
+    int port, length;
+
+    FL_TRY(fl_variable_read("PADDLE_PORT", text, 1, 65535, &port));
+    length = snprintf(
+        endpoint, sizeof endpoint,
+        strchr(ip, ':') && *ip != '[' ? "[%.200s]:%d" : "%.200s:%d", ip, port);
+    FL_TRY(fl_read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)length,
+                            address));
+    *place = fl_find_endpoint(list, n, address);
+    if (*place >= 0)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "POD_IP:PADDLE_PORT is \"%s\": expected one of %s, "
+                   "\"%.500s\"",
+                   endpoint, variable, said);
 }

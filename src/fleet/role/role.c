@@ -9,8 +9,8 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "fleet/role/launcher_env.h"
 #include "fleet/role/env.h"
+#include "fleet/role/launcher_env.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
 
@@ -22,11 +22,7 @@ static const char *const collective_variable = "PADDLE_GLOBAL_SIZE";
 static fleet_status need(const char *name, const char *expected,
                          const char **text)
 {
-    *text = fl_variable(name);
-    if (*text)
-        return FLEET_OK;
-    return fl_fail(FLEET_ENOENT, "%s is not set, but %s is: expected %s", name,
-                   servers_variable, expected);
+    return fl_variable_need(name, servers_variable, expected, text);
 }
 
 static fleet_status need_number(const char *name, int low, int high, int *out)
@@ -50,53 +46,16 @@ static fleet_status check_number(const char *name, int64_t got, int64_t low,
 
 /* --- servers -------------------------------------------------------------- */
 
-/* A server's place in the list; -1: it is not in the list. */
-static int find_server(const fl_role *r, const char *address)
-{
-    for (int i = 0; i < r->server_num; i++)
-        if (strcmp(r->server[i], address) == 0)
-            return i;
-    return -1;
-}
-
-static fleet_status add_server(fl_role *r, const char *source, const char *text,
-                               size_t length)
-{
-    fl_address address;
-
-    for (; length > 0 && *text == ' '; length--)
-        text++;
-    while (length > 0 && text[length - 1] == ' ')
-        length--;
-    FL_TRY(fl_read_endpoint(source, text, length, address));
-    if (find_server(r, address) >= 0)
-        return fl_fail(FLEET_EINVAL, "%s: \"%.*s\" stands twice in \"%.500s\"",
-                       source, (int)length, text, r->endpoints);
-    if (r->server_num == FL_MOST_SERVER)
-        return fl_fail(FLEET_EINVAL, "%s: more than %d servers", source,
-                       FL_MOST_SERVER);
-    memcpy(r->server[r->server_num++], address, sizeof address);
-    return FLEET_OK;
-}
-
 /* source: where the list was said. */
 static fleet_status take_servers(fl_role *r, const char *source,
                                  const char *list)
 {
-    const char *at = list;
-
     FL_TRY(FL_NEW(&r->server, FL_MOST_SERVER * sizeof *r->server));
     r->endpoints = fl_strdup(list);
     if (!r->endpoints)
         return FLEET_ENOMEM;
-    for (;;) {
-        size_t length = strcspn(at, ",");
-
-        FL_TRY(add_server(r, source, at, length));
-        if (!at[length])
-            return FLEET_OK;
-        at += length + 1;
-    }
+    return fl_read_endpoints(source, list, "servers", FL_MOST_SERVER, r->server,
+                             &r->server_num);
 }
 
 /* --- sockets -------------------------------------------------------------- */
@@ -188,24 +147,12 @@ static fleet_status read_rank(fl_role *r)
 /* POD_IP:PADDLE_PORT, which is in the list. */
 static fleet_status find_own_endpoint(fl_role *r)
 {
-    const char *ip, *format;
-    char endpoint[256];
-    fl_address address;
-    int port, n;
+    const char *text;
 
-    FL_TRY(need("POD_IP", "the address of this server", &ip));
-    FL_TRY(need_number("PADDLE_PORT", 1, 65535, &port));
-    format = strchr(ip, ':') && *ip != '[' ? "[%.200s]:%d" : "%.200s:%d";
-    n = snprintf(endpoint, sizeof endpoint, format, ip, port);
-    FL_TRY(
-        fl_read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)n, address));
-    r->index = find_server(r, address);
-    if (r->index >= 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "POD_IP:PADDLE_PORT is \"%s\": expected one of %s, "
-                   "\"%.500s\"",
-                   endpoint, servers_variable, r->endpoints);
+    FL_TRY(need("POD_IP", "the address of this server", &text));
+    FL_TRY(need("PADDLE_PORT", "an integer from 1 to 65535", &text));
+    return fl_find_own_endpoint(servers_variable, r->endpoints, r->server,
+                                r->server_num, &r->index);
 }
 
 /* Beside servers a worker is a rank, too, if whatever starts ranks has started
@@ -236,52 +183,62 @@ static fleet_status read_worker(fl_role *r)
 static fleet_status no_such_role(const char *role)
 {
     return fl_fail(FLEET_EUNSUPPORTED,
-                   "TRAINING_ROLE is \"%.100s\": expected TRAINER or PSERVER; "
-                   "this version has no other roles",
+                   "TRAINING_ROLE is \"%.100s\": expected TRAINER, PSERVER or "
+                   "HETER_TRAINER; this version has no other roles",
                    role);
 }
 
-/* A job of stages (docs/heter.md), with servers or without: a trainer would
- * train all of the program. */
-static fleet_status refuse_stages(void)
+static fleet_status check_no_stages(void)
 {
-    static const char *const names[] = {
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST",
-        "PADDLE_STAGE_TRAINERS_NUM"};
-    const char *role = fl_variable("TRAINING_ROLE");
+    const char *name = fl_stage_role_variable();
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (fl_variable(names[i]))
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "%s is \"%.200s\": expected none, as this version "
-                           "has no heter trainers",
-                           names[i], fl_variable(names[i]));
-    return role && strcmp(role, "HETER_TRAINER") == 0 ? no_such_role(role)
-                                                      : FLEET_OK;
+    if (!name)
+        return FLEET_OK;
+    return fl_fail(FLEET_ENOENT,
+                   "%s is not set, but %s is: a job of stages has servers: "
+                   "expected their ip:port, with commas",
+                   servers_variable, name);
+}
+
+static fleet_status read_server(fl_role *r)
+{
+    r->kind = FLEET_SERVER;
+    r->collective = fl_variable(collective_variable) != NULL;
+    FL_TRY(find_own_endpoint(r));
+    FL_TRY(read_lane_ports(r));
+    return take_inherited(r);
+}
+
+static fleet_status read_heter_worker(fl_role *r)
+{
+    const fl_rank none = {.index = 0, .local_index = -1};
+
+    r->kind = FLEET_HETER_WORKER;
+    FL_TRY(fl_stage_role_find_self(&r->stages, &r->index));
+    FL_TRY(fl_rank_gpu(&none, &r->gpu));
+    return take_inherited(r);
 }
 
 static fleet_status read_environment(fl_role *r)
 {
     const char *servers = fl_variable(servers_variable), *role;
 
-    FL_TRY(refuse_stages());
-    if (!servers)
+    if (!servers) {
+        FL_TRY(check_no_stages());
         return read_rank(r);
+    }
     FL_TRY(take_servers(r, servers_variable, servers));
     FL_TRY(
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
-    FL_TRY(need("TRAINING_ROLE", "TRAINER or PSERVER", &role));
+    FL_TRY(need("TRAINING_ROLE", "TRAINER, PSERVER or HETER_TRAINER", &role));
+    FL_TRY(fl_stage_role_read(&r->stages, role, r->worker_num));
     if (strcmp(role, "TRAINER") == 0)
         return read_worker(r);
-    if (strcmp(role, "PSERVER") != 0)
-        return no_such_role(role);
-    r->kind = FLEET_SERVER;
-    r->collective = fl_variable(collective_variable) != NULL;
-    FL_TRY(find_own_endpoint(r));
-    FL_TRY(read_lane_ports(r));
-    return take_inherited(r);
+    if (strcmp(role, "PSERVER") == 0)
+        return read_server(r);
+    if (strcmp(role, "HETER_TRAINER") == 0)
+        return read_heter_worker(r);
+    return no_such_role(role);
 }
 
 /* --- the struct ----------------------------------------------------------- */
@@ -426,7 +383,7 @@ static fleet_status read_keys(fl_role *r, const fleet_options *o)
     FL_TRY(read_insecure(r));
     return fl_role_read_keys(
         r, o->keys, r->kind == FLEET_SERVER ? FL_ROLE_SERVER : FL_ROLE_WORKER,
-        r->index, &r->keys);
+        fl_role_stream(r), &r->keys);
 }
 
 fleet_status fl_role_open(fl_role *r, const fleet_options *o)
@@ -461,5 +418,6 @@ void fl_role_done(fl_role *r)
     fl_free(r->endpoints);
     fl_free(r->job_id);
     fl_keys_destroy(r->keys);
+    fl_stage_role_done(&r->stages);
     *r = (fl_role){.listen_fd = -1};
 }

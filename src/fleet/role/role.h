@@ -6,7 +6,7 @@
 
 #include <fleet/init.h>
 
-#include "ps/server/lane.h"
+#include "fleet/role/stage_role.h"
 
 typedef enum fl_deadline {
     FL_CONNECT_DEADLINE,
@@ -31,6 +31,7 @@ typedef struct fl_role {
     int deadline_ms[FL_N_DEADLINE];
     fl_keys *keys; /* NULL: none are used */
     bool insecure; /* FLEET_INSECURE=1: nor are they wanted */
+    fl_stage_role stages;
     bool tcp_only; /* FLEET_TRANSPORT=tcp: no ipc between processes of a host */
 
     int listen_fd; /* a server's: lane 0's socket; rank 0's: of first_rank.
@@ -47,6 +48,13 @@ typedef struct fl_role {
  * fleet_init() says. *role may always be given to fl_role_done(). */
 fleet_status fl_role_open(fl_role *role, const fleet_options *options);
 void fl_role_done(fl_role *role);
+
+/* Of a worker or heter worker: its number among the streams of the job's
+ * servers, and of its keys: heter workers come behind the workers. */
+static inline int fl_role_stream(const fl_role *r)
+{
+    return r->index + (r->kind == FLEET_HETER_WORKER ? r->worker_num : 0);
+}
 
 /* The keys of a process that talks to the role's servers, or meets its ranks:
  * from that folder, NULL: from FLEET_KEYS. *keys stays if it needs none. */

@@ -1,0 +1,344 @@
+/* stage_role_test.c - who a process of a job of stages is, by the environment
+ * that Fleet's launcher sets; each variable that is missing or contradicts
+ * another is named. */
+#define SUITE stage_role
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fleet/fleet.h>
+
+#include "base/memory.h"
+#include "fleet/job/handle.h"
+
+#define SERVERS  "PADDLE_PSERVERS_IP_PORT_LIST"
+#define ALL      "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"
+#define NEXT     "PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST"
+#define PREVIOUS "PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST"
+#define COUNTS   "PADDLE_STAGE_TRAINERS_NUM"
+
+/* Two workers, two heter workers in the second stage, one in the third. */
+static void be_of_job(void)
+{
+    setenv(SERVERS, "h:1", 1);
+    setenv("PADDLE_TRAINERS_NUM", "2", 1);
+    setenv("PADDLE_TRAINER_ENDPOINTS", "w:1,w:2", 1);
+    setenv(ALL, "g:1,g:2,g:3", 1);
+}
+
+static void be_of_stage(const char *id, const char *next, const char *previous)
+{
+    be_of_job();
+    setenv("STAGE_NUM", "3", 1);
+    setenv(COUNTS, "[2, 2, 1]", 1);
+    setenv("STAGE_ID", id, 1);
+    setenv(NEXT, next, 1);
+    setenv(PREVIOUS, previous, 1);
+}
+
+static void be_worker(void)
+{
+    be_of_stage("1", "g:1,g:2", "");
+    setenv("TRAINING_ROLE", "TRAINER", 1);
+    setenv("PADDLE_TRAINER_ID", "1", 1);
+}
+
+static void be_heter(int i)
+{
+    char port[12];
+
+    if (i < 2)
+        be_of_stage("2", "g:3", "w:1,w:2");
+    else
+        be_of_stage("3", "", "g:1,g:2");
+    snprintf(port, sizeof port, "%d", i + 1);
+    setenv("TRAINING_ROLE", "HETER_TRAINER", 1);
+    setenv("POD_IP", "g", 1);
+    setenv("PADDLE_PORT", port, 1);
+    setenv("HETER_DEVICE_TYPE", "cpu", 1);
+}
+
+static fleet *open_fleet(void)
+{
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    return f;
+}
+
+static void check_refused(fleet_status code, const char *words)
+{
+    fleet *none;
+
+    CHECK_FAILS(fleet_init(&none, NULL), code, words);
+    CHECK(none == NULL);
+}
+
+static void check_place(const fleet *f, int heter, int stage, int n_stage)
+{
+    CHECK_INT(fleet_heter_worker_index(f), heter);
+    CHECK_INT(fleet_is_heter_worker(f), heter >= 0);
+    CHECK_INT(fleet_heter_worker_num(f), 3);
+    CHECK_INT(fleet_stage_id(f), stage);
+    CHECK_INT(fleet_stage_num(f), n_stage);
+    CHECK_INT(fleet_worker_num(f), 2);
+    CHECK_INT(fleet_server_num(f), 1);
+}
+
+/* --- who it is ------------------------------------------------------------ */
+
+TEST(a_worker_is_stage_0)
+{
+    fleet *f;
+
+    be_worker();
+    f = open_fleet();
+    CHECK(fleet_is_worker(f) && fleet_worker_index(f) == 1);
+    check_place(f, -1, 0, 3);
+    CHECK_INT(fl_role_stream(&f->role), 1);
+    fleet_destroy(f);
+}
+
+TEST(a_heter_worker_is_its_place_in_the_list)
+{
+    for (int i = 0; i < 3; i++) {
+        fleet *f;
+
+        be_heter(i);
+        f = open_fleet();
+        CHECK(!fleet_is_worker(f) && !fleet_is_server(f));
+        CHECK_INT(fleet_worker_index(f) + fleet_server_index(f), -2);
+        check_place(f, i, i < 2 ? 1 : 2, 3);
+        CHECK_INT(fl_role_stream(&f->role), 2 + i);
+        CHECK(!f->role.stages.on_gpu);
+        fleet_destroy(f);
+    }
+}
+
+TEST(a_server_hears_who_the_heter_workers_are)
+{
+    fleet *f;
+
+    be_of_job();
+    setenv("TRAINING_ROLE", "PSERVER", 1);
+    setenv("POD_IP", "h", 1);
+    setenv("PADDLE_PORT", "1", 1);
+    f = open_fleet();
+    CHECK(fleet_is_server(f));
+    check_place(f, -1, -1, 0);
+    fleet_destroy(f);
+}
+
+TEST(a_job_without_them_is_one_stage)
+{
+    fleet *f = open_fleet();
+
+    CHECK(!fleet_is_heter_worker(f));
+    CHECK_INT(fleet_heter_worker_num(f), 0);
+    CHECK_INT(fleet_heter_worker_index(f), -1);
+    CHECK_INT(fleet_stage_id(f), 0);
+    CHECK_INT(fleet_stage_num(f), 1);
+    fleet_destroy(f);
+    CHECK_INT(fleet_is_heter_worker(NULL) + fleet_heter_worker_num(NULL) +
+                  fleet_heter_worker_index(NULL) + fleet_stage_id(NULL) +
+                  fleet_stage_num(NULL),
+              0);
+}
+
+TEST(a_heter_worker_on_a_gpu_takes_the_one_it_was_given)
+{
+    fleet *f;
+
+    be_heter(2);
+    setenv("HETER_DEVICE_TYPE", "gpu", 1);
+    setenv("FLAGS_selected_gpus", "3", 1);
+    f = open_fleet();
+    CHECK(f->role.stages.on_gpu);
+    CHECK_INT(fleet_worker_gpu(f), 3);
+    fleet_destroy(f);
+    setenv("HETER_DEVICE_TYPE", "xpu", 1);
+    check_refused(FLEET_EUNSUPPORTED,
+                  "HETER_DEVICE_TYPE is \"xpu\": expected cpu or gpu");
+}
+
+/* --- what is missing ------------------------------------------------------ */
+
+TEST(a_variable_that_is_missing_is_named)
+{
+    static const struct {
+        const char *name, *expected;
+    } need[] = {
+        {"STAGE_NUM", "an integer from 2 to 16"},
+        {COUNTS, "the processes of each stage"},
+        {"STAGE_ID", "an integer from 2 to 3"},
+        {NEXT, "the trainers of the next stage"},
+        {PREVIOUS, "the trainers of the stage before"},
+        {"HETER_DEVICE_TYPE", "cpu or gpu"},
+        {"POD_IP", "the address of this heter trainer"},
+        {"PADDLE_PORT", "an integer from 1 to 65535"},
+    };
+
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
+        char words[200];
+
+        be_heter(0);
+        unsetenv(need[i].name);
+        snprintf(words, sizeof words,
+                 "%s is not set, but " ALL " is: expected %s", need[i].name,
+                 need[i].expected);
+        check_refused(FLEET_ENOENT, words);
+    }
+}
+
+TEST(the_list_of_all_is_what_the_others_need)
+{
+    static const char *const names[] = {NEXT, PREVIOUS, COUNTS};
+
+    for (int i = 0; i < 4; i++) {
+        char words[200];
+
+        be_heter(0);
+        unsetenv(ALL);
+        for (int k = 0; k < 3; k++)
+            if (k != i)
+                unsetenv(names[k]);
+        snprintf(words, sizeof words, ALL " is not set, but %s is: expected",
+                 i < 3 ? names[i] : "TRAINING_ROLE");
+        check_refused(FLEET_ENOENT, words);
+    }
+    setenv("TRAINING_ROLE", "TRAINER", 1);
+    setenv("PADDLE_TRAINER_ID", "0", 1);
+    setenv(ALL, "", 1); /* as if it were not set */
+    fleet_destroy(open_fleet());
+}
+
+TEST(a_job_of_stages_has_servers)
+{
+    be_worker();
+    unsetenv(SERVERS);
+    check_refused(FLEET_ENOENT, SERVERS " is not set, but " ALL " is");
+    unsetenv(ALL);
+    unsetenv(NEXT);
+    unsetenv(COUNTS);
+    setenv("TRAINING_ROLE", "HETER_TRAINER", 1);
+    check_refused(FLEET_ENOENT, SERVERS " is not set, but TRAINING_ROLE is");
+}
+
+/* --- what contradicts ----------------------------------------------------- */
+
+static void check_variable(int heter, const char *name, const char *value,
+                           const char *words)
+{
+    if (heter < 0)
+        be_worker();
+    else
+        be_heter(heter);
+    setenv(name, value, 1);
+    check_refused(FLEET_EINVAL, words);
+}
+
+TEST(counts_are_as_many_as_the_stages_and_as_the_lists_have)
+{
+    static const char *const bad[] = {"[2, 2]",     "[2, 2, 1, 1]", "[2, 2, x]",
+                                      "[2, 2, 1",   "2, 2, 1]",     "[2, 3, 0]",
+                                      "[2, 2, 1] ", "[2,, 1]",      "[]"};
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char words[200];
+
+        snprintf(words, sizeof words,
+                 COUNTS " is \"%s\": expected the processes of each of "
+                        "STAGE_NUM 3 stages",
+                 bad[i]);
+        check_variable(0, COUNTS, bad[i], words);
+    }
+    check_variable(0, COUNTS, "[3, 2, 1]",
+                   "has 3 in the first stage: expected 2, as "
+                   "PADDLE_TRAINERS_NUM says");
+    check_variable(0, COUNTS, "2,2,2",
+                   "has 4 heter trainers: expected 3, as many as " ALL);
+    be_worker();
+    setenv(COUNTS, "2,2,1", 1); /* without Python's brackets */
+    fleet_destroy(open_fleet());
+}
+
+TEST(a_stage_is_one_of_the_role)
+{
+    check_variable(-1, "STAGE_ID", "2",
+                   "STAGE_ID is \"2\": expected an integer from 1 to 1");
+    check_variable(0, "STAGE_ID", "1",
+                   "STAGE_ID is \"1\": expected an integer from 2 to 3");
+    check_variable(0, "STAGE_ID", "4", "expected an integer from 2 to 3");
+    check_variable(0, "STAGE_NUM", "1",
+                   "STAGE_NUM is \"1\": expected an integer from 2 to 16");
+}
+
+TEST(neighbours_are_those_of_the_stages_beside)
+{
+    check_variable(-1, NEXT, "g:1",
+                   NEXT " is \"g:1\": expected \"g:1,g:2\", which are stage 2");
+    check_variable(-1, NEXT, "g:1,g:2,g:3", "expected \"g:1,g:2\"");
+    check_variable(-1, NEXT, "g:2,g:1", "expected \"g:1,g:2\"");
+    check_variable(-1, PREVIOUS, "w:1",
+                   PREVIOUS " is \"w:1\": expected none, as STAGE_ID says the "
+                            "first stage");
+    check_variable(2, NEXT, "g:1",
+                   NEXT " is \"g:1\": expected none, as STAGE_ID says the last "
+                        "stage");
+    check_variable(2, PREVIOUS, "w:1,w:2", "expected \"g:1,g:2\"");
+    check_variable(0, PREVIOUS, "w:1",
+                   PREVIOUS " is \"w:1\": expected \"w:1,w:2\", as "
+                            "PADDLE_TRAINER_ENDPOINTS is");
+}
+
+TEST(a_heter_worker_is_in_the_list_and_in_its_stage)
+{
+    check_variable(0, "PADDLE_PORT", "9",
+                   "POD_IP:PADDLE_PORT is \"g:9\": expected one of " ALL
+                   ", \"g:1,g:2,g:3\"");
+    check_variable(0, "PADDLE_PORT", "3",
+                   "POD_IP:PADDLE_PORT is \"g:3\": expected one of stage 2, as "
+                   "STAGE_ID says: numbers 0 to 1 of " ALL ", and this is 2");
+    check_variable(0, ALL, "g:1,g:1,g:3", "\"g:1\" stands twice");
+    check_variable(0, ALL, "g:1,g:2,g", "\"g\": expected ip:port");
+}
+
+/* --- what it cannot do ---------------------------------------------------- */
+
+TEST(a_trainer_would_train_all_so_it_trains_nothing)
+{
+    fleet *f;
+    fleet_program *p;
+    fleet_var *x;
+
+    be_worker();
+    f = open_fleet();
+    p = fleet_program_create(f);
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    CHECK_FAILS(fleet_minimize(fleet_sgd(f, 0.1f),
+                               fleet_mean(p, fleet_fc(p, x, 1, NULL))),
+                FLEET_EUNSUPPORTED,
+                "fleet_minimize: " ALL " names 3 heter trainers: this version "
+                "does not train a job in stages");
+    fleet_destroy(f);
+}
+
+TEST(memory_that_runs_out_is_an_error)
+{
+    be_heter(0);
+    for (int n = 1;; n++) {
+        fleet *f;
+        fleet_status status;
+
+        fl_memory_fail_at(n, false);
+        status = fleet_init(&f, NULL);
+        fl_memory_fail_at(0, false);
+        if (status == FLEET_OK) {
+            fleet_destroy(f);
+            break;
+        }
+        CHECK_INT(status, FLEET_ENOMEM);
+    }
+}

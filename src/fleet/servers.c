@@ -465,7 +465,8 @@ fl_server_options fl_servers_options(fleet *f)
         .index = r->index,
         .n_server = r->server_num,
         .n_worker = r->worker_num,
-        .n_lane = r->lanes,
+        .n_lane = r->joins ? 1 : r->lanes,
+        .joins = r->joins,
         .keys = r->keys,
         .insecure = r->insecure,
         .lane_port = r->lane_port,
@@ -491,11 +492,26 @@ fl_server_options fl_servers_options(fleet *f)
         .no_move = no_move(f)};
 }
 
+/* It has nothing until lanes come, with all that they have loaded. */
+static fleet_status create_joined(fleet *f)
+{
+    const fl_server_options o = fl_servers_options(f);
+
+    if (o.no_move)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "FLEET_JOIN: no server can join this job, as its lanes "
+                       "stay where they are: %s",
+                       o.no_move);
+    return fl_server_create(&f->server, &o);
+}
+
 /* load: a load_how.c text; NULL: nothing. */
 static fleet_status create_server(fleet *f, const char *load)
 {
     fl_server_options o = fl_servers_options(f);
 
+    if (f->role.joins)
+        return create_joined(f);
     o.load = load;
     FL_TRY(log_of(f, &o.log));
     if (fl_has_replicas(f)) {

@@ -268,6 +268,28 @@ TEST(a_server_that_is_not_in_the_list_is_refused)
 
 /* --- lists of endpoints --------------------------------------------------- */
 
+TEST(a_server_that_joins_has_a_number_and_an_address_of_its_own)
+{
+    fleet *f;
+
+    be_server("10.0.0.9", "6000");
+    setenv("FLEET_LISTEN_FD", "999", 1); /* of another server's environment */
+    setenv("FLEET_JOIN", "1", 1);
+    REFUSED(NULL, FLEET_EINVAL, "FLEET_JOIN is \"1\": expected an integer");
+    setenv("FLEET_JOIN", "3", 1);
+    f = open_fleet(NULL);
+    CHECK(f->role.joins);
+    CHECK_INT(f->role.index, 3);
+    CHECK_INT(f->role.server_num, 2);
+    CHECK_TEXT(f->role.server[3], "tcp://10.0.0.9:6000");
+    fleet_destroy(f);
+    setenv("POD_IP", "10.0.0.2", 1);
+    setenv("PADDLE_PORT", "6001", 1);
+    REFUSED(NULL, FLEET_EINVAL,
+            "FLEET_JOIN is 3, but \"10.0.0.2:6001\" is in " LIST);
+    unsetenv("FLEET_JOIN");
+}
+
 TEST(a_malformed_endpoint_is_refused_with_what_came)
 {
     static const char *const bad[] = {

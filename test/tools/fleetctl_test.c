@@ -49,15 +49,21 @@ static launch start_job(const char *flags, const char *strategy)
     return l;
 }
 
-static const char *of_process(const char *name, const char *arguments)
+static int pid_of(const char *name)
 {
-    char text[1000];
     int pid = 0;
     FILE *f = fopen(test_path(name), "r");
 
     CHECK(f && fscanf(f, "%d", &pid) == 1);
     fclose(f);
-    snprintf(text, sizeof text, "--pid %d %s", pid, arguments);
+    return pid;
+}
+
+static const char *of_process(const char *name, const char *arguments)
+{
+    char text[1000];
+
+    snprintf(text, sizeof text, "--pid %d %s", pid_of(name), arguments);
     return test_keep(text);
 }
 
@@ -157,10 +163,23 @@ static void await_file(launch l, const char *path)
     }
 }
 
+/* Until worker 0 has read its first pass. */
+static launch start_held(const char *flags, const char *config)
+{
+    char script[9000];
+    launch l;
+
+    setenv("PIDS", test_path("pid"), 1);
+    snprintf(script, sizeof script, "%s%s", save_pid, job_script(config));
+    l = launch_start(flags, script);
+    await_file(l, test_path("passed.0"));
+    return l;
+}
+
 /* Servers have the tables; ranks, which know of no move, all else. */
 TEST_LIMIT(a_lane_of_a_hybrid_job_moves_to_the_same_bits, 240)
 {
-    const char *config, *want, *script;
+    const char *want;
     char said[20000];
     launch l;
 
@@ -168,18 +187,111 @@ TEST_LIMIT(a_lane_of_a_hybrid_job_moves_to_the_same_bits, 240)
     test_use_fraction(20);
     want = job_hash(job_train("--server_num 2 --worker_num 2",
                               job_epochs(job_adult("\"a_sync\": false"), 2)));
-    config = held_config("\"is_collective\": true, \"a_sync\": false");
-    setenv("PIDS", test_path("pid"), 1);
-    script = job_script(config);
-    snprintf(said, sizeof said, "%s%s", save_pid, script);
-    l = launch_start("--server_num 2 --worker_num 2 --collective", said);
-    await_file(l, test_path("passed.0"));
+    l = start_held("--server_num 2 --worker_num 2 --collective",
+                   held_config("\"is_collective\": true, \"a_sync\": false"));
     CHECK_INT(run(of_server("move 1:0 0"), said), 0);
     CHECK_CONTAINS(said, "server 1, lane 0: from server 1 to server 0");
     test_file("go", "");
     CHECK_INT(launch_wait(l), 0);
     CHECK_CONTAINS(launch_out(), "\"mode\":\"hybrid\"");
     CHECK_CONTAINS(launch_out(), want);
+}
+
+/* --- a server that joins -------------------------------------------------- */
+
+/* With the environment of server 0, by hand, at another address; what it has
+ * said, and how it has ended, are in files of that name. */
+static void start_joined(const char *name, int port, const char *also,
+                         const char *config)
+{
+    char command[9000], path[200];
+
+    snprintf(path, sizeof path, "%s.json", name);
+    snprintf(command, sizeof command,
+             "bash -c 'mapfile -d \"\" v </proc/%d/environ;"
+             "(env \"${v[@]}\" FLEET_JOIN=2 POD_IP=127.0.0.2 PADDLE_PORT=%d %s "
+             "%s %s >%s.said 2>&1; echo $? >%s.new; mv %s.new %s.ended) "
+             "</dev/null >/dev/null 2>&1 &'",
+             pid_of("pid.default.server.0"), port, also,
+             test_beside("fleet-train"), test_file(path, config),
+             test_path(name), test_path(name), test_path(name),
+             test_path(name));
+    CHECK_INT(system(command), 0);
+}
+
+static const char *read_file(const char *name, const char *end)
+{
+    char path[200], text[9000];
+    size_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s%s", name, end);
+    f = fopen(test_path(path), "r");
+    if (f)
+        n = fread(text, 1, sizeof text - 1, f);
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    return test_keep(text);
+}
+
+static void check_ended(const char *name, const char *status, const char *words)
+{
+    char path[200];
+
+    snprintf(path, sizeof path, "%s.ended", name);
+    for (int i = 0; access(test_path(path), F_OK) != 0; i++) {
+        if (i > 30000 * TEST_SLOWNESS)
+            test_fail(__FILE__, __LINE__, "%s has not ended", name);
+        usleep(1000);
+    }
+    CHECK_CONTAINS(read_file(name, ".said"), words);
+    CHECK_TEXT(read_file(name, ".ended"), status);
+}
+
+static int add(int port, char said[20000])
+{
+    char words[100];
+
+    snprintf(words, sizeof words, "add 127.0.0.2:%d", port);
+    return run(of_server(words), said);
+}
+
+/* Two servers are three, and two again: one that joined for one that was there
+ * from the start. With keys, by tcp. */
+TEST_LIMIT(a_server_joins_a_job_that_trains_to_the_same_bits, 240)
+{
+    const char *config, *want;
+    char said[20000];
+    int port = launch_free_port("127.0.0.2");
+    launch l;
+
+    test_use_fraction(20);
+    setenv("FLEET_SERVER_LANES", "2", 1);
+    setenv("FLEET_TRANSPORT", "tcp", 1);
+    setenv("FLEET_PEER_DEADLINE_MS", TEST_SLOWNESS > 1 ? "10000" : "2000", 1);
+    config = job_epochs(job_adult("\"a_sync\": false"), 2);
+    want = job_hash(job_train("--server_num 2 --worker_num 2", config));
+    config = held_config("\"a_sync\": false");
+    l = start_held("--server_num 2 --servers_max 3 --worker_num 2", config);
+    start_joined("other", port, "", job_at_rate(config, "0.002"));
+    CHECK_INT(add(port, said), 2);
+    CHECK_CONTAINS(said, "has another program, strategy or number of workers");
+    start_joined("alone", launch_free_port("127.0.0.2"),
+                 "FLEET_CONNECT_DEADLINE_MS=100", config);
+    check_ended("alone", "1\n", "no lane has come to it within 0.1 s");
+    port = launch_free_port("127.0.0.2");
+    start_joined("joined", port, "", config);
+    CHECK_INT(add(port, said), 0);
+    CHECK_CONTAINS(said, " has 1 lane\n");
+    CHECK_INT(run(of_server("drain 1"), said), 0);
+    CHECK_CONTAINS(said, "from server 1 to server 2");
+    CHECK_INT(run(of_server("status"), said), 0);
+    CHECK_INT(count(said, "serves, by server 2 ("), 2);
+    test_file("go", "");
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_CONTAINS(launch_out(), want);
+    check_ended("joined", "0\n", "");
 }
 
 TEST(words_for_wrong_calls)
@@ -199,4 +311,9 @@ TEST(words_for_wrong_calls)
     CHECK_CONTAINS(said, "cannot read the environment of process 999999999");
     CHECK_INT(run("--servers 127.0.0.1:1 --timeout 50 status", said), 1);
     CHECK_CONTAINS(said, "server 0 at 127.0.0.1:1 does not answer");
+    CHECK_INT(run("--servers 127.0.0.1:1 drain 999", said), 2);
+    CHECK_CONTAINS(said,
+                   "there is no server 999: expected 0 to 0, or one that");
+    CHECK_INT(run("--servers 127.0.0.1:1 add 127.0.0.1:1", said), 2);
+    CHECK_CONTAINS(said, "127.0.0.1:1 is server 0, with which the job began");
 }

@@ -3,6 +3,7 @@
 
 #include "said.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,7 +24,7 @@ struct asked_job {
     const fl_keys *keys;
     fl_packet_pool *pool;
     uint64_t requests, command;
-    int n; /* places: MOST_OF_SERVER for each server */
+    int n; /* places: MOST_OF_SERVER for each server that there may be */
     asked_lane *lane;
     fl_socket **socket;
     char locality[160];
@@ -42,15 +43,16 @@ static fleet_status connect_lane(asked_job *j, int at, const char *address)
 
 static fleet_status open_all(asked_job *j)
 {
-    j->n = j->role->server_num * MOST_OF_SERVER;
+    j->n = FL_MOST_SERVER * MOST_OF_SERVER;
     FL_TRY(fl_packet_pool_create(&j->pool, IDLE_BYTES));
     FL_TRY(FL_NEW(&j->lane, (size_t)j->n * sizeof *j->lane));
     FL_TRY(FL_NEW(&j->socket, (size_t)j->n * sizeof(fl_socket *)));
     for (int i = 0; i < j->n; i++)
         j->lane[i].server = -1;
     fl_locality_text(j->locality);
-    for (int s = 0; s < j->role->server_num; s++)
-        FL_TRY(connect_lane(j, s * MOST_OF_SERVER, j->role->server[s]));
+    for (int s = 0; s < FL_MOST_SERVER; s++)
+        if (*j->role->server[s])
+            FL_TRY(connect_lane(j, s * MOST_OF_SERVER, j->role->server[s]));
     return FLEET_OK;
 }
 
@@ -150,6 +152,27 @@ static fleet_status meet_others(asked_job *j, int at, const fl_msg *msg)
     return FLEET_OK;
 }
 
+/* A server knows of servers that have joined the job: they are asked, too. */
+static fleet_status meet_joined(asked_job *j, const asked_lane *l)
+{
+    fl_at at = fl_at_root(l->is), list = fl_at_key(&at, "joined");
+
+    for (int i = 0;; i++) {
+        fl_at one = fl_at_index(&list, i);
+        int64_t server = one.json ? said_number(&one, "server") : -1;
+        const char *address;
+
+        if (server < j->role->server_num || server >= FL_MOST_SERVER)
+            return FLEET_OK;
+        address = said_text(&one, "address");
+        if (*j->role->server[server] || !strrchr(address, ':'))
+            continue;
+        snprintf(j->role->server[server], sizeof(fl_address), "%s", address);
+        FL_TRY(connect_lane(j, ask_first_of((int)server), address));
+        FL_TRY(ask_lane(j, ask_first_of((int)server)));
+    }
+}
+
 static fleet_status refused(const fl_msg *msg)
 {
     char *why = fl_msg_get_text(msg, FL_SECTION_TEXT);
@@ -178,7 +201,10 @@ static fleet_status take_answer(asked_job *j, int at, const fl_packet *p)
     status = fl_json_parse(text, strlen(text), "what a lane says", &l->is);
     fl_free(text);
     FL_TRY(status);
-    return l->number == 0 ? meet_others(j, at, &msg) : FLEET_OK;
+    if (l->number > 0)
+        return FLEET_OK;
+    FL_TRY(meet_others(j, at, &msg));
+    return meet_joined(j, l);
 }
 
 static fleet_status receive(asked_job *j, int at)
@@ -208,11 +234,14 @@ static bool is_led(const asked_job *j, int server, int lane)
     return false;
 }
 
+/* One that has joined may have ended: what it had another process has, or it is
+ * missed as that server's lanes. */
 bool ask_misses(const asked_job *j, int at)
 {
     const asked_lane *l = &j->lane[at];
 
-    return l->server >= 0 && !l->is && !is_led(j, l->server, l->number);
+    return l->server >= 0 && l->server < j->role->server_num && !l->is &&
+           !is_led(j, l->server, l->number);
 }
 
 bool ask_is_whole(const asked_job *j)

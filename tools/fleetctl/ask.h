@@ -12,7 +12,9 @@ typedef struct asked_lane {
 
 typedef struct asked_job asked_job;
 
-/* Sockets to the servers of the role. keys NULL: none are used. */
+/* Sockets to the servers of the role; those that have joined the job are put
+ * into it, behind the others, as they become known. keys NULL: none are used.
+ */
 fleet_status ask_open(asked_job **j, const fl_role *role, const fl_keys *keys);
 void ask_close(asked_job *j); /* NULL is fine */
 

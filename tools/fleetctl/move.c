@@ -40,14 +40,13 @@ static int find_lane(const asked_job *j, int server, int lane)
     return -1;
 }
 
-/* Server `also` is heard of, too, if it answers. */
-static fleet_status look(const fl_role *role, const fl_keys *keys, int also,
-                         asked_job **j)
+fleet_status move_look(const fl_role *role, const fl_keys *keys, int also,
+                       asked_job **j)
 {
     fleet_status status;
 
     FL_TRY(ask_open(j, role, keys));
-    status = ask_all(*j, also, LOOK_MS);
+    status = ask_all(*j, also < FL_MOST_SERVER ? also : -1, LOOK_MS);
     if (status == FLEET_OK)
         return FLEET_OK;
     ask_close(*j);
@@ -101,7 +100,8 @@ static fleet_status begin_move(asked_job *j, wanted_move *m, int timeout_ms)
 {
     int n, at = find_lane(j, m->server, m->lane);
     const asked_lane *all = ask_lanes(j, &n);
-    char words[40];
+    char words[40 + sizeof(fl_address)];
+    bool joined = m->to >= m->role->server_num;
     fl_at lane;
 
     if (at < 0)
@@ -114,7 +114,8 @@ static fleet_status begin_move(asked_job *j, wanted_move *m, int timeout_ms)
     if (!all[ask_first_of(m->to)].is)
         return fl_fail(FLEET_ETIMEDOUT, "server %d does not answer", m->to);
     lane = fl_at_root(all[at].is);
-    snprintf(words, sizeof words, "%s%d", FL_CONTROL_GIVE, m->to);
+    snprintf(words, sizeof words, "%s%d%s%s", FL_CONTROL_GIVE, m->to,
+             joined ? " " : "", joined ? m->role->server[m->to] : "");
     FL_TRY(ask_command(j, at, words, timeout_ms));
     return tell_taker(j, m, &lane, timeout_ms);
 }
@@ -145,7 +146,7 @@ static fleet_status look_whether_moved(const wanted_move *m, bool *found,
     fleet_status status = FLEET_OK;
     int at, n;
 
-    FL_TRY(look(m->role, m->keys, -1, &j));
+    FL_TRY(move_look(m->role, m->keys, -1, &j));
     at = find_lane(j, m->server, m->lane);
     *found = at >= 0;
     if (at >= 0)
@@ -177,6 +178,17 @@ static fleet_status await_move(const wanted_move *m, int timeout_ms)
                    m->lane, m->server, m->from);
 }
 
+/* One that has joined is known when the others were asked. */
+static fleet_status check_server(const fl_role *role, int server)
+{
+    if (server >= 0 && server < FL_MOST_SERVER && *role->server[server])
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "there is no server %d: expected 0 to %d, or one that has "
+                   "joined (fleetctl add)",
+                   server, role->server_num - 1);
+}
+
 fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
                        int lane, int to, int timeout_ms)
 {
@@ -184,11 +196,10 @@ fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
     asked_job *j;
     fleet_status status;
 
-    if (to < 0 || to >= role->server_num)
-        return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
-                       to, role->server_num - 1);
-    FL_TRY(look(role, keys, to, &j));
-    status = begin_move(j, &m, timeout_ms);
+    FL_TRY(move_look(role, keys, to, &j));
+    status = check_server(role, to);
+    if (status == FLEET_OK)
+        status = begin_move(j, &m, timeout_ms);
     ask_close(j);
     FL_TRY(status);
     if (m.from != to)
@@ -199,25 +210,33 @@ fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
 
 /* --- all of a server ------------------------------------------------------ */
 
-/* The server, but that one, whose process has the fewest lanes that lead, of
- * those that answer; -1: none does. One without lanes is about to end. */
-static int find_emptiest(const asked_job *j, const fl_role *role, int without)
+void move_count(const asked_job *j, int count[FL_MOST_SERVER])
 {
-    int n, count[FL_MOST_SERVER] = {0}, best = -1;
+    int n;
     const asked_lane *l = ask_lanes(j, &n);
 
+    memset(count, 0, FL_MOST_SERVER * sizeof *count);
     for (int i = 0; i < n; i++)
         if (l[i].is && said_leads(&l[i]))
             count[l[i].server]++;
-    for (int s = 0; s < role->server_num; s++)
+}
+
+/* The server, but that one, whose process has the fewest lanes that lead, of
+ * those that answer; -1: none does. One without lanes is about to end. */
+static int find_emptiest(const asked_job *j, int without)
+{
+    int n, count[FL_MOST_SERVER], best = -1;
+    const asked_lane *l = ask_lanes(j, &n);
+
+    move_count(j, count);
+    for (int s = 0; s < FL_MOST_SERVER; s++)
         if (s != without && count[s] > 0 && l[ask_first_of(s)].is &&
             (best < 0 || count[s] < count[best]))
             best = s;
     return best;
 }
 
-/* The next one to go, of the process. false: it has none. */
-static bool find_next(const asked_job *j, int process, int *server, int *lane)
+bool move_find_next(const asked_job *j, int process, int *server, int *lane)
 {
     int n;
     const asked_lane *l = ask_lanes(j, &n);
@@ -243,14 +262,15 @@ fleet_status move_all(const fl_role *role, const fl_keys *keys, int server,
     asked_job *j;
     bool any, whole = false;
 
-    if (server < 0 || server >= role->server_num)
-        return fl_fail(FLEET_EINVAL, "there is no server %d: expected 0 to %d",
-                       server, role->server_num - 1);
     while (!whole) {
-        FL_TRY(look(role, keys, server, &j));
-        any = find_next(j, server, &of, &lane);
+        FL_TRY(move_look(role, keys, server, &j));
+        if (check_server(role, server) != FLEET_OK) {
+            ask_close(j);
+            return fl_last_code();
+        }
+        any = move_find_next(j, server, &of, &lane);
         whole = !any && ask_is_whole(j);
-        to = find_emptiest(j, role, server);
+        to = find_emptiest(j, server);
         ask_close(j);
         if (any && to < 0)
             return fl_fail(FLEET_ETIMEDOUT,

@@ -24,5 +24,6 @@ bool said_leads(const asked_lane *l)
     fl_at at = fl_at_root(l->is);
     const char *copy = said_text(&at, "copy");
 
-    return strcmp(copy, "follows") != 0 && strcmp(copy, "gone") != 0;
+    return strcmp(copy, "follows") != 0 && strcmp(copy, "gone") != 0 &&
+           strcmp(copy, "none") != 0;
 }

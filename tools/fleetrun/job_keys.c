@@ -114,6 +114,7 @@ static fleet_status check_folder(const run_job *j)
 
 fleet_status run_keys_open(run_job *j)
 {
+    int most = j->options->servers_max;
     fleet_status status;
 
     if (j->options->insecure || !(j->needs_keys || j->by_mpirun))
@@ -125,7 +126,8 @@ fleet_status run_keys_open(run_job *j)
     if (!j->needs_keys && j->n_host > 1)
         return FLEET_OK; /* they would be on this one alone */
     snprintf(j->keys, sizeof j->keys, "%s/keys", j->sockets);
-    status = fl_keys_make(j->keys, j->n_server, j->n_worker + j->n_heter);
+    status = fl_keys_make(j->keys, most > j->n_server ? most : j->n_server,
+                          j->n_worker + j->n_heter);
     if (status != FLEET_EUNSUPPORTED || j->needs_keys)
         return status;
     *j->keys = 0; /* ranks on CPUs do without */

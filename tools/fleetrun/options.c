@@ -51,6 +51,10 @@ const char run_options_usage[] =
     "  --nnodes M         nodes with GPUs; fleetrun is started on each, with\n"
     "  --master IP:PORT   of the first node, for rank 0, and\n"
     "  --node_rank K      which node this is, from 0; also --rank\n"
+    "  --servers_max N    servers that the job may have, those among them "
+    "that\n"
+    "                     join it while it runs: so many get keys "
+    "(--server_num)\n"
     "  --start_port PORT  with numbers: servers, workers, heter workers, from "
     "here "
     "on\n"
@@ -113,6 +117,7 @@ typedef struct flag {
 
 static const flag flags[] = {
     {"server_num", FLAG_NUMBER, FIELD(n_server), 0, FL_MOST_SERVER},
+    {"servers_max", FLAG_NUMBER, FIELD(servers_max), 1, FL_MOST_SERVER},
     {"worker_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
     {"trainer_num", FLAG_NUMBER, FIELD(n_worker), 1, MOST_PROCESSES},
     {"servers", FLAG_TEXT, FIELD(servers), 0, 0},
@@ -354,6 +359,26 @@ static fleet_status check_replicas(run_options *o)
     return FLEET_OK;
 }
 
+/* Of a folder who has made it has said so. */
+static fleet_status check_servers_max(const run_options *o)
+{
+    if (o->servers_max < 0)
+        return FLEET_OK;
+    if (o->keys || o->servers)
+        return fl_fail(FLEET_EINVAL,
+                       "--servers_max is for a job of one node, whose keys "
+                       "fleetrun makes: expected `fleetrun keys --server_num "
+                       "%d`",
+                       o->servers_max);
+    if (o->n_server < 1 || o->servers_max < o->n_server)
+        return fl_fail(
+            FLEET_EINVAL,
+            "--servers_max is %d, --server_num %d: expected servers, "
+            "and at least as many",
+            o->servers_max, o->n_server);
+    return FLEET_OK;
+}
+
 static fleet_status check_flags(run_options *o)
 {
     if (!o->command[0])
@@ -371,6 +396,7 @@ static fleet_status check_flags(run_options *o)
                        "several workers need servers: give --server_num or "
                        "--servers; or they are ranks: give --collective");
     FL_TRY(run_options_check_heter(o));
+    FL_TRY(check_servers_max(o));
     FL_TRY(check_ports(o));
     FL_TRY(check_keys(o));
     FL_TRY(check_replicas(o));
@@ -382,6 +408,7 @@ fleet_status run_options_read(run_options *o, int argc, char **argv)
 {
     *o = (run_options){.n_server = -1,
                        .n_worker = -1,
+                       .servers_max = -1,
                        .grace = -1,
                        .replicas = -1,
                        .restarts = -1,

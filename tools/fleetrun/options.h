@@ -11,7 +11,9 @@
 enum { RUN_MOST_GPU = 64, RUN_MOST_STAGE = 16 };
 
 typedef struct run_options {
-    int n_server, n_worker;        /* of this node alone; -1: not given */
+    int n_server, n_worker; /* of this node alone; -1: not given */
+    int servers_max; /* that the job may have, those that join it later among
+                        them; -1: as many as it begins with */
     const char *servers, *workers; /* of all nodes, "ip:port,..."; or NULL */
     const char *host;              /* this node; or NULL */
     const char *log_folder, *job;  /* never NULL */

@@ -161,20 +161,27 @@ fleet_status fl_read_endpoints(const char *source, const char *list,
     }
 }
 
-fleet_status fl_find_own_endpoint(const char *variable, const char *said,
-                                  fl_address *list, int n, int *place)
+fleet_status fl_read_own_endpoint(char endpoint[FL_ENDPOINT_SIZE],
+                                  fl_address address)
 {
     const char *ip = fl_variable("POD_IP"), *text = fl_variable("PADDLE_PORT");
-    char endpoint[256];
-    fl_address address;
     int port, length;
 
     FL_TRY(fl_variable_read("PADDLE_PORT", text, 1, 65535, &port));
     length = snprintf(
-        endpoint, sizeof endpoint,
+        endpoint, FL_ENDPOINT_SIZE,
         strchr(ip, ':') && *ip != '[' ? "[%.200s]:%d" : "%.200s:%d", ip, port);
-    FL_TRY(fl_read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)length,
-                            address));
+    return fl_read_endpoint("POD_IP:PADDLE_PORT", endpoint, (size_t)length,
+                            address);
+}
+
+fleet_status fl_find_own_endpoint(const char *variable, const char *said,
+                                  fl_address *list, int n, int *place)
+{
+    char endpoint[FL_ENDPOINT_SIZE];
+    fl_address address;
+
+    FL_TRY(fl_read_own_endpoint(endpoint, address));
     *place = fl_find_endpoint(list, n, address);
     if (*place >= 0)
         return FLEET_OK;

@@ -32,6 +32,11 @@ fleet_status fl_read_endpoints(const char *source, const char *list,
                                const char *kind, int most, fl_address *to,
                                int *n);
 
+/* POD_IP:PADDLE_PORT, which are set: as they were said, and read. */
+enum { FL_ENDPOINT_SIZE = 256 };
+fleet_status fl_read_own_endpoint(char endpoint[FL_ENDPOINT_SIZE],
+                                  fl_address address);
+
 /* The place of POD_IP:PADDLE_PORT, which are set, in a list that this variable
  * has said. */
 fleet_status fl_find_own_endpoint(const char *variable, const char *said,

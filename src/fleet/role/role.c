@@ -13,6 +13,7 @@
 #include "fleet/role/launcher_env.h"
 
 static const char *const servers_variable = "PADDLE_PSERVERS_IP_PORT_LIST";
+static const char *const join_variable = "FLEET_JOIN";
 
 /* Paddle's launcher sets it for jobs of ranks alone. */
 static const char *const collective_variable = "PADDLE_GLOBAL_SIZE";
@@ -144,6 +145,26 @@ static fleet_status read_rank(fl_role *r)
     return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
+/* A server that is not in the list of the job's servers: it comes while these
+ * work, and has the next number, or a later one. */
+static fleet_status join_job(fl_role *r)
+{
+    char endpoint[FL_ENDPOINT_SIZE];
+    fl_address address;
+
+    FL_TRY(fl_read_own_endpoint(endpoint, address));
+    FL_TRY(fl_variable_read(join_variable, fl_variable(join_variable),
+                            r->server_num, FL_MOST_SERVER - 1, &r->index));
+    if (fl_find_endpoint(r->server, r->server_num, address) >= 0)
+        return fl_fail(FLEET_EINVAL,
+                       "%s is %d, but \"%s\" is in %s: expected an address of "
+                       "its own for a server that joins a job",
+                       join_variable, r->index, endpoint, servers_variable);
+    memcpy(r->server[r->index], address, sizeof(fl_address));
+    r->joins = true;
+    return FLEET_OK;
+}
+
 /* POD_IP:PADDLE_PORT, which is in the list. */
 static fleet_status find_own_endpoint(fl_role *r)
 {
@@ -151,6 +172,8 @@ static fleet_status find_own_endpoint(fl_role *r)
 
     FL_TRY(need("POD_IP", "the address of this server", &text));
     FL_TRY(need("PADDLE_PORT", "an integer from 1 to 65535", &text));
+    if (fl_variable(join_variable))
+        return join_job(r);
     return fl_find_own_endpoint(servers_variable, r->endpoints, r->server,
                                 r->server_num, &r->index);
 }
@@ -205,6 +228,8 @@ static fleet_status read_server(fl_role *r)
     r->kind = FLEET_SERVER;
     r->collective = fl_variable(collective_variable) != NULL;
     FL_TRY(find_own_endpoint(r));
+    if (r->joins) /* with the environment of another server, maybe */
+        return FLEET_OK;
     FL_TRY(read_lane_ports(r));
     return take_inherited(r);
 }

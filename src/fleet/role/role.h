@@ -25,7 +25,10 @@ typedef struct fl_role {
     int gpu;         /* of a worker */
     fl_address first_rank; /* where rank 0 can be met; "": not said */
     fl_address *server; /* server_num of them: "tcp://ip:port", "inproc://name";
-                           a server's own is the index-th */
+                           a server's own is the index-th. There is room for
+                           FL_MOST_SERVER: of servers that have joined */
+    bool joins;         /* a server that comes to a job that runs: its index is
+                   server_num or more, its address that one's of server */
     char *endpoints;    /* as they were given; NULL: none */
     char *job_id;       /* never NULL */
     int deadline_ms[FL_N_DEADLINE];

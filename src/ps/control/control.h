@@ -5,9 +5,15 @@
 /* What the lane has, as JSON. */
 #define FL_CONTROL_STATUS "status"
 
-/* Behind it a server's number: the lane goes to that one's process, as soon as
- * that asks for it. */
+/* Behind it a server's number, and of one that has joined the job a space and
+ * its address: the lane goes to that one's process, as soon as that asks for
+ * it. */
 #define FL_CONTROL_GIVE "give "
+
+/* To the first lane of a server, behind it a number, a space and an address: a
+ * server has joined the job as that one, at that address. What the lane has
+ * says so from then on. */
+#define FL_CONTROL_KNOW "know "
 
 /* To the first lane of a server, behind it JSON of a lane: its process takes
  * that one. server, lane, lanes: which it is, of how many; at, address: in

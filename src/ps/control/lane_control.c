@@ -1,9 +1,11 @@
 /* lane_control.c - what fleetctl asks a lane: what it keeps, which copy of it
  * this is, how far its workers are. docs/elastic.md. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -15,6 +17,12 @@
 
 /* --- what it is ----------------------------------------------------------- */
 
+/* Of a server that has joined the job, and has none of its own. */
+static bool is_no_lane(const fl_ps_lane *l)
+{
+    return l->o.replica == FL_REPLICA_GONE;
+}
+
 static const char *copy_of(const fl_ps_lane *l)
 {
     static const char *const name[] = {[FL_NO_REPLICA] = "only",
@@ -23,7 +31,7 @@ static const char *copy_of(const fl_ps_lane *l)
                                        [FL_REPLICA_ALONE] = "alone",
                                        [FL_REPLICA_GONE] = "gone"};
 
-    return name[fl_lane_replica(l)];
+    return is_no_lane(l) ? "none" : name[fl_lane_replica(l)];
 }
 
 /* A copy replays for as long as it follows; then it has all that it began
@@ -37,6 +45,8 @@ static const char *state_of(const fl_ps_lane *l)
 {
     if (l->error.code != FLEET_OK)
         return "fails";
+    if (is_no_lane(l))
+        return "takes lanes";
     if (fl_replica_follows(l))
         return !is_whole_copy(l) ? "loads"
                : l->replay_waits ? "saves, loads or hashes"
@@ -162,11 +172,45 @@ static fleet_status put_workers(const fl_ps_lane *l, fl_json *json)
     return FLEET_OK;
 }
 
+/* What servers of a job must have alike. */
+static fleet_status put_program(const fl_ps_lane *l, fl_json *json)
+{
+    uint64_t hash =
+        fl_hash(l->o.program, strlen(l->o.program), (uint64_t)l->o.n_stream);
+    char text[20];
+
+    snprintf(text, sizeof text, "%016" PRIx64,
+             fl_hash(l->o.mode, strlen(l->o.mode), hash));
+    return fl_json_put(json, "program", fl_json_string(text));
+}
+
+static fleet_status put_joined(const fl_ps_lane *l, fl_json *json)
+{
+    char address[FL_LANE_TEXT];
+    fl_json *list, *one;
+
+    if (!l->host.joined || l->o.lane > 0)
+        return FLEET_OK;
+    FL_TRY(fl_json_put_array(json, "joined", &list));
+    for (int i = l->o.layout->n_server; l->host.joined(l->host.arg, i, address);
+         i++) {
+        if (!*address)
+            continue;
+        one = fl_json_object();
+        FL_TRY(fl_json_append(list, one));
+        FL_TRY(fl_json_put(one, "server", fl_json_int(i)));
+        FL_TRY(fl_json_put(one, "address", fl_json_string(address)));
+    }
+    return FLEET_OK;
+}
+
 static fleet_status describe_lane(const fl_ps_lane *l, fl_json *json)
 {
     fl_bucket_set own = fl_bucket_map_own(l->o.map, l->o.server, l->o.lane);
 
     FL_TRY(put_identity(l, json));
+    FL_TRY(put_program(l, json));
+    FL_TRY(put_joined(l, json));
     FL_TRY(
         fl_json_put(json, "buckets", fl_json_int(fl_bucket_set_count(&own))));
     FL_TRY(fl_json_put(json, "version", fl_json_int(l->version)));
@@ -220,10 +264,12 @@ static fleet_status give_lane(fl_ps_lane *l, const char *to)
     char *end;
     long server = strtol(to, &end, 10);
 
-    if (end == to || *end)
+    if (end == to || (*end && *end != ' '))
         return fl_fail(FLEET_EINVAL,
                        "expected a server's number, got \"%.40s\"", to);
-    return fl_lane_move(l, server > INT32_MAX ? -1 : (int)server);
+    server = server > INT32_MAX ? -1 : server;
+    return *end ? fl_lane_move_to_joined(l, (int)server)
+                : fl_lane_move(l, (int)server);
 }
 
 static fleet_status take_lane(fl_ps_lane *l, const char *what)
@@ -240,11 +286,14 @@ static fleet_status do_command(fl_ps_lane *l, const char *words)
 {
     const char *to = behind(words, FL_CONTROL_GIVE);
     const char *what = behind(words, FL_CONTROL_TAKE);
+    const char *joined = behind(words, FL_CONTROL_KNOW);
 
     if (to)
         return give_lane(l, to);
     if (what)
         return take_lane(l, what);
+    if (joined && l->host.know)
+        return l->host.know(l->host.arg, joined);
     return fl_fail(FLEET_EINVAL,
                    "fleetctl wants what this server does not know: \"%.40s\"",
                    words);

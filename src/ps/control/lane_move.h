@@ -7,3 +7,6 @@
 /* From now on the lane goes to the process of that server, which asks for a
  * copy. FLEET_EUNSUPPORTED, FLEET_ESTATE, FLEET_EEXIST: it cannot. */
 fleet_status fl_lane_move(fl_ps_lane *l, int server);
+
+/* The same, of a server that has joined the job. */
+fleet_status fl_lane_move_to_joined(fl_ps_lane *l, int server);

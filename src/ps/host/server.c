@@ -17,6 +17,7 @@
 #include "ps/locality.h"
 #include "ps/server/lane_counters.h"
 #include "ps/host/server_internal.h"
+#include "ps/worker/handshake.h"
 #include "runtime/plan/job_signature.h"
 
 enum {
@@ -273,6 +274,7 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
         .no_restart = s->o.no_restart,
         .n_also = fl_server_copies(s),
         .replica = s->o.follows   ? FL_REPLICA_FOLLOWS
+                   : s->o.joins   ? FL_REPLICA_GONE
                    : s->o.replica ? FL_REPLICA_LEADS
                                   : FL_NO_REPLICA,
         .process = s->process,
@@ -291,7 +293,9 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
                                fl_runner_begin_copy,
                                fl_runner_ring,
                                s->o.host ? NULL : fl_runner_take_guest,
-                               s->o.host ? NULL : fl_runner_tell_guest};
+                               s->o.host ? NULL : fl_runner_tell_guest,
+                               s->o.host ? NULL : fl_runner_know_joined,
+                               s->o.host ? NULL : fl_runner_tell_joined};
 
     return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
 }
@@ -412,7 +416,7 @@ fleet_status fl_server_run(fl_server *s)
 {
     fleet_status status = FLEET_OK;
 
-    s->began_ms = fl_now_ms();
+    s->began_ms = s->guest_ms = fl_now_ms();
     if (s->o.follows)
         fl_server_begin_follow(s);
     if (s->comes_back)
@@ -437,6 +441,12 @@ fleet_status fl_server_run(fl_server *s)
     fl_server_log_end(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
+    if (s->o.joins && s->failed.code == FLEET_OK && !atomic_load(&s->had))
+        return fl_fail(FLEET_ETIMEDOUT,
+                       "server %d, which joins: no lane has come to it within "
+                       "%.1f s (connect deadline): expected `fleetctl add %s`",
+                       s->o.index, (double)s->o.connect_ms / 1000,
+                       fl_address_text(s->o.address));
     return fl_error_raise(&s->failed);
 }
 

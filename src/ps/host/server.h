@@ -77,6 +77,10 @@ typedef struct fl_server_options {
                                   of the server before it: workers are told
                                   where they are. They outlive the server.
                                   NULL: its lanes have no copies */
+    bool joins; /* it comes to a job that runs, as server n_server or a later
+                   one: it begins without lanes, and takes lanes of other
+                   servers. It ends when these have ended, or gone; or if none
+                   comes within the connect deadline: FLEET_ETIMEDOUT */
     /* of a lane that comes to the process of another server, beside it, as a
      * server of one lane (server_guest.c): */
     struct fl_server *host; /* that other server; NULL: it is none such */

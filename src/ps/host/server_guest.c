@@ -4,8 +4,10 @@
  * have left it, or when its lane goes to another process again. The list of
  * them is the first lane's thread's alone, while that runs. docs/adr/0103. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "ps/host/server_internal.h"
@@ -40,6 +42,9 @@ static void *guest_main(void *arg)
         FL_WARN(&g->o.context->log,
                 "server %d, lane %d, in the process of server %d: %s",
                 g->o.index, g->o.only_lane, g->host->o.index, g->error.text);
+    if (status == FLEET_OK &&
+        fl_lane_replica(server->runner[0].lane) != FL_REPLICA_FOLLOWS)
+        atomic_store(&g->host->had, true);
     if (status == FLEET_OK) { /* what it has kept goes */
         pthread_mutex_lock(&g->host->lock);
         atomic_store(&g->server, NULL);
@@ -91,7 +96,7 @@ static fleet_status read_wanted(const fl_server *s, const fl_json *json,
     } number[] = {{"server", s->o.n_server - 1, &w->server},
                   {"lane", FL_MOST_LANE - 1, &w->lane},
                   {"lanes", FL_MOST_LANE, &w->lanes},
-                  {"at", s->o.n_server - 1, &w->at}};
+                  {"at", FL_MOST_SERVER - 1, &w->at}};
     const struct {
         const char *key, **to;
     } text[] = {{"address", &w->address}, {"home", &w->home}};
@@ -148,6 +153,7 @@ static fleet_status set_options(fl_guest *g, const wanted_lane *w)
     o->listen_fd = -1;
     o->lane_port = NULL;
     o->load = NULL;
+    o->joins = false;
     o->comes_again = true;
     set_address(g);
     return FLEET_OK;
@@ -229,6 +235,38 @@ fleet_status fl_runner_take_guest(void *arg, const char *words)
     return fl_error_raise(&error);
 }
 
+/* --- servers that have joined the job ------------------------------------- */
+
+fleet_status fl_runner_know_joined(void *arg, const char *words)
+{
+    fl_server *s = ((fl_lane_runner *)arg)->server;
+    char *address;
+    long server = strtol(words, &address, 10);
+    size_t length = strlen(address += *address == ' ');
+
+    if (server < s->o.n_server || server >= FL_MOST_SERVER || length == 0 ||
+        length >= sizeof(fl_address))
+        return fl_fail(FLEET_EINVAL,
+                       "expected a number from %d to %d and an address, got "
+                       "\"%.200s\"",
+                       s->o.n_server, FL_MOST_SERVER - 1, words);
+    if (*s->joined[server] && strcmp(s->joined[server], address) != 0)
+        FL_INFO(&s->o.context->log, "server %ld, which had joined at %s, is %s",
+                server, s->joined[server], address);
+    memcpy(s->joined[server], address, length + 1);
+    return FLEET_OK;
+}
+
+bool fl_runner_tell_joined(void *arg, int server, char address[FL_LANE_TEXT])
+{
+    const fl_server *s = ((const fl_lane_runner *)arg)->server;
+
+    if (server >= FL_MOST_SERVER)
+        return false;
+    snprintf(address, FL_LANE_TEXT, "%s", s->joined[server]);
+    return true;
+}
+
 /* --- all of them ---------------------------------------------------------- */
 
 bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT])
@@ -250,9 +288,16 @@ bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT])
     return found;
 }
 
+/* One that joins the job may get its first lane yet. */
+static bool waits_for_first(const fl_server *s)
+{
+    return s->o.joins && !atomic_load(&s->had) && !atomic_load(&s->stop) &&
+           fl_now_ms() - s->guest_ms <= s->o.connect_ms;
+}
+
 bool fl_runner_awaits_guests(const fl_lane_runner *r)
 {
-    const fl_server *s = r->server;
+    fl_server *s = r->server;
     bool any = r->number == 0 && !s->o.no_move &&
                fl_lane_replica(r->lane) == FL_REPLICA_GONE &&
                atomic_load(&s->n_ended) < s->n_runner - 1;
@@ -262,7 +307,9 @@ bool fl_runner_awaits_guests(const fl_lane_runner *r)
 
         any = any || (g && !atomic_load(&g->over));
     }
-    return any;
+    if (any)
+        s->guest_ms = fl_now_ms();
+    return any || (r->number == 0 && waits_for_first(s));
 }
 
 void fl_server_join_guests(fl_server *s)

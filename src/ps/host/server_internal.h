@@ -114,6 +114,11 @@ struct fl_server {
     fl_error failed;
     bool failed_to_load; /* workers are told as they come */
 
+    fl_address joined[FL_MOST_SERVER]; /* servers that have joined the job, as
+                                          fleetctl says; "": none. The first
+                                          lane's thread's alone */
+    int64_t guest_ms;    /* when it had one last; the same thread's */
+    atomic_bool had;     /* it has had a lane that has led */
     atomic_bool is_over; /* the job, for its guests */
     fl_guest *guest[FL_MOST_GUEST];
     atomic_int n_ended; /* lanes behind the first one */
@@ -149,6 +154,8 @@ bool fl_server_has_led(const fl_server *s);
 /* As fl_lane_host has them: of a runner. */
 fleet_status fl_runner_take_guest(void *arg, const char *words);
 bool fl_runner_tell_guest(void *arg, int i, char text[FL_LANE_TEXT]);
+fleet_status fl_runner_know_joined(void *arg, const char *words);
+bool fl_runner_tell_joined(void *arg, int server, char address[FL_LANE_TEXT]);
 
 /* A server's first lane answers fleetctl for as long as one of the server's
  * lanes runs, its guests among them, also when it has itself gone. */

@@ -82,6 +82,11 @@ typedef struct fl_lane_host {
     /* Where the i-th lane is that has come so, as HELLO's answer has it, into
      * text; false: there are fewer. NULL: there are none. */
     bool (*guest)(void *arg, int i, char text[FL_LANE_TEXT]);
+    /* fleetctl says of a server that has joined the job its number and where it
+     * is; then that of a number, "": none has joined as that, false: none can.
+     * NULL: the lane is asked neither. */
+    fleet_status (*know)(void *arg, const char *words);
+    bool (*joined)(void *arg, int server, char address[FL_LANE_TEXT]);
 } fl_lane_host;
 
 /* Of two copies of a lane: lane_replica.h, lane_copy.c. */
@@ -138,8 +143,8 @@ typedef struct fl_lane_options {
     fl_journal_sink journal; /* gets what the lane is about to apply; put
                                 NULL: nothing does */
     fl_replica_role replica; /* which copy it begins as: NO_REPLICA, if it is
-                                the only one, LEADS or FOLLOWS. Not where
-                                staleness is bounded */
+                                the only one, LEADS or FOLLOWS; GONE: it is
+                                no lane, and answers fleetctl */
     uint32_t process; /* of one that follows: a number of its process; not 0 */
     bool seeks;       /* at first it asks a server whose process has the copy
                           that it follows: where that is */

@@ -132,7 +132,7 @@ fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
                                 const char *locality, bool tcp_only,
                                 fl_hello_lane *lane)
 {
-    const char *ipc = "", *inproc = "", *place = "";
+    const char *ipc = "", *inproc = "", *place = "", *home = "";
     fl_json *json = NULL;
     int64_t port = 0, process = -1;
 
@@ -151,14 +151,21 @@ fleet_status fl_hello_read_lane(const char *first, int number, const char *text,
     at = fl_at_key(&root, "process");
     if (status == FLEET_OK)
         status = fl_at_int(&at, 0, FL_MOST_SERVER - 1, &process);
+    at = fl_at_key(&root, "home");
+    if (status == FLEET_OK)
+        status = fl_at_string(&at, &home);
+    if (status == FLEET_OK && *home && !strrchr(home, ':'))
+        status = fl_fail(FLEET_EFORMAT, "a lane's home is \"%.100s\"", home);
     lane->process = (int)process;
+    snprintf(lane->home, sizeof lane->home, "%s", home);
     lane->elsewhere = !*inproc && (!*place || strcmp(place, locality) != 0);
     if (*inproc)
         snprintf(lane->address, sizeof lane->address, "%.100s", inproc);
     else if (*ipc && !lane->elsewhere && !tcp_only)
         snprintf(lane->address, sizeof lane->address, "ipc://%.100s", ipc);
     else
-        tcp_address(first, number, port, lane->address);
+        tcp_address(*home ? home : first, *home ? 1 : number, port,
+                    lane->address);
     fl_json_free(json);
     return status;
 }

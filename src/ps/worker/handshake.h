@@ -35,9 +35,10 @@ typedef struct fl_hello_options {
 /* What it learns. */
 typedef struct fl_hello_lane {
     char address[FL_ADDRESS_SIZE];
-    bool elsewhere; /* on another machine */
-    uint32_t peer;  /* nonce of its process */
-    int process;    /* of which server it is, if that is said; else -1 */
+    bool elsewhere;  /* on another machine */
+    uint32_t peer;   /* nonce of its process */
+    int process;     /* of which server it is, if that is said; else -1 */
+    fl_address home; /* of that server, if it is in no list; else "" */
 } fl_hello_lane;
 
 typedef struct fl_job_lanes {

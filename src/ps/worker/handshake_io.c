@@ -115,11 +115,11 @@ fleet_status fl_hello_connect(const fl_job_lanes *lanes, int n_server,
     return FLEET_OK;
 }
 
-static void name_server(int server, fl_address *address,
+static void name_server(int server, const fl_address address,
                         char name[FL_LANE_NAME])
 {
     snprintf(name, FL_LANE_NAME, "server %d at %.100s", server,
-             fl_address_text(address[server]));
+             fl_address_text(address));
 }
 
 fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
@@ -142,16 +142,17 @@ fleet_status fl_hello_reconnect(fl_socket **sockets, int n_lane, int number,
 
         process = (server + (number >= n_lane)) % n_server;
     }
-    if (process >= n_server)
+    if (process >= n_server && !*lane.home)
         return fl_fail(FLEET_EINVAL, "a lane is said to be at server %d of %d",
                        process, n_server);
-    FL_TRY(fl_hello_read_lane(address[process], 1, text, locality, tcp_only,
-                              &lane));
+    if (process < n_server)
+        FL_TRY(fl_hello_read_lane(address[process], 1, text, locality, tcp_only,
+                                  &lane));
     FL_TRY(fl_socket_connect_to(&other, lane.address, keys, process));
     fl_socket_close(sockets[number], 0);
     sockets[number] = other;
     if (moved)
-        name_server(process, address, name);
+        name_server(process, *lane.home ? lane.home : address[process], name);
     return FLEET_OK;
 }
 
@@ -164,7 +165,7 @@ fleet_status fl_hello_add_lanes(const fl_job_lanes *lanes, fl_address *address,
         for (int i = 0; i < lanes->n_lane[s]; i++, n++) {
             char name[FL_LANE_NAME];
 
-            name_server(s, address, name);
+            name_server(s, address[s], name);
             FL_TRY(fl_client_add_lane(client, name, fl_now_ms()));
             fl_client_set_peer(client, n, lanes->lane[n].peer);
         }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,7 +17,25 @@
 #include "train_kit.h"
 
 fl_rows_cap cold_kit_cap = {.bytes = 1 << 20};
-cold_kit_faults cold_kit_now;
+
+/* What is left of the faults: files' threads count it down. */
+static cold_kit_faults faults;
+static pthread_mutex_t faults_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static cold_kit_faults look(void)
+{
+    cold_kit_faults f;
+
+    pthread_mutex_lock(&faults_lock);
+    f = faults;
+    pthread_mutex_unlock(&faults_lock);
+    return f;
+}
+
+int cold_kit_reads_left(void)
+{
+    return look().flip;
+}
 
 fleet_status cold_kit_make(const char *name, int64_t dim, int64_t modulo,
                            const fl_filler *filler, fl_rows **rows)
@@ -28,49 +47,79 @@ fleet_status cold_kit_make(const char *name, int64_t dim, int64_t modulo,
 
 static int open_file(int folder, const char *name, int flags, mode_t mode)
 {
-    if (cold_kit_now.no_tmpfile && (flags & O_TMPFILE) == O_TMPFILE) {
+    if (look().no_tmpfile && (flags & O_TMPFILE) == O_TMPFILE) {
         errno = EOPNOTSUPP;
         return -1;
     }
     return fl_disk_system.open(folder, name, flags, mode);
 }
 
+static bool has_room(int64_t size)
+{
+    bool fits;
+
+    pthread_mutex_lock(&faults_lock);
+    fits = !faults.full || size <= faults.room;
+    if (fits)
+        faults.room -= size;
+    pthread_mutex_unlock(&faults_lock);
+    return fits;
+}
+
 static ssize_t write_at(int fd, const void *data, size_t size, off_t at)
 {
-    if (cold_kit_now.full && (int64_t)size > cold_kit_now.room) {
+    if (!has_room((int64_t)size)) {
         errno = ENOSPC;
         return -1;
     }
-    cold_kit_now.room -= (int64_t)size;
     return pwrite(fd, data, size, at);
+}
+
+static bool is_flipped(void)
+{
+    bool flips;
+
+    pthread_mutex_lock(&faults_lock);
+    flips = faults.flip > 0 && --faults.flip == 0;
+    if (flips)
+        faults.flip = faults.stays;
+    pthread_mutex_unlock(&faults_lock);
+    return flips;
 }
 
 static ssize_t read_at(int fd, void *data, size_t size, off_t at, bool now)
 {
     ssize_t n;
 
-    if (now && cold_kit_now.nothing_now) {
+    if (now && look().nothing_now) {
         errno = EAGAIN;
         return -1;
     }
     n = fl_disk_system.read_at(fd, data, size, at, now);
-    if (n > 0 && cold_kit_now.flip > 0 && --cold_kit_now.flip == 0) {
+    if (n > 0 && is_flipped())
         ((char *)data)[n / 2] ^= 4;
-        cold_kit_now.flip = cold_kit_now.stays;
-    }
     return n;
+}
+
+static fl_disk failing_disk;
+
+static void make_disk(void)
+{
+    failing_disk = fl_disk_system;
+    failing_disk.open = open_file;
+    failing_disk.write_at = write_at;
+    failing_disk.read_at = read_at;
 }
 
 void cold_kit_disk(const cold_kit_faults *f)
 {
-    static fl_disk disk;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    cold_kit_now = *f;
-    disk = fl_disk_system;
-    disk.open = open_file;
-    disk.write_at = write_at;
-    disk.read_at = read_at;
-    fl_disk_use(&disk);
+    pthread_once(&once, make_disk);
+    pthread_mutex_lock(&faults_lock);
+    faults = *f;
+    pthread_mutex_unlock(&faults_lock);
+    fl_disk_use(&failing_disk);
 }
 
 /* --- a model -------------------------------------------------------------- */

@@ -23,7 +23,7 @@ typedef struct cold_kit_faults {
 } cold_kit_faults;
 
 void cold_kit_disk(const cold_kit_faults *f);
-extern cold_kit_faults cold_kit_now; /* as they are now, counted down */
+int cold_kit_reads_left(void); /* of `flip` */
 
 /* --- a model -------------------------------------------------------------- */
 

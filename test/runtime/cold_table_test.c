@@ -217,7 +217,7 @@ static int64_t count_changed(const pair *p, uint64_t since, int *reads)
 
     cold_kit_disk(&(cold_kit_faults){.flip = MANY});
     CHECK_OK(fl_rows_count_changed(p->cold, since, &n));
-    *reads = MANY - cold_kit_now.flip;
+    *reads = MANY - cold_kit_reads_left();
     cold_kit_disk(&(cold_kit_faults){0});
     return n;
 }

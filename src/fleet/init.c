@@ -61,6 +61,7 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
     status = open_handle(f, o);
     if (status != FLEET_OK) {
+        f->role.listen_fd = -1; /* the next call may want it */
         fleet_destroy(f);
         return status;
     }
@@ -75,8 +76,8 @@ void fleet_destroy(fleet *f)
     fl_ranks_close(f);
     fl_servers_close(f);
     if (f->context.fork_generation == fl_fork_generation() &&
-        fl_trace_write(f->context.trace, fleet_is_server(f), f->role.index) !=
-            FLEET_OK)
+        fl_trace_write(f->context.trace, fleet_is_server(f),
+                       fl_role_stream(&f->role)) != FLEET_OK)
         FL_WARN(&f->context.log, "the trace is not written: %s",
                 fleet_last_error());
     while (f->datasets)

@@ -4,9 +4,11 @@
 #define SUITE stage_role
 #include "test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <fleet/fleet.h>
 
@@ -303,6 +305,37 @@ TEST(a_heter_worker_is_in_the_list_and_in_its_stage)
                    "STAGE_ID says: numbers 0 to 1 of " ALL ", and this is 2");
     check_variable(0, ALL, "g:1,g:1,g:3", "\"g:1\" stands twice");
     check_variable(0, ALL, "g:1,g:2,g", "\"g\": expected ip:port");
+}
+
+TEST(workers_of_stages_are_no_ranks)
+{
+    check_variable(-1, "PADDLE_GLOBAL_SIZE", "2",
+                   "PADDLE_GLOBAL_SIZE is \"2\", but " ALL " is set, too");
+}
+
+/* --- its socket ----------------------------------------------------------- */
+
+TEST(a_heter_worker_keeps_its_socket_until_it_is_destroyed)
+{
+    char text[12];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    fleet *f;
+
+    CHECK(fd > 0 && listen(fd, 1) == 0);
+    snprintf(text, sizeof text, "%d", fd);
+    be_heter(1);
+    setenv("FLEET_LISTEN_FD", text, 1);
+    setenv("FLEET_SERVER_LANES", "x", 1);
+    check_refused(FLEET_EINVAL, "FLEET_SERVER_LANES");
+    unsetenv("FLEET_SERVER_LANES");
+    setenv("FLEET_KEYS", "/none", 1); /* after the socket was taken */
+    check_refused(FLEET_ENOENT, "/none");
+    unsetenv("FLEET_KEYS");
+    f = open_fleet();
+    CHECK_INT(f->role.listen_fd, fd);
+    CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+    fleet_destroy(f);
+    CHECK(fcntl(fd, F_GETFD) < 0);
 }
 
 /* --- what it cannot do ---------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/thread.h"
@@ -244,6 +245,18 @@ static fleet_status read_heter_worker(fl_role *r)
     return take_inherited(r);
 }
 
+static fleet_status check_no_ranks(const fl_role *r)
+{
+    const char *size = fl_variable(collective_variable);
+
+    if (r->stages.n_heter == 0 || !size)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "%s is \"%.100s\", but %s is set, too: workers of a job of "
+                   "stages are no ranks",
+                   collective_variable, size, fl_stage_role_list);
+}
+
 static fleet_status read_environment(fl_role *r)
 {
     const char *servers = fl_variable(servers_variable), *role;
@@ -257,6 +270,7 @@ static fleet_status read_environment(fl_role *r)
         need_number("PADDLE_TRAINERS_NUM", 1, FL_MOST_STREAM, &r->worker_num));
     FL_TRY(need("TRAINING_ROLE", "TRAINER, PSERVER or HETER_TRAINER", &role));
     FL_TRY(fl_stage_role_read(&r->stages, role, r->worker_num));
+    FL_TRY(check_no_ranks(r));
     if (strcmp(role, "TRAINER") == 0)
         return read_worker(r);
     if (strcmp(role, "PSERVER") == 0)
@@ -444,5 +458,7 @@ void fl_role_done(fl_role *r)
     fl_free(r->job_id);
     fl_keys_destroy(r->keys);
     fl_stage_role_done(&r->stages);
+    if (r->kind == FLEET_HETER_WORKER && r->listen_fd >= 0)
+        close(r->listen_fd); /* a server's is closed by what serves */
     *r = (fl_role){.listen_fd = -1};
 }

@@ -507,15 +507,16 @@ asan ubsan:
 	$(MAKE) --no-print-directory BUILD=build/asan OPT='-O1 -g1' \
 	    VARIANT='$(ASAN)' suite \
 	    TEST_ARGS="$(TEST_ARGS) --jobs $$(($$(nproc) * 2))"
+# With a + in recipes: make sees no $(MAKE) in them, and would build by one job.
 TSAN_MAKE = $(MAKE) --no-print-directory BUILD=build/tsan OPT='-O1 -g1' \
 	    VARIANT='-fsanitize=thread -DFL_OWN_RUNNER -DTEST_SLOWNESS=20' TEST_LIBS=
 tsan:
-	@FLEET_TEST_FRACTION=100 \
+	+@FLEET_TEST_FRACTION=100 \
 	TSAN_OPTIONS=suppressions=$(CURDIR)/test/tsan.supp:halt_on_error=1 \
 	$(TSAN_MAKE) suite
 # Built and not run.
 tsan-suite:
-	@$(TSAN_MAKE) build/tsan/fleet-tests
+	+@$(TSAN_MAKE) build/tsan/fleet-tests
 # In parts (test/valgrind); VALGRIND_PARTS, folders of test/, are fewer.
 valgrind:
 	@$(MAKE) --no-print-directory BUILD=build/valgrind OPT='-O1 -g' \

@@ -4,6 +4,7 @@
 #include "cold_kit.h"
 #include "test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"

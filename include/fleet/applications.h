@@ -56,6 +56,7 @@ typedef struct fleet_task_options {
     const char *label;       /* required; [B, 1] */
     fleet_dtype label_dtype; /* 0: int64 */
     float weight;            /* of its loss in the sum, above 0; 0: 1 */
+    float pos_weight;        /* as in fleet_ctr_options */
 } fleet_task_options;
 
 typedef struct fleet_ctr_options {
@@ -116,6 +117,12 @@ typedef struct fleet_ctr_options {
                           NULL: nothing is corrected */
     int64_t max_len;   /* of a history, whose last so many ids count; 1 to
                         65,536 */
+    float pos_weight;  /* of samples of label 1 in the loss, see
+                          fleet_weighted_log_loss(); 1e-6 to 1e6; of models of
+                          one label and probability */
+    const float *class_weights; /* of ctr_dnn: of samples of each of its two
+                                   classes, see fleet_weighted_mean() */
+    int n_class_weights;
 } fleet_ctr_options;
 
 typedef struct fleet_mlp_options {
@@ -127,6 +134,9 @@ typedef struct fleet_mlp_options {
     int n_hidden;
     fleet_activation activation; /* 0: relu */
     const char *weight;          /* as in fleet_ctr_options */
+    const float *class_weights;  /* NULL, or one for each class, see
+                                    fleet_weighted_mean() */
+    int n_class_weights;
 } fleet_mlp_options;
 
 /* Of images, rows of channels x height x width numbers. */
@@ -139,6 +149,8 @@ typedef struct fleet_lenet_options {
     int n_hidden;
     fleet_activation activation; /* 0: relu */
     const char *weight;          /* as in fleet_ctr_options */
+    const float *class_weights;  /* as in fleet_mlp_options */
+    int n_class_weights;
 } fleet_lenet_options;
 
 /* What a builder made of a task. */

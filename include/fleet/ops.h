@@ -326,6 +326,35 @@ FLEET_API fleet_var *fleet_huber_loss(fleet_program *program, fleet_var *x,
 FLEET_API fleet_var *fleet_weighted_loss(fleet_program *program,
                                          fleet_var *loss, fleet_var *weight);
 
+/* fleet_weighted_mean - [1], the sum of losses times their weights over the sum
+ * of the weights, as PyTorch's CrossEntropyLoss(weight) has it, where
+ * fleet_mean() of fleet_weighted_loss() divides by the number of samples. loss
+ * and weight as there. A batch whose weights are all 0 has loss 0. */
+FLEET_API fleet_var *fleet_weighted_mean(fleet_program *program,
+                                         fleet_var *loss, fleet_var *weight);
+
+/* fleet_class_weight - the weight of each sample's class, for the two above; no
+ * gradient.
+ *
+ *   label    [B, 1] int64 in [0, n), else FLEET_EINVAL when it runs
+ *   weights  n of them, 2 to 512: finite, from 0 on, one above 0; copied
+ *   out      [B, 1] */
+FLEET_API fleet_var *fleet_class_weight(fleet_program *program,
+                                        fleet_var *label, const float *weights,
+                                        int n);
+
+/* fleet_weighted_sigmoid_cross_entropy, fleet_weighted_log_loss -
+ * fleet_sigmoid_cross_entropy() and fleet_log_loss() whose part of label 1 is
+ * multiplied by pos_weight, finite and above 0 (BCEWithLogitsLoss(pos_weight)
+ * of PyTorch): -pos_weight y log p - (1 - y) log(1 - p). The odds of what such
+ * a model predicts are pos_weight times those of the samples;
+ * fleet_calibrate() with 1 / pos_weight takes that back where it is above 1. */
+FLEET_API fleet_var *fleet_weighted_sigmoid_cross_entropy(
+    fleet_program *program, fleet_var *x, fleet_var *label, float pos_weight);
+FLEET_API fleet_var *fleet_weighted_log_loss(fleet_program *program,
+                                             fleet_var *p, fleet_var *label,
+                                             float epsilon, float pos_weight);
+
 /* fleet_hinge_loss - max(0, 1 - (2 label - 1) x), of a score; label 0 or 1 in
  * x's shape, float32 or int64. */
 FLEET_API fleet_var *fleet_hinge_loss(fleet_program *program, fleet_var *x,

@@ -198,6 +198,41 @@ TEST(a_loss_weight_is_that_of_its_label)
     fleet_free(same);
 }
 
+static void check_hashes(const char *a, const char *b, bool equal)
+{
+    CHECK((strcmp(strstr(a, "params_hash"), strstr(b, "params_hash")) == 0) ==
+          equal);
+}
+
+/* 1 is what it is without it; of classes only the ratio counts, to the bit if
+ * it is of powers of 2. */
+TEST(weights_of_labels_are_those_of_their_samples)
+{
+    static const by_config one[] = {{"fm", ""},
+                                    {"fm", ", \"pos_weight\": 1"},
+                                    {"fm", ", \"pos_weight\": 4"}},
+                           two[] = {
+                               {"ctr_dnn", ", \"class_weights\": [1, 4]"},
+                               {"ctr_dnn", ", \"class_weights\": [0.5, 2]"},
+                               {"ctr_dnn", ", \"class_weights\": [1, 1]"}};
+    const by_config *m = &models[12];
+    char *line[9];
+
+    for (int i = 0; i < 3; i++) {
+        line[i] = train(config_of(&one[i], ""));
+        line[3 + i] = train(config_of(&two[i], ""));
+    }
+    line[6] = train(config_of(m, ""));
+    line[7] = train(config_of(m, ", \"pos_weight\": 1"));
+    line[8] = train(config_of(m, ", \"pos_weight\": 4"));
+    for (int i = 0; i < 9; i += 3) {
+        check_hashes(line[i], line[i + 1], true);
+        check_hashes(line[i], line[i + 2], false);
+    }
+    for (int i = 0; i < 9; i++)
+        fleet_free(line[i]);
+}
+
 /* --- what is refused ------------------------------------------------------ */
 
 #define LABEL(name, more)                                                      \
@@ -225,6 +260,16 @@ TEST(keys_of_other_models_are_refused_by_name)
             "model.low_rank: expected nothing: model dcn has no low_rank");
     refused(ALL("deepfm", ", \"clases\": 4", LABEL("y", "")),
             "model.clases: unknown key; expected one of: type, ps, rows");
+    refused(ALL("ctr_dnn", ", \"pos_weight\": 4", LABEL("y", "")),
+            "model.pos_weight: expected nothing: model ctr_dnn has no");
+    refused(ALL("fm", ", \"pos_weight\": 0", LABEL("y", "")),
+            "model.pos_weight: expected a number from 1e-06 to 1000000, got 0");
+    refused(ALL("fm", ", \"class_weights\": [1, 2]", LABEL("y", "")),
+            "model.class_weights: expected nothing: model fm has no");
+    refused(ALL("ctr_dnn", ", \"class_weights\": 4", LABEL("y", "")),
+            "model.class_weights: expected an array of 1 to 512 numbers");
+    refused(ALL("ctr_dnn", ", \"class_weights\": [1, 0]", LABEL("y", "")),
+            "model.class_weights[1]: expected a number from 1e-06");
     refused(ALL("autoint", ", \"head\": 4", LABEL("y", "")),
             "model.head: unknown key: did you mean \"heads\"?");
     refused(ALL("autoint", ", \"heads\": 0", LABEL("y", "")),
@@ -246,6 +291,13 @@ TEST(labels_are_as_many_as_the_model_has_tasks)
             "slots: expected one slot with \"role\": \"label\", got 2");
     refused(ALL("dcn", "", LABEL("y", ", \"loss_weight\": 2")),
             "slots[0].loss_weight: expected nothing: model dcn has one label");
+    refused(ALL("dcn", "", LABEL("y", ", \"pos_weight\": 2")),
+            "slots[0].pos_weight: expected nothing: of model dcn");
+    refused("{\"model\": {\"type\": \"mlp\"}, \"dataset\": {\"format\": "
+            "\"multislot\", \"train\": [\"a\"]}, \"slots\": [{\"name\": \"y\", "
+            "\"type\": \"uint64\", \"role\": \"label\", \"loss_weight\": 2}, "
+            "{\"name\": \"x\", \"type\": \"float\"}]}",
+            "slots[0].loss_weight: expected nothing: model mlp has one label");
     refused(ALL("ple", "", LABEL("a", "") LABEL("b", ", \"loss_weight\": 0")),
             "slots[1].loss_weight: expected a number from 1e-09");
     refused("{\"model\": {\"type\": \"ple\"}, \"dataset\": {\"format\": "

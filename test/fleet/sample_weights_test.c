@@ -21,7 +21,13 @@ static const fleet_dense_slot dense[] = {{.name = "d", .dim = 2}};
 static const fleet_id_slot ids[] = {{.name = "i"}};
 static const int64_t hidden[] = {4};
 
-static fleet_var *model_of(fleet_program *p, int which)
+/* Of what a model's loss makes more. */
+typedef struct weights {
+    float pos_weight;
+    const float *classes; /* two */
+} weights;
+
+static fleet_var *model_of(fleet_program *p, int which, weights w)
 {
     static fleet_var *(*const build[])(
         fleet_program *, const fleet_ctr_options *,
@@ -32,9 +38,16 @@ static fleet_var *model_of(fleet_program *p, int which)
                              .n_ids = 1,
                              .hidden = hidden,
                              .n_hidden = 1,
-                             .weight = "w"};
-    fleet_mlp_options mlp = {
-        .input = "d", .dim = 2, .classes = 2, .weight = "w"};
+                             .weight = "w",
+                             .pos_weight = w.pos_weight,
+                             .class_weights = w.classes,
+                             .n_class_weights = w.classes ? 2 : 0};
+    fleet_mlp_options mlp = {.input = "d",
+                             .dim = 2,
+                             .classes = 2,
+                             .weight = "w",
+                             .class_weights = w.classes,
+                             .n_class_weights = w.classes ? 2 : 0};
 
     return which < 3 ? build[which](p, &ctr, NULL) : fleet_mlp(p, &mlp, NULL);
 }
@@ -66,7 +79,7 @@ TEST(a_models_loss_is_the_mean_of_weighted_losses)
         fleet_program *p = fleet_program_create(s.f);
         float want = 0, alone;
 
-        s.loss = model_of(p, which);
+        s.loss = model_of(p, which, (weights){0});
         s.e = fleet_executor_create(p, NULL);
         CHECK(s.loss && s.e);
         for (int i = 0; i < ROWS; i++) {
@@ -78,6 +91,103 @@ TEST(a_models_loss_is_the_mean_of_weighted_losses)
         fleet_executor_destroy(s.e);
         fleet_destroy(s.f);
     }
+}
+
+static scene open_scene(int which, weights w)
+{
+    scene s = {.f = kit_handle(&(kit_options){0})};
+    fleet_program *p = fleet_program_create(s.f);
+
+    s.loss = model_of(p, which, w);
+    s.e = fleet_executor_create(p, NULL);
+    CHECK(s.loss && s.e);
+    return s;
+}
+
+static void close_scene(scene *s)
+{
+    fleet_executor_destroy(s->e);
+    fleet_destroy(s->f);
+}
+
+static const int is_positive[ROWS] = {1, 0, 1};
+
+TEST(samples_of_label_1_count_pos_weight_times)
+{
+    static const float one = 1;
+
+    for (int which = 0; which < 4; which += 2) {
+        scene plain = open_scene(which, (weights){0});
+        scene s = open_scene(which, (weights){.pos_weight = 3});
+
+        for (int i = 0; i < ROWS; i++) {
+            float alone = loss_of(&plain, &one, i, 1, true);
+
+            CHECK_NEAR(loss_of(&s, &one, i, 1, true),
+                       is_positive[i] ? 3 * alone : alone, 1e-5);
+        }
+        close_scene(&plain);
+        close_scene(&s);
+    }
+}
+
+/* A sample's own weight is no part of what the sum is divided by. */
+TEST(the_mean_of_classes_is_over_their_weights)
+{
+    static const float w[ROWS] = {2, 0, 0.5f}, classes[] = {0.25f, 4};
+    static const float one = 1;
+
+    for (int which = 1; which < 4; which += 2) {
+        scene s = open_scene(which, (weights){.classes = classes});
+        float sum = 0, all = 0;
+
+        for (int i = 0; i < ROWS; i++) {
+            float c = classes[is_positive[i]];
+
+            sum += w[i] * c * loss_of(&s, &one, i, 1, which < 3);
+            all += c;
+        }
+        CHECK_NEAR(loss_of(&s, w, 0, ROWS, which < 3), sum / all, 1e-5);
+        close_scene(&s);
+    }
+}
+
+static void refused(fleet_var *built, const char *words)
+{
+    CHECK(built == NULL);
+    CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(), words);
+}
+
+TEST(weights_that_a_model_has_not_are_refused_by_name)
+{
+    static const float two[] = {1, 2};
+    fleet *f = kit_handle(&(kit_options){0});
+    fleet_mlp_options mlp = {.dim = 2, .classes = 3, .class_weights = two};
+    fleet_lenet_options lenet = {.n_class_weights = 2};
+    fleet_ctr_options tasks = {
+        .pos_weight = 2,
+        .ids = ids,
+        .n_ids = 1,
+        .tasks = (fleet_task_options[]){{.label = "a"},
+                                        {.label = "b", .pos_weight = -1}},
+        .n_tasks = 2};
+
+    refused(model_of(fleet_program_create(f), 0, (weights){.classes = two}),
+            "wide_deep: class_weights: expected nothing, the model has none");
+    refused(model_of(fleet_program_create(f), 1, (weights){.pos_weight = 2}),
+            "ctr_dnn: pos_weight: expected nothing, the model has none");
+    mlp.n_class_weights = 2;
+    refused(fleet_mlp(fleet_program_create(f), &mlp, NULL),
+            "mlp: class_weights: expected one for each of 3 classes, got 2");
+    refused(fleet_lenet(fleet_program_create(f), &lenet, NULL),
+            "lenet: class_weights: 2 of them, but they are NULL");
+    refused(fleet_mmoe(fleet_program_create(f), &tasks, NULL),
+            "mmoe: pos_weight: expected nothing, the model has none");
+    tasks.pos_weight = 0;
+    refused(fleet_mmoe(fleet_program_create(f), &tasks, NULL),
+            "mmoe: tasks[1].pos_weight: expected a finite number above 0");
+    fleet_destroy(f);
 }
 
 /* --- from a configuration ------------------------------------------------- */

@@ -61,6 +61,30 @@ static double focal(double x, double label, double alpha, double gamma)
 
 REF_BINARY(focal, focal(a, b, 0.25, 2))
 REF_BINARY(focal_plain, 2 * focal(a, b, 0.5, 0))
+/* PyTorch's formula of pos_weight 3, and of a probability */
+REF_BINARY(positive, (1 - b) * a + (1 + 2 * b) * log1p(exp(-a)))
+REF_BINARY(positive_p, -3 * b * log(a + 0.01) - (1 - b) * log(1 - a + 0.01))
+
+static double weight_of(double label)
+{
+    return label == 0 ? 0.5 : label == 1 ? 2 : 0.25;
+}
+
+/* sum w l / sum w, of two numbers a sample with one weight */
+static void ref_weighted_mean(const ref_tensor *const *in, ref_tensor *out)
+{
+    double sum = 0, all = 0;
+
+    for (int64_t i = 0; i < in[0]->count; i++) {
+        sum += in[0]->data[i] * weight_of(in[1]->data[i / 2]);
+        all += weight_of(in[1]->data[i / 2]);
+    }
+    out->data[0] = sum / all;
+}
+
+REF_UNARY(class_weight, weight_of(x))
+
+static const float class_weights[] = {0.5f, 2, 0.25f};
 
 BUILD(square, fleet_square_error_cost(p, in[0], in[1]))
 BUILD(absolute, fleet_abs_error_cost(p, in[0], in[1]))
@@ -70,6 +94,12 @@ BUILD(bpr, fleet_bpr_loss(p, in[0], in[1]))
 BUILD(focal, fleet_sigmoid_focal_loss(p, in[0], in[1], 0.25f, 2))
 BUILD(focal_plain, fleet_sigmoid_focal_loss(p, in[0], in[1], 0, 0))
 BUILD(cast, fleet_cast(p, in[0]))
+BUILD(positive, fleet_weighted_sigmoid_cross_entropy(p, in[0], in[1], 3))
+BUILD(positive_p, fleet_weighted_log_loss(p, in[0], in[1], 0.01f, 3))
+BUILD(class_weight, fleet_class_weight(p, in[0], class_weights, 3))
+BUILD(weighted_mean,
+      fleet_weighted_mean(p, in[0],
+                          fleet_class_weight(p, in[1], class_weights, 3)))
 BUILD(weighted, fleet_weighted_loss(p, fleet_square(p, in[0]), in[1]))
 BUILD(weighted_rows, fleet_weighted_loss(p, in[0], in[1]))
 BUILD(weighted_sums,
@@ -101,6 +131,15 @@ const op_case loss_cases[] = {
      false},
     {"mul", "weighted_loss of one dimension", IN(2, DATA2(3), WITHIN(1, 0, 3)),
      build_weighted_sums, ref_weighted_sums, 0, false},
+    {"softplus", "weighted_sigmoid_cross_entropy",
+     IN(2, WITHIN(1, -4, 4), IDS(1, 2)), build_positive, ref_positive, 0,
+     false},
+    {"log", "weighted_log_loss", IN(2, PROB(1), IDS(1, 2)), build_positive_p,
+     ref_positive_p, 0, false},
+    {"div", "weighted_mean", IN(2, DATA2(2), IDS(1, 3)), build_weighted_mean,
+     ref_weighted_mean, 0, false},
+    {"class_weight", "three classes", IN(1, IDS(1, 3)), build_class_weight,
+     ref_class_weight, 0, true},
     {"cast", "", IN(1, IDS(3, 9)), build_cast, ref_cast, 0, true},
     END_OF_CASES,
 };

@@ -21,6 +21,11 @@
         .name = #member, .type = FL_OPTION_FLOAT, .at = AT(member),            \
         .low = least, .high = most                                             \
     }
+#define FLOATS(member, least, most)                                            \
+    {                                                                          \
+        .name = #member, .type = FL_OPTION_FLOATS, .at = AT(member),           \
+        .n_at = AT(n_##member), .low = least, .high = most                     \
+    }
 #define LAYERS(member)                                                         \
     {                                                                          \
         .name = #member, .type = FL_OPTION_LAYERS, .at = AT(member),           \
@@ -49,6 +54,8 @@ const fl_ctr_option fl_ctr_options[] = {
     BOOL(normalize),
     FLOAT(temperature, 1e-6, 1e6),
     INT(max_len, 1, 1 << 16),
+    FLOAT(pos_weight, 1e-6, 1e6),
+    FLOATS(class_weights, 1e-6, 1e6),
     {.name = NULL},
 };
 
@@ -56,6 +63,7 @@ const fl_ctr_option fl_ctr_options[] = {
 #undef BOOL
 #undef INT
 #undef FLOAT
+#undef FLOATS
 #undef LAYERS
 
 static bool has_own(const fl_ctr_model *m, const char *name)
@@ -113,6 +121,11 @@ static fleet_status check_option(const fl_ctr *c, const fl_ctr_model *m,
     case FL_OPTION_LAYERS:
         return check_layers(m, o->name, *(const int64_t *const *)at,
                             *(const int *)n);
+    case FL_OPTION_FLOATS: /* of two classes */
+        FL_TRY(check_own(m, o->name,
+                         *(const float *const *)at || *(const int *)n));
+        return fl_model_check_classes(m->name, *(const float *const *)at,
+                                      *(const int *)n, 2);
     case FL_OPTION_BOOL:
         return check_own(m, o->name, *(const int *)at != 0);
     case FL_OPTION_INT:
@@ -179,6 +192,11 @@ static fleet_status check_tasks(const fl_ctr *c, const fl_ctr_model *m)
                            "%s: tasks[%d].weight: expected a finite number "
                            "above 0, got %g",
                            m->name, i, (double)t[i].weight);
+        if (t[i].pos_weight < 0 || !isfinite(t[i].pos_weight))
+            return fl_fail(FLEET_EINVAL,
+                           "%s: tasks[%d].pos_weight: expected a finite number "
+                           "above 0, got %g",
+                           m->name, i, (double)t[i].pos_weight);
     }
     return FLEET_OK;
 }
@@ -282,7 +300,10 @@ static fleet_status open_ctr(fl_ctr *c, fleet_program *p,
     FL_TRY(FL_NEW(&c->part,
                   (size_t)(c->o.n_ids + c->o.n_dense + 1) * sizeof *c->part));
     add_labels(c, m);
-    c->weight = fl_model_weight(p, c->o.weight);
+    c->weights = (fl_loss_weights){.sample = fl_model_weight(p, c->o.weight),
+                                   .pos_weight = c->o.pos_weight,
+                                   .classes = c->o.class_weights,
+                                   .n_class = c->o.n_class_weights};
     c->log_q = fl_model_weight(p, c->o.log_q);
     for (int i = 0; i < c->o.n_dense; i++)
         c->part[i] = dense_slot(p, &c->o.dense[i]);

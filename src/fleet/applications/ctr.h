@@ -8,18 +8,19 @@
 #include <fleet/applications.h>
 
 typedef enum fl_option_type {
-    FL_OPTION_BOOL,  /* an int */
-    FL_OPTION_INT,   /* an int64_t; 0: the model's default */
-    FL_OPTION_FLOAT, /* likewise */
-    FL_OPTION_LAYERS /* a pointer to int64_t, and an int, how many */
+    FL_OPTION_BOOL,   /* an int */
+    FL_OPTION_INT,    /* an int64_t; 0: the model's default */
+    FL_OPTION_FLOAT,  /* likewise */
+    FL_OPTION_LAYERS, /* a pointer to int64_t, and an int, how many */
+    FL_OPTION_FLOATS  /* likewise to float */
 } fl_option_type;
 
 /* An option of fleet_ctr_options that some models have. */
 typedef struct fl_ctr_option {
     const char *name; /* of its member, and its key in configurations */
     fl_option_type type;
-    size_t at, n_at;  /* its member; of layers also that of their number */
-    double low, high; /* of a number */
+    size_t at, n_at;  /* its member; of lists also that of their number */
+    double low, high; /* of a number, or of each */
 } fl_ctr_option;
 
 extern const fl_ctr_option fl_ctr_options[]; /* a name NULL ends them */

@@ -51,11 +51,12 @@ static void autoint(fl_ctr *c, fleet_model *m)
     logit = fl_model_layer(c->p, x, "attention_out", 1, FLEET_LINEAR);
     if (!c->o.hidden || c->o.n_hidden > 0)
         logit = fleet_add(c->p, logit, fl_ctr_tower(c, e, hidden, 3, 1));
-    fl_model_finish_binary(c->p, logit, c->weight, m);
+    fl_model_finish_binary(c->p, logit, &c->weights, m);
 }
 
-const fl_ctr_model fl_model_autoint = {
-    .name = "autoint",
-    .own = {"embedding_dim", "hidden", "attention", "heads", "no_residual"},
-    .embedding_dim = 16,
-    .build = autoint};
+const fl_ctr_model fl_model_autoint = {.name = "autoint",
+                                       .own = {"embedding_dim", "hidden",
+                                               "attention", "heads",
+                                               "no_residual", "pos_weight"},
+                                       .embedding_dim = 16,
+                                       .build = autoint};

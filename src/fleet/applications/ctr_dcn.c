@@ -17,7 +17,7 @@ static void finish_beside(fl_ctr *c, fleet_var *deep, fleet_var *cross,
     fleet_var *x = fleet_concat(c->p, both, 2, 1);
 
     x = fl_model_layer(c->p, x, "tower_out", 1, FLEET_LINEAR);
-    fl_model_finish_binary(c->p, x, c->weight, m);
+    fl_model_finish_binary(c->p, x, &c->weights, m);
 }
 
 static void dcn(fl_ctr *c, fleet_model *m)
@@ -63,17 +63,17 @@ static void dcn_v2(fl_ctr *c, fleet_model *m)
         finish_beside(c, fl_ctr_hidden(c, x0, hidden, 2), x, m);
     else
         fl_model_finish_binary(c->p, fl_ctr_tower(c, x, hidden, 2, 1),
-                               c->weight, m);
+                               &c->weights, m);
 }
 
 const fl_ctr_model fl_model_dcn = {
     .name = "dcn",
-    .own = {"embedding_dim", "hidden", "cross_layers"},
+    .own = {"embedding_dim", "hidden", "cross_layers", "pos_weight"},
     .embedding_dim = 9,
     .build = dcn};
-const fl_ctr_model fl_model_dcn_v2 = {.name = "dcn_v2",
-                                      .own = {"embedding_dim", "hidden",
-                                              "cross_layers", "low_rank",
-                                              "experts", "parallel"},
-                                      .embedding_dim = 40,
-                                      .build = dcn_v2};
+const fl_ctr_model fl_model_dcn_v2 = {
+    .name = "dcn_v2",
+    .own = {"embedding_dim", "hidden", "cross_layers", "low_rank", "experts",
+            "parallel", "pos_weight"},
+    .embedding_dim = 40,
+    .build = dcn_v2};

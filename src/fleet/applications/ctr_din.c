@@ -14,7 +14,7 @@ static void din(fl_ctr *c, fleet_model *m)
 
 const fl_ctr_model fl_model_din = {
     .name = "din",
-    .own = {"embedding_dim", "hidden", "attention", "max_len"},
+    .own = {"embedding_dim", "hidden", "attention", "max_len", "pos_weight"},
     .embedding_dim = 64,
     .role = {[FLEET_SLOT_HISTORY] = {1, FL_MOST_HISTORIES},
              [FLEET_SLOT_ITEM] = {1, FL_MOST_HISTORIES}},

@@ -30,12 +30,12 @@ static void dlrm(fl_ctr *c, fleet_model *m)
     e = fleet_reshape(c->p, e, (int64_t[]){-1, n, dim}, 3);
     x[1] = fleet_pairwise_dot(c->p, e, c->o.self_interaction);
     e = x[0] ? fleet_concat(c->p, x, 2, 1) : x[1];
-    fl_model_finish_binary(c->p, fl_ctr_tower(c, e, hidden, 2, 1), c->weight,
+    fl_model_finish_binary(c->p, fl_ctr_tower(c, e, hidden, 2, 1), &c->weights,
                            m);
 }
 
-const fl_ctr_model fl_model_dlrm = {
-    .name = "dlrm",
-    .own = {"embedding_dim", "hidden", "bottom", "self_interaction"},
-    .embedding_dim = 16,
-    .build = dlrm};
+const fl_ctr_model fl_model_dlrm = {.name = "dlrm",
+                                    .own = {"embedding_dim", "hidden", "bottom",
+                                            "self_interaction", "pos_weight"},
+                                    .embedding_dim = 16,
+                                    .build = dlrm};

@@ -54,7 +54,7 @@ static fleet_var *as_fields(fl_ctr *c, fleet_var *e)
 
 static void logistic_regression(fl_ctr *c, fleet_model *m)
 {
-    fl_model_finish_binary(c->p, add_bias(c, first_order(c, 0.1)), c->weight,
+    fl_model_finish_binary(c->p, add_bias(c, first_order(c, 0.1)), &c->weights,
                            m);
 }
 
@@ -64,7 +64,7 @@ static void fm(fl_ctr *c, fleet_model *m)
     fleet_var *e = as_fields(c, fl_ctr_vectors(c, c->o.embedding_dim));
     fleet_var *logit = fleet_add(c->p, fleet_fm_interaction(c->p, e), linear);
 
-    fl_model_finish_binary(c->p, add_bias(c, logit), c->weight, m);
+    fl_model_finish_binary(c->p, add_bias(c, logit), &c->weights, m);
 }
 
 static void ffm(fl_ctr *c, fleet_model *m)
@@ -76,7 +76,7 @@ static void ffm(fl_ctr *c, fleet_model *m)
 
     e = fleet_reshape(c->p, e, (int64_t[]){-1, n, n, dim}, 4);
     logit = fleet_add(c->p, fleet_ffm_interaction(c->p, e), linear);
-    fl_model_finish_binary(c->p, add_bias(c, logit), c->weight, m);
+    fl_model_finish_binary(c->p, add_bias(c, logit), &c->weights, m);
 }
 
 static void nfm(fl_ctr *c, fleet_model *m)
@@ -87,7 +87,8 @@ static void nfm(fl_ctr *c, fleet_model *m)
     fleet_var *logit =
         fl_ctr_tower(c, fleet_bi_interaction(c->p, e), hidden, 1, 1);
 
-    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), c->weight, m);
+    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), &c->weights,
+                           m);
 }
 
 static void deepfm(fl_ctr *c, fleet_model *m)
@@ -98,7 +99,8 @@ static void deepfm(fl_ctr *c, fleet_model *m)
     fleet_var *logit = fl_ctr_tower(c, e, hidden, 3, 1);
 
     logit = fleet_add(c->p, logit, fleet_fm_interaction(c->p, as_fields(c, e)));
-    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), c->weight, m);
+    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), &c->weights,
+                           m);
 }
 
 /* Linear and tower as DeepFM's; the compressed interactions have a layer of
@@ -115,25 +117,34 @@ static void xdeepfm(fl_ctr *c, fleet_model *m)
 
     cin = fl_model_layer(c->p, cin, "cin_out", 1, FLEET_LINEAR);
     logit = fleet_add(c->p, logit, cin);
-    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), c->weight, m);
+    fl_model_finish_binary(c->p, fleet_add(c->p, logit, linear), &c->weights,
+                           m);
 }
 
 const fl_ctr_model fl_model_logistic_regression = {
-    .name = "logistic_regression", .build = logistic_regression};
-const fl_ctr_model fl_model_fm = {
-    .name = "fm", .own = {"embedding_dim"}, .embedding_dim = 9, .build = fm};
-const fl_ctr_model fl_model_ffm = {
-    .name = "ffm", .own = {"embedding_dim"}, .embedding_dim = 9, .build = ffm};
-const fl_ctr_model fl_model_nfm = {.name = "nfm",
-                                   .own = {"embedding_dim", "hidden"},
+    .name = "logistic_regression",
+    .own = {"pos_weight"},
+    .build = logistic_regression};
+const fl_ctr_model fl_model_fm = {.name = "fm",
+                                  .own = {"embedding_dim", "pos_weight"},
+                                  .embedding_dim = 9,
+                                  .build = fm};
+const fl_ctr_model fl_model_ffm = {.name = "ffm",
+                                   .own = {"embedding_dim", "pos_weight"},
                                    .embedding_dim = 9,
-                                   .build = nfm};
-const fl_ctr_model fl_model_deepfm = {.name = "deepfm",
-                                      .own = {"embedding_dim", "hidden"},
-                                      .embedding_dim = 9,
-                                      .build = deepfm};
+                                   .build = ffm};
+const fl_ctr_model fl_model_nfm = {
+    .name = "nfm",
+    .own = {"embedding_dim", "hidden", "pos_weight"},
+    .embedding_dim = 9,
+    .build = nfm};
+const fl_ctr_model fl_model_deepfm = {
+    .name = "deepfm",
+    .own = {"embedding_dim", "hidden", "pos_weight"},
+    .embedding_dim = 9,
+    .build = deepfm};
 const fl_ctr_model fl_model_xdeepfm = {
     .name = "xdeepfm",
-    .own = {"embedding_dim", "hidden", "cin"},
+    .own = {"embedding_dim", "hidden", "cin", "pos_weight"},
     .embedding_dim = 9,
     .build = xdeepfm};

@@ -110,7 +110,7 @@ void fl_history_learn_next(fl_ctr *c, const fl_history *h, fleet_var *x,
                      next_loss(c, h, x, h->negatives, -1));
     loss = fleet_reduce_sum(p, fleet_mul(p, loss, mask), 1, 1);
     n = fleet_max(p, fleet_reduce_sum(p, mask, 1, 1), fleet_constant(p, 1));
-    loss = fl_model_loss(p, fleet_div(p, loss, n), c->weight);
+    loss = fl_model_loss(p, fleet_div(p, loss, n), c->weights.sample);
     m->loss = fleet_add(p, m->loss, loss);
 }
 
@@ -167,5 +167,5 @@ void fl_history_finish(fl_ctr *c, const fl_history *h, fleet_var *x,
     x = fleet_concat(c->p, part, part[2] ? 3 : 2, 1);
     logit = fl_ctr_tower(c, x, hidden, 2, 1);
     fl_model_finish_binary(c->p, fleet_add(c->p, logit, item_weight(c)),
-                           c->weight, m);
+                           &c->weights, m);
 }

@@ -19,8 +19,8 @@ struct fl_ctr {
     int64_t n_field;    /* ids of all id slots; a ragged one counts as one */
     fleet_var *numbers; /* [B, dense_dim], NULL: none */
     fleet_var **part;   /* per id slot */
-    fleet_var *weight;  /* of samples; NULL: all have 1 */
-    fleet_var *log_q;   /* NULL: none */
+    fl_loss_weights weights;
+    fleet_var *log_q; /* NULL: none */
 };
 
 /* How the model's options say that a slot's table "<table><suffix>" is. */

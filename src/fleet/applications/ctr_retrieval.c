@@ -43,7 +43,7 @@ void fl_retrieval_finish(fl_ctr *c, fleet_var *user, fleet_var *item,
     m->user = user;
     m->item = item;
     m->prediction = fleet_sigmoid(p, fleet_scale(p, dot, 1 / t, 0));
-    m->loss = fl_model_loss(p, by_label(c, loss, m), c->weight);
+    m->loss = fl_model_loss(p, by_label(c, loss, m), c->weights.sample);
 }
 
 /* --- two towers ----------------------------------------------------------- */

@@ -22,8 +22,10 @@ static void finish_task(fl_ctr *c, fleet_var *prediction, int i, fleet_model *m)
     fleet_task *t = &m->task[i];
 
     t->prediction = prediction;
-    t->loss = fl_model_loss(c->p, fleet_log_loss(c->p, prediction, t->label, 0),
-                            c->weight);
+    t->loss = fl_model_loss(
+        c->p,
+        fl_model_log_loss(c->p, prediction, t->label, c->o.tasks[i].pos_weight),
+        c->weights.sample);
 }
 
 /* The loss is the sum of the tasks', each times its weight. */

@@ -115,8 +115,8 @@ static void bst(fl_ctr *c, fleet_model *m)
         x = leaky(c, fl_model_layer(c->p, x, name, units[i], FLEET_LINEAR));
     }
     fl_model_finish_binary(
-        c->p, fl_model_layer(c->p, x, "tower_out", 1, FLEET_LINEAR), c->weight,
-        m);
+        c->p, fl_model_layer(c->p, x, "tower_out", 1, FLEET_LINEAR),
+        &c->weights, m);
 }
 
 /* --- SASRec --------------------------------------------------------------- */
@@ -153,14 +153,15 @@ static void sasrec(fl_ctr *c, fleet_model *m)
     x = layer_norm(c, x, "norm");
     last = fl_history_last(c, &h, x);
     fl_model_finish_binary(
-        p, fleet_reduce_sum(p, fleet_mul(p, last, h.item), 1, 1), c->weight, m);
+        p, fleet_reduce_sum(p, fleet_mul(p, last, h.item), 1, 1), &c->weights,
+        m);
     fl_history_learn_next(c, &h, x, m);
 }
 
 const fl_ctr_model fl_model_bst = {
     .name = "bst",
     .own = {"embedding_dim", "hidden", "heads", "blocks", "ffn_units",
-            "max_len"},
+            "max_len", "pos_weight"},
     .embedding_dim = 96,
     .role = {[FLEET_SLOT_HISTORY] = {1, FL_MOST_HISTORIES},
              [FLEET_SLOT_ITEM] = {1, FL_MOST_HISTORIES}},
@@ -170,7 +171,8 @@ const fl_ctr_model fl_model_bst = {
     .build = bst};
 const fl_ctr_model fl_model_sasrec = {
     .name = "sasrec",
-    .own = {"embedding_dim", "heads", "blocks", "ffn_units", "max_len"},
+    .own = {"embedding_dim", "heads", "blocks", "ffn_units", "max_len",
+            "pos_weight"},
     .embedding_dim = 50,
     .role = {[FLEET_SLOT_HISTORY] = {1, FL_MOST_HISTORIES},
              [FLEET_SLOT_ITEM] = {1, FL_MOST_HISTORIES},

@@ -27,22 +27,23 @@ static void wide_deep(fl_ctr *c, fleet_model *m)
     }
     if (c->o.wide_ids)
         logit = fleet_add(c->p, logit, wide_of_ids(c));
-    fl_model_finish_binary(c->p, logit, c->weight, m);
+    fl_model_finish_binary(c->p, logit, &c->weights, m);
 }
 
 static void ctr_dnn(fl_ctr *c, fleet_model *m)
 {
     fl_model_finish_classes(
-        c->p, fl_ctr_tower(c, fl_ctr_input(c), paddle, 4, 2), c->weight, m);
+        c->p, fl_ctr_tower(c, fl_ctr_input(c), paddle, 4, 2), &c->weights, m);
 }
 
 const fl_ctr_model fl_model_wide_deep = {
     .name = "wide_deep",
-    .own = {"embedding_dim", "hidden", "wide_ids"},
+    .own = {"embedding_dim", "hidden", "wide_ids", "pos_weight"},
     .embedding_dim = 9,
     .build = wide_deep};
-const fl_ctr_model fl_model_ctr_dnn = {.name = "ctr_dnn",
-                                       .own = {"embedding_dim", "hidden"},
-                                       .classes = true,
-                                       .embedding_dim = 9,
-                                       .build = ctr_dnn};
+const fl_ctr_model fl_model_ctr_dnn = {
+    .name = "ctr_dnn",
+    .own = {"embedding_dim", "hidden", "class_weights"},
+    .classes = true,
+    .embedding_dim = 9,
+    .build = ctr_dnn};

@@ -60,7 +60,7 @@ static void word2vec(fl_ctr *c, fleet_model *m)
         logit = fleet_reduce_sum(p, fleet_softplus(p, logit), 1, 1);
         loss = fleet_add(p, loss, logit);
     }
-    m->loss = fl_model_loss(p, loss, c->weight);
+    m->loss = fl_model_loss(p, loss, c->weights.sample);
 }
 
 static const fleet_id_slot paddle_words[] = {

@@ -54,22 +54,27 @@ fleet_var *fleet_lenet(fleet_program *p, const fleet_lenet_options *options,
     int64_t classes = or_else(o->classes, 10);
     fleet_activation activation = o->activation ? o->activation : FLEET_RELU;
     fleet_model m = {.label = NULL};
-    fleet_var *x, *weight;
+    fl_loss_weights weights;
+    fleet_var *x;
 
     if (!p || !fl_program_ok(p))
         return NULL;
-    if (check(image, classes, o->n_hidden) != FLEET_OK)
+    if (check(image, classes, o->n_hidden) != FLEET_OK ||
+        fl_model_check_classes("lenet", o->class_weights, o->n_class_weights,
+                               classes) != FLEET_OK)
         return fl_program_failed(p, FLEET_EINVAL);
     x = fl_model_data(p, o->input ? o->input : "image", FLEET_FLOAT32,
                       image[1] * image[2] * image[3]);
     m.label = fl_model_data(p, o->label ? o->label : "label", FLEET_INT64, 1);
-    weight = fl_model_weight(p, o->weight);
+    weights = (fl_loss_weights){.sample = fl_model_weight(p, o->weight),
+                                .classes = o->class_weights,
+                                .n_class = o->n_class_weights};
     x = fleet_reshape(p, x, image, 4);
     x = add_stage(p, x, 0, 6, 2, activation);
     x = add_stage(p, x, 1, 16, 0, activation);
     x = fl_model_tower(p, x, "tower", o->hidden ? o->hidden : paddle,
                        o->hidden ? o->n_hidden : 2, activation, classes);
-    fl_model_finish_classes(p, x, weight, &m);
+    fl_model_finish_classes(p, x, &weights, &m);
     if (out)
         *out = m;
     return m.loss;

@@ -9,7 +9,8 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
     static const int64_t paddle[] = {128, 64};
     const fleet_mlp_options *o = options;
     fleet_model m = {.label = NULL};
-    fleet_var *x, *weight;
+    fl_loss_weights weights;
+    fleet_var *x;
 
     if (!p || !fl_program_ok(p))
         return NULL;
@@ -18,13 +19,18 @@ fleet_var *fleet_mlp(fleet_program *p, const fleet_mlp_options *options,
                 o ? (long long)o->dim : 0, o ? (long long)o->classes : 0);
         return fl_program_failed(p, FLEET_EINVAL);
     }
+    if (fl_model_check_classes("mlp", o->class_weights, o->n_class_weights,
+                               o->classes) != FLEET_OK)
+        return fl_program_failed(p, FLEET_EINVAL);
     x = fl_model_data(p, o->input ? o->input : "image", FLEET_FLOAT32, o->dim);
     m.label = fl_model_data(p, o->label ? o->label : "label", FLEET_INT64, 1);
-    weight = fl_model_weight(p, o->weight);
+    weights = (fl_loss_weights){.sample = fl_model_weight(p, o->weight),
+                                .classes = o->class_weights,
+                                .n_class = o->n_class_weights};
     x = fl_model_tower(p, x, "tower", o->hidden ? o->hidden : paddle,
                        o->hidden ? o->n_hidden : 2,
                        o->activation ? o->activation : FLEET_RELU, o->classes);
-    fl_model_finish_classes(p, x, weight, &m);
+    fl_model_finish_classes(p, x, &weights, &m);
     if (out)
         *out = m;
     return m.loss;

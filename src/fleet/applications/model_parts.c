@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/error.h"
 #include "fleet/applications/model_parts.h"
 
 fleet_var *fl_model_data(fleet_program *p, const char *name, fleet_dtype dtype,
@@ -78,20 +79,59 @@ fleet_var *fl_model_loss(fleet_program *p, fleet_var *loss, fleet_var *weight)
     return fleet_mean(p, weight ? fleet_weighted_loss(p, loss, weight) : loss);
 }
 
+fleet_var *fl_model_log_loss(fleet_program *p, fleet_var *prediction,
+                             fleet_var *label, float pos_weight)
+{
+    return fleet_weighted_log_loss(p, prediction, label, 0,
+                                   pos_weight == 0 ? 1 : pos_weight);
+}
+
+fleet_status fl_model_check_classes(const char *model, const float *weights,
+                                    int n, int64_t classes)
+{
+    if (n == 0 && !weights)
+        return FLEET_OK;
+    if (!weights)
+        return fl_fail(FLEET_EINVAL,
+                       "%s: class_weights: %d of them, but they are NULL",
+                       model, n);
+    return n == classes ? FLEET_OK
+                        : fl_fail(FLEET_EINVAL,
+                                  "%s: class_weights: expected one for each of "
+                                  "%lld classes, got %d",
+                                  model, (long long)classes, n);
+}
+
 void fl_model_finish_binary(fleet_program *p, fleet_var *logit,
-                            fleet_var *weight, fleet_model *m)
+                            const fl_loss_weights *w, fleet_model *m)
 {
     m->prediction = fleet_sigmoid(p, logit);
-    m->loss =
-        fl_model_loss(p, fleet_log_loss(p, m->prediction, m->label, 0), weight);
+    m->loss = fl_model_loss(
+        p, fl_model_log_loss(p, m->prediction, m->label, w->pos_weight),
+        w->sample);
+}
+
+/* A sample's own weight scales its loss, its class's is divided by the sum of
+ * all, as PyTorch has it. */
+static fleet_var *loss_of_classes(fleet_program *p, fleet_var *loss,
+                                  const fl_loss_weights *w, fleet_var *label)
+{
+    fleet_var *of_class = fleet_class_weight(p, label, w->classes, w->n_class);
+
+    if (loss && w->sample)
+        loss = fleet_weighted_loss(p, loss, w->sample);
+    return fleet_weighted_mean(p, loss, of_class);
 }
 
 /* The prediction is not the loss's second result: that depends on the label,
  * which a predictor is not fed. */
 void fl_model_finish_classes(fleet_program *p, fleet_var *logits,
-                             fleet_var *weight, fleet_model *m)
+                             const fl_loss_weights *w, fleet_model *m)
 {
-    m->loss = fl_model_loss(
-        p, fleet_softmax_with_cross_entropy(p, logits, m->label, NULL), weight);
+    fleet_var *loss =
+        fleet_softmax_with_cross_entropy(p, logits, m->label, NULL);
+
+    m->loss = w->classes ? loss_of_classes(p, loss, w, m->label)
+                         : fl_model_loss(p, loss, w->sample);
     m->prediction = fleet_softmax(p, logits);
 }

@@ -17,6 +17,7 @@ typedef struct fl_config_slot {
     bool log_q;           /* of their items */
     fleet_slot_role role; /* of ids */
     double loss_weight;   /* of a label's task; 0: 1 */
+    double pos_weight;    /* the same, of its label 1 */
     fleet_combiner combiner;
     const char *table; /* NULL: the model's */
     fleet_ps ps;       /* of its table */

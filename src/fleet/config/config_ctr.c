@@ -24,7 +24,8 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
 
         if (s->label && c->model->ctr->most_tasks > 0) {
             tasks[o->n_tasks++] = (fleet_task_options){
-                s->slot.name, s->slot.dtype, (float)s->loss_weight};
+                s->slot.name, s->slot.dtype, (float)s->loss_weight,
+                (float)s->pos_weight};
         } else if (s->label) {
             o->label = s->slot.name;
             o->label_dtype = s->slot.dtype;
@@ -94,12 +95,6 @@ static fleet_status check_labels(const fl_config *c, const fl_config_counts *n,
                        "%s: expected one slot with \"role\": \"label\", by "
                        "which dataset.%s is evaluated, got 0",
                        path, c->n_test > 0 ? "test" : "validation");
-    for (int i = 0; i < c->n_slot; i++)
-        if (c->slot[i].loss_weight != 0)
-            return fl_fail(FLEET_ECONFIG,
-                           "%s[%d].loss_weight: expected nothing: model %s has "
-                           "one label",
-                           path, i, m->name);
     return FLEET_OK;
 }
 
@@ -156,6 +151,8 @@ static fleet_status read_option(fl_config *c, const fl_at *at,
         return FLEET_OK;
     case FL_OPTION_LAYERS:
         return fl_config_layers(c, at, to, n);
+    case FL_OPTION_FLOATS:
+        return fl_config_floats(c, at, o->low, o->high, to, n);
     case FL_OPTION_BOOL:
         break;
     }

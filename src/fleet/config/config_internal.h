@@ -61,6 +61,10 @@ fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
 fleet_status fl_config_layers(fl_config *c, const fl_at *at,
                               const int64_t **units, int *n);
 
+/* Likewise an array of up to 512 numbers from low to high. */
+fleet_status fl_config_floats(fl_config *c, const fl_at *at, double low,
+                              double high, const float **numbers, int *n);
+
 /* The same, if its files have no columns. */
 fleet_status fl_config_columns_alone(const fl_config *c, const fl_at *at,
                                      const char *const *keys);

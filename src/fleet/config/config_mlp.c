@@ -91,6 +91,8 @@ static fleet_status make_lenet(fl_config_run *t)
     o.label = t->train->slots[label].name;
     o.hidden = t->c->mlp.hidden;
     o.n_hidden = t->c->mlp.n_hidden;
+    o.class_weights = t->c->mlp.class_weights;
+    o.n_class_weights = t->c->mlp.n_class_weights;
     fleet_lenet(t->program, &o, &t->model);
     return fleet_program_status(t->program);
 }
@@ -112,7 +114,10 @@ static fleet_status read_mlp(fl_config *c, const fl_at *model)
 {
     fl_at hidden = fl_at_key(model, "hidden");
     fl_at classes = fl_at_key(model, "classes");
+    fl_at weights = fl_at_key(model, "class_weights");
 
+    FL_TRY(fl_config_floats(c, &weights, 1e-6, 1e6, &c->mlp.class_weights,
+                            &c->mlp.n_class_weights));
     FL_TRY(fl_at_int(&classes, 2, FL_CONFIG_MOST_CLASSES, &c->mlp.classes));
     return fl_config_layers(c, &hidden, &c->mlp.hidden, &c->mlp.n_hidden);
 }
@@ -134,7 +139,7 @@ static fleet_status read_lenet(fl_config *c, const fl_at *model)
 
 const fl_model_family fl_family_mlp = {
     .one_input = true,
-    .keys = (const char *const[]){"hidden", "classes", NULL},
+    .keys = (const char *const[]){"hidden", "classes", "class_weights", NULL},
     .read = read_mlp,
     .check = check_classes,
     .make = make_mlp,
@@ -142,8 +147,8 @@ const fl_model_family fl_family_mlp = {
 
 const fl_model_family fl_family_lenet = {
     .one_input = true,
-    .keys = (const char *const[]){"hidden", "classes", "channels", "height",
-                                  "width", NULL},
+    .keys = (const char *const[]){"hidden", "classes", "class_weights",
+                                  "channels", "height", "width", NULL},
     .read = read_lenet,
     .check = check_classes,
     .make = make_lenet,

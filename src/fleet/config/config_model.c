@@ -27,6 +27,29 @@ fleet_status fl_config_layers(fl_config *c, const fl_at *at,
     return FLEET_OK;
 }
 
+fleet_status fl_config_floats(fl_config *c, const fl_at *at, double low,
+                              double high, const float **numbers, int *n)
+{
+    enum { MOST = 512 };
+    float *list;
+
+    if (!at->json)
+        return FLEET_OK;
+    *n = fl_at_count(at);
+    if (!fl_at_is_array(at) || *n < 1 || *n > MOST)
+        return fl_at_expected(at, "an array of 1 to 512 numbers");
+    *numbers = list = fl_arena_alloc(&c->arena, (size_t)*n * sizeof *list);
+    if (!list)
+        return FLEET_ENOMEM;
+    for (fl_at one = fl_at_first(at); one.json; fl_at_next(at, &one)) {
+        double number = 0;
+
+        FL_TRY(fl_at_double(&one, low, high, &number));
+        list[one.index] = (float)number;
+    }
+    return FLEET_OK;
+}
+
 static fleet_status read_accessor(const fl_at *at, fleet_accessor *a)
 {
     enum { MOST_KEYS = 30, FIRST = 4 }; /* FIRST: of the numbers */

@@ -102,7 +102,8 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
                                             "first", "last", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
     fl_at table = fl_at_key(at, "table"), weighted = fl_at_key(at, "weighted");
-    fl_at loss = fl_at_key(at, "loss_weight");
+    fl_at loss = fl_at_key(at, "loss_weight"),
+          positive = fl_at_key(at, "pos_weight");
     bool is_weighted = false;
     int what = -1, which = 0;
 
@@ -138,6 +139,9 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     FL_TRY(fl_at_string(&table, &s->table));
     if (loss.json && !s->label)
         return fl_at_expected(&loss, "nothing: it is for a label");
+    if (positive.json && !s->label)
+        return fl_at_expected(&positive, "nothing: it is for a label");
+    FL_TRY(fl_at_double(&positive, 1e-6, 1e6, &s->pos_weight));
     FL_TRY(fl_at_double(&loss, 1e-9, 1e9, &s->loss_weight));
     return read_keeper(at, s);
 }
@@ -188,9 +192,10 @@ static fleet_status read_sources(fl_config *c, const fl_at *at, fleet_slot *s)
 static fleet_status read_slot(fl_config *c, const fl_at *at, fl_config_slot *s)
 {
     static const char *const keys[] = {
-        "name",     "type",        "dim",     "role",      "combiner",
-        "table",    "ps",          "columns", "transform", "value",
-        "weighted", "loss_weight", "from",    "buckets",   NULL};
+        "name",       "type",  "dim",      "role",
+        "combiner",   "table", "ps",       "columns",
+        "transform",  "value", "weighted", "loss_weight",
+        "pos_weight", "from",  "buckets",  NULL};
     static const char *const types[] = {"float", "uint64", NULL};
     static const char *const of_columns[] = {"columns", "transform", "value",
                                              NULL};
@@ -305,6 +310,27 @@ static bool takes_log_q(const fl_model_kind *m)
     return m->ctr && m->ctr->in_batch;
 }
 
+/* Of a model of one label they would have no effect, or another place. */
+static fleet_status check_weights(const fl_config *c, const char *path)
+{
+    if (c->model->ctr && c->model->ctr->most_tasks > 0)
+        return FLEET_OK;
+    for (int i = 0; i < c->n_slot; i++) {
+        if (c->slot[i].loss_weight != 0)
+            return fl_fail(FLEET_ECONFIG,
+                           "%s[%d].loss_weight: expected nothing: model %s has "
+                           "one label",
+                           path, i, c->model->name);
+        if (c->slot[i].pos_weight != 0)
+            return fl_fail(FLEET_ECONFIG,
+                           "%s[%d].pos_weight: expected nothing: of model %s, "
+                           "which has one label, it would be model.pos_weight "
+                           "or model.class_weights",
+                           path, i, c->model->name);
+    }
+    return FLEET_OK;
+}
+
 static fleet_status check_model(const fl_config *c, const char *path)
 {
     fl_config_counts n = {.real = -1};
@@ -332,7 +358,8 @@ static fleet_status check_model(const fl_config *c, const char *path)
                        "got %d",
                        path, n.log_q > 1 ? "at most one slot" : "no slot",
                        c->model->name, n.log_q);
-    return c->model->family->check(c, &n, path);
+    FL_TRY(c->model->family->check(c, &n, path));
+    return check_weights(c, path);
 }
 
 /* What an accessor counts is a slot of one number: the label, or one of floats.

@@ -77,8 +77,12 @@ static void add_layers(fl_text *t, const fl_ctr_model *m)
 {
     for (const fl_ctr_option *o = fl_ctr_options; o->name; o++)
         for (int i = 0; m->own[i]; i++)
-            if (o->type == FL_OPTION_LAYERS && strcmp(m->own[i], o->name) == 0)
+            if (strcmp(m->own[i], o->name) != 0)
+                continue;
+            else if (o->type == FL_OPTION_LAYERS)
                 fl_text_add(t, ",\"%s\":[8]", o->name);
+            else if (o->type == FL_OPTION_FLOATS)
+                fl_text_add(t, ",\"%s\":[1,1]", o->name);
 }
 
 /* Slots of roles, of which there have to be some, and of a feature. */
@@ -134,7 +138,8 @@ static void add_model(fl_text *t, int i, bool *has_rows)
     else if (kind->ctr)
         add_ctr(t, kind);
     else
-        fl_text_add(t, "\"model\":{\"type\":\"%s\"},%s", kind->name, idx);
+        fl_text_add(t, "\"model\":{\"type\":\"%s\",\"class_weights\":[1,1]},%s",
+                    kind->name, idx);
 }
 
 fleet_status fl_schema_probe(int i, char **text)

@@ -266,3 +266,24 @@ const char *fl_onnx_emit_log_loss(fl_onnx *x, const fl_node *n,
     q = FL_ONNX(x, "Mul", FL_ONNX(x, "Sub", one, y), q);
     return FL_ONNX(x, "Neg", FL_ONNX(x, "Add", p, q));
 }
+
+/* The labels index the weights. */
+const char *fl_onnx_emit_class_weight(fl_onnx *x, const fl_node *n,
+                                      const char *type)
+{
+    const fl_attr *a = fl_node_attr(n, "weights");
+    const size_t size = (size_t)a->n * sizeof *a->w;
+    const char *name = fl_onnx_text(x, "/%s.weights", n->out[0]->name);
+    float *copy = fl_onnx_room(x, (size_t)a->n, sizeof *copy);
+
+    if (!copy || !name)
+        return NULL;
+    memcpy(copy, a->w, size);
+    name = fl_onnx_weights(x, &(fl_onnx_tensor){.name = name,
+                                                .type = FL_ONNX_FLOAT,
+                                                .n_dim = 1,
+                                                .dim = {a->n},
+                                                .data = copy,
+                                                .size = size});
+    return FL_ONNX(x, type, name, at_input(x, n, 0));
+}

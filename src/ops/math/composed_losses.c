@@ -111,6 +111,80 @@ fleet_var *fleet_weighted_loss(fleet_program *p, fleet_var *loss,
     return weight ? fleet_mul(p, loss, weight) : NULL;
 }
 
+/* Of several numbers of a sample with one weight each counts by that: both
+ * means are of as many samples. */
+fleet_var *fleet_weighted_mean(fleet_program *p, fleet_var *loss,
+                               fleet_var *weight)
+{
+    fleet_var *sum = fleet_weighted_loss(p, loss, weight), *all = weight;
+
+    if (!sum)
+        return NULL;
+    if (all->dtype == FLEET_INT64)
+        all = fleet_cast(p, all);
+    sum = fleet_mean(p, sum);
+    all = all ? fleet_mean(p, all) : NULL;
+    all = all ? fleet_max(p, all, fleet_constant(p, 1e-30f)) : NULL;
+    return sum && all ? fleet_div(p, sum, all) : NULL;
+}
+
+static bool is_pos_weight(fleet_program *p, const char *loss, float pos_weight)
+{
+    if (pos_weight > 0 && isfinite(pos_weight))
+        return true;
+    fl_program_failed(
+        p, fl_fail(FLEET_EINVAL,
+                   "%s: pos_weight %g is not a finite number above 0", loss,
+                   (double)pos_weight));
+    return false;
+}
+
+/* loss = y a + (1 - y) b becomes pos_weight y a + (1 - y) b. */
+static fleet_var *with_pos_weight(fleet_program *p, fleet_var *loss,
+                                  fleet_var *a, fleet_var *label,
+                                  float pos_weight)
+{
+    if (label->dtype == FLEET_INT64)
+        label = fleet_cast(p, label);
+    a = a && label ? fleet_mul(p, a, label) : NULL;
+    a = a ? fleet_scale(p, a, pos_weight - 1, 0) : NULL;
+    return a ? fleet_add(p, loss, a) : NULL;
+}
+
+fleet_var *fleet_weighted_sigmoid_cross_entropy(fleet_program *p, fleet_var *x,
+                                                fleet_var *label,
+                                                float pos_weight)
+{
+    fleet_var *loss;
+
+    if (!fl_builder_ready(p, x) ||
+        !is_pos_weight(p, "weighted_sigmoid_cross_entropy", pos_weight))
+        return NULL;
+    loss = fleet_sigmoid_cross_entropy(p, x, label);
+    if (!loss || pos_weight == 1)
+        return loss;
+    x = fleet_softplus(p, fleet_scale(p, x, -1, 0));
+    return with_pos_weight(p, loss, x, label, pos_weight);
+}
+
+fleet_var *fleet_weighted_log_loss(fleet_program *p, fleet_var *x,
+                                   fleet_var *label, float epsilon,
+                                   float pos_weight)
+{
+    fleet_var *loss;
+
+    if (!fl_builder_ready(p, x) ||
+        !is_pos_weight(p, "weighted_log_loss", pos_weight))
+        return NULL;
+    loss = fleet_log_loss(p, x, label, epsilon);
+    if (!loss || pos_weight == 1)
+        return loss;
+    epsilon = (float)fl_node_float(loss->producer, "epsilon");
+    x = fleet_log(p, fleet_scale(p, x, 1, epsilon));
+    x = x ? fleet_scale(p, x, -1, 0) : NULL;
+    return with_pos_weight(p, loss, x, label, pos_weight);
+}
+
 fleet_var *fleet_hinge_loss(fleet_program *p, fleet_var *x, fleet_var *label)
 {
     x = toward_label(p, x, label_for(p, "hinge_loss", x, label));

@@ -8,12 +8,16 @@
 
 #include <fleet/nn.h>
 
+#include "base/json/json.h"
+#include "base/memory.h"
 #include "runtime/graph/shape.h"
 
 typedef struct fl_node fl_node;
 typedef struct fl_lowering fl_lowering;
 
-typedef enum fl_attr_type { FL_INT, FL_FLOAT, FL_INTS } fl_attr_type;
+typedef enum fl_attr_type { FL_INT, FL_FLOAT, FL_INTS, FL_FLOATS } fl_attr_type;
+
+enum { FL_MOST_FLOATS = 512 }; /* of an attribute */
 
 typedef struct fl_attr {
     const char *name;
@@ -21,6 +25,7 @@ typedef struct fl_attr {
     int64_t i;
     double f;
     const int64_t *v; /* FL_INTS: n of them */
+    const float *w;   /* FL_FLOATS: likewise */
     int n;
 } fl_attr;
 
@@ -38,6 +43,11 @@ typedef struct fl_attr {
     (fl_attr)                                                                  \
     {                                                                          \
         .name = key, .type = FL_INTS, .v = (values), .n = (count)              \
+    }
+#define FL_ATTR_FLOATS(key, values, count)                                     \
+    (fl_attr)                                                                  \
+    {                                                                          \
+        .name = key, .type = FL_FLOATS, .w = (values), .n = (count)            \
     }
 
 /* What the passes need to know of an op. */
@@ -57,7 +67,8 @@ typedef struct fl_op {
     int n_out;
     int least_in, most_in; /* inputs; optional ones come last */
     const char *attrs; /* what a node of it has: "axis:i keep_dim:i", types i
-                          (int), f (float), v (ints); NULL: nothing */
+                          (int), f (float), v (ints), w (floats);
+                          NULL: nothing */
     unsigned traits;
     int activation; /* fleet_activation that this op is; 0: none */
 
@@ -141,3 +152,9 @@ struct fl_node {
 int64_t fl_node_int(const fl_node *n, const char *name);
 double fl_node_float(const fl_node *n, const char *name);
 const fl_attr *fl_node_attr(const fl_node *n, const char *name); /* or NULL */
+
+/* An attribute as a member of `attrs`; the one of that name and type (a letter
+ * of fl_op.attrs) from it. Lists are the arena's. */
+fleet_status fl_attr_to_json(const fl_attr *a, fl_json *attrs);
+fleet_status fl_attr_from_json(fl_attr *a, fl_arena *arena, const fl_at *attrs,
+                               const char *name, char type);

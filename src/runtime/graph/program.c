@@ -386,7 +386,10 @@ static fleet_status copy_attrs(fleet_program *p, fl_node *n,
         if (a->v)
             a->v = fl_arena_copy(&p->arena, attr[i].v,
                                  (size_t)a->n * sizeof *a->v);
-        if (!a->name || (attr[i].v && !a->v))
+        if (a->w)
+            a->w = fl_arena_copy(&p->arena, attr[i].w,
+                                 (size_t)a->n * sizeof *a->w);
+        if (!a->name || (attr[i].v && !a->v) || (attr[i].w && !a->w))
             return FLEET_ENOMEM;
     }
     n->n_attr = n_attr;

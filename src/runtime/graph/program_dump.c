@@ -20,6 +20,11 @@ static void print_attr(const fl_attr *a, fl_text *out)
             fl_text_add(out, "%s%" PRId64, i ? "," : "[", a->v[i]);
         fl_text_add(out, "]");
         break;
+    case FL_FLOATS:
+        for (int i = 0; i < a->n; i++)
+            fl_text_add(out, "%s%g", i ? "," : "[", (double)a->w[i]);
+        fl_text_add(out, "]");
+        break;
     }
 }
 

@@ -112,18 +112,6 @@ static fleet_status put_var(const writing *w, fl_json *list, const fleet_var *v)
     return put_trained(w, o, v);
 }
 
-static fleet_status put_attr(fl_json *attrs, const fl_attr *a)
-{
-    switch (a->type) {
-    case FL_INT:
-        return fl_json_put(attrs, a->name, fl_json_int(a->i));
-    case FL_FLOAT:
-        return fl_json_put(attrs, a->name, fl_json_double(a->f, 17));
-    default:
-        return put_ints(attrs, a->name, a->v, a->n);
-    }
-}
-
 static fleet_status put_names(fl_json *node, const char *key,
                               fleet_var *const *v, int n)
 {
@@ -148,7 +136,7 @@ static fleet_status put_node(const writing *w, fl_json *list, const fl_node *n,
     attrs = fl_json_object();
     FL_TRY(fl_json_put(o, "attrs", attrs));
     for (int i = 0; i < n->n_attr; i++)
-        FL_TRY(put_attr(attrs, &n->attr[i]));
+        FL_TRY(fl_attr_to_json(&n->attr[i], attrs));
     if (w->trains)
         FL_TRY(put_device(o, n->place));
     return w->trains && n->stream != at
@@ -432,35 +420,6 @@ static fleet_status read_var(fleet_program *p, const fl_at *at, bool trains)
     return FLEET_OK;
 }
 
-static fleet_status read_attr(fleet_program *p, const fl_at *attrs,
-                              const char *name, char type, fl_attr *a)
-{
-    fl_at at = fl_at_key(attrs, name);
-    int64_t *v;
-
-    FL_TRY(fl_at_required(&at));
-    *a = (fl_attr){.name = name};
-    if (type == 'i') {
-        a->type = FL_INT;
-        return fl_at_int(&at, -((int64_t)1 << 53), (int64_t)1 << 53, &a->i);
-    }
-    if (type == 'f') {
-        a->type = FL_FLOAT;
-        return fl_at_double(&at, -1e300, 1e300, &a->f);
-    }
-    a->type = FL_INTS;
-    a->n = fl_at_count(&at);
-    if (!fl_at_is_array(&at) || a->n > FLEET_MAX_DIM)
-        return fl_at_expected(&at, "up to 8 integers");
-    a->v = v = fl_arena_alloc(&p->arena, (size_t)(a->n + 1) * sizeof *v);
-    for (int i = 0; v && i < a->n; i++) {
-        fl_at one = fl_at_index(&at, i);
-
-        FL_TRY(fl_at_int(&one, -FL_MOST_DIM, FL_MOST_DIM, &v[i]));
-    }
-    return v ? FLEET_OK : FLEET_ENOMEM;
-}
-
 /* The attributes that the op's "name:type name:type" lists. */
 static fleet_status read_attrs(fleet_program *p, const fl_at *attrs,
                                const char *list, fl_attr *attr, int *n)
@@ -473,7 +432,8 @@ static fleet_status read_attrs(fleet_program *p, const fl_at *attrs,
         if (!name)
             return FLEET_ENOMEM;
         memcpy(name, list, length);
-        FL_TRY(read_attr(p, attrs, name, list[length + 1], &attr[(*n)++]));
+        FL_TRY(fl_attr_from_json(&attr[(*n)++], &p->arena, attrs, name,
+                                 list[length + 1]));
         list += length + 2;
         list += *list == ' ';
     }

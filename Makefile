@@ -341,7 +341,7 @@ $(CUDA_BUILD)/gpu_faults: test/gpu-faults/gpu_faults.cu $(CUDA_LIB) $(LIBDIR)/li
 	@mkdir -p $(@D)
 	@echo "  NVCC  $@"
 	$(Q)$(NVCC_PATH) $(filter-out -Xptxas -v,$(NVCCFLAGS_)) -o $@ $< -L$(LIBDIR) -lfleet \
-	    -Xlinker -rpath,$(abspath $(LIBDIR))
+	    -Xlinker -rpath,'$$ORIGIN/../../$(LIBDIR)',-rpath,$(abspath $(LIBDIR))
 
 # --- tests ------------------------------------------------------------------
 # The rooms of test/ in one program, linked with the library's objects so that the
@@ -396,9 +396,10 @@ $(EMU_PLUGIN): $(EMU_OBJ) $(CUDA_ENTRY)
 EMU_PLAIN := $(BUILD)/emu/test/cuda-emu/fiber.cpp.o \
             $(BUILD)/emu/test/cuda-emu/block.cpp.o
 
-# NCCL for ranks without GPUs, which is opened as the real one is; one that is too
-# old, one that lacks a function, and one that is for other GPUs.
-NCCLS    := $(foreach n,nccl nccl-old nccl-less nccl-other,$(BUILD)/$(n)/libnccl.so.2)
+# NCCL for ranks without GPUs, which is opened as the real one is; one by which ranks
+# can share a GPU; one that is too old, one that lacks a function, and one that is for other GPUs.
+NCCLS    := $(foreach n,nccl nccl-new nccl-old nccl-less nccl-other,$(BUILD)/$(n)/libnccl.so.2)
+$(BUILD)/nccl-new/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=23007
 $(BUILD)/nccl-old/libnccl.so.2: NCCL_AS := -DNCCL_EMU_VERSION=21212
 $(BUILD)/nccl-less/libnccl.so.2: NCCL_AS := -DNCCL_EMU_LESS
 $(BUILD)/nccl-other/libnccl.so.2: NCCL_AS := -DNCCL_EMU_STRANGER
@@ -700,7 +701,7 @@ $(BUILD)/bench/ranks: $(BUILD)/bench/ranks.o $(OBJ) \
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBDIR)/libfleet.so
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $< -L$(LIBDIR) -lfleet \
-	    -Wl,-rpath,$(abspath $(LIBDIR)) $(LIBS)
+	    -Wl,-rpath,'$$ORIGIN/../../../$(LIBDIR)',-rpath,$(abspath $(LIBDIR)) $(LIBS)
 
 .PHONY: bench
 bench: lib

@@ -44,6 +44,9 @@ bool fl_emu_failed(void);
 void fl_emu_set_relu_keeps_nan(bool keeps);
 void fl_emu_set_relu_by_algorithm(bool by);
 
+/* All products of cuBLASLt add in one order; else alignments say which. */
+void fl_emu_set_one_order(bool one);
+
 /* What cuBLASLt does not have, or refuses. */
 enum {
     FL_EMU_NO_HANDLE = 1,   /* itself */

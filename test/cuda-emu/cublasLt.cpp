@@ -27,14 +27,20 @@ struct fl_emu_lt_layout {
 struct fl_emu_lt_preference {
     std::size_t workspace;
     uint32_t align[4]; /* of A, B, C, D */
+    uint32_t schemes;  /* how parts of a sum may be added up */
 };
 
-static bool relu_keeps_nan, relu_by_algorithm;
+static bool relu_keeps_nan, relu_by_algorithm, one_order;
 static unsigned refused;
 
 void fl_emu_set_relu_keeps_nan(bool keeps)
 {
     relu_keeps_nan = keeps;
+}
+
+void fl_emu_set_one_order(bool one)
+{
+    one_order = one;
 }
 
 void fl_emu_set_relu_by_algorithm(bool by)
@@ -144,7 +150,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
-    return make(p, fl_emu_lt_preference{0, {256, 256, 256, 256}});
+    return make(p, fl_emu_lt_preference{0,
+                                        {256, 256, 256, 256},
+                                        CUBLASLT_REDUCTION_SCHEME_MASK});
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
@@ -158,6 +166,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 {
     if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
         return put(&p->workspace, value, bytes);
+    if (attr == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        return put(&p->schemes, value, bytes);
     return put(&p->align[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
                value, bytes);
 }
@@ -184,7 +194,16 @@ static bool fits(const fl_emu_lt_desc *d, const fl_emu_lt_layout *a,
 }
 
 /* What an algorithm is for; it is kept in the numbers of one. */
-enum { ALIGN_A, ALIGN_B, ALIGN_C, ALIGN_D, ALIGN_BIAS, NUMBER, EPILOGUE };
+enum {
+    ALIGN_A,
+    ALIGN_B,
+    ALIGN_C,
+    ALIGN_D,
+    ALIGN_BIAS,
+    NUMBER,
+    EPILOGUE,
+    ROUNDS /* parts of a sum to the type of the result, where that is allowed */
+};
 enum { N_ALGORITHM = 3 };
 
 /* The first is the largest and the fastest, as it were; the last needs no
@@ -235,6 +254,7 @@ static cublasLtMatmulHeuristicResult_t guess_of(int number,
     of[ALIGN_BIAS] = divides(reinterpret_cast<uintptr_t>(d->bias));
     of[NUMBER] = (unsigned long long)number;
     of[EPILOGUE] = (unsigned long long)d->epilogue;
+    of[ROUNDS] = p->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     return r;
 }
 
@@ -343,20 +363,41 @@ static void add_times(float *sum, const float *x, float factor, int64_t n)
         sum[i] += x[i] * factor;
 }
 
-static void multiply(const fl_emu_lt_desc *d, const void *x,
-                     const fl_emu_lt_layout *la, const void *y,
+static float rounded(cudaDataType_t type, float x)
+{
+    return type == CUDA_R_16BF  ? fl_from_bf16(fl_to_bf16(x))
+           : type == CUDA_R_16F ? fl_from_f16(fl_to_f16(x))
+                                : x;
+}
+
+/* Kernels for operands of which 16 bytes are loaded at once have another order
+ * of sums than the others. */
+static bool is_backwards(const cublasLtMatmulAlgo_t *algo)
+{
+    return !one_order && (algo->data[ALIGN_A] < 16 || algo->data[ALIGN_B] < 16);
+}
+
+static void multiply(const fl_emu_lt_desc *d, const cublasLtMatmulAlgo_t *algo,
+                     const void *x, const fl_emu_lt_layout *la, const void *y,
                      const fl_emu_lt_layout *lb, void *z,
                      const fl_emu_lt_layout *lout, bool adds, bool keeps_nan)
 {
+    const bool backwards = is_backwards(algo), rounds = algo->data[ROUNDS] != 0;
     int64_t k = d->ta ? la->rows : la->cols, m = lout->rows;
     const std::vector<float> a = as_floats(x, la, d->ta, m, k);
     std::vector<float> sum(static_cast<std::size_t>(m));
 
     for (int64_t j = 0; j < lout->cols; j++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
-        for (int64_t l = 0; l < k; l++)
+        for (int64_t i = 0; i < k; i++) {
+            int64_t l = backwards ? k - 1 - i : i;
+
             add_times(sum.data(), a.data() + l * m, element(y, lb, d->tb, l, j),
                       m);
+            if (rounds && i == k / 2)
+                for (float &s : sum)
+                    s = rounded(lout->type, s);
+        }
         for (int64_t i = 0; i < m; i++) {
             int64_t at = j * lout->ld + i;
             float own = sum[static_cast<std::size_t>(i)];
@@ -411,12 +452,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d,
         return CUBLAS_STATUS_INVALID_VALUE;
     if (refused & FL_EMU_NO_RUN)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    fl_emu_queue(
-        stream, [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout] {
-            for (int64_t i = 0; i < out_is.batch; i++)
-                multiply(&desc, of_batch(a, a_is, i), &a_is,
-                         of_batch(b, b_is, i), &b_is, of_batch(out, out_is, i),
-                         &out_is, old != 0.0f, keeps);
-        });
+    fl_emu_queue(stream, [=, desc = *d, a_is = *la, b_is = *lb, out_is = *lout,
+                          how = *algo] {
+        for (int64_t i = 0; i < out_is.batch; i++)
+            multiply(&desc, &how, of_batch(a, a_is, i), &a_is,
+                     of_batch(b, b_is, i), &b_is, of_batch(out, out_is, i),
+                     &out_is, old != 0.0f, keeps);
+    });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -101,7 +101,7 @@ TEST_LIMIT(jobs_have_keys_unless_they_are_told_not_to, 200)
     rank_keys_need();
     test_use_fraction(10);
     job_use_gpus(2);
-    config = job_with(job_adult("\"deterministic\": true"), "device", "gpu");
+    config = job_on_gpus(job_adult("\"deterministic\": true"));
     want = job_hash(job_train("--devices 0,1", config));
     CHECK(!strstr(launch_log("workerlog.0"), "keys are off"));
     CHECK_CONTAINS(job_train("--insecure --devices 0,1", config), want);

@@ -25,6 +25,14 @@ static const comm_kit_way apart = {"processes", false, &nccl_place},
                           keys_apart = {"processes", false, &nccl_keys_place},
                           keys = {"threads", false, &nccl_keys_place};
 
+/* Ranks of one process would share its queue of a real GPU. */
+static void run_ranks(const comm_kit_part *part, comm_kit_way way, int size)
+{
+    if (strcmp(way.name, "threads") == 0 && !device_kit_is_emulated())
+        device_kit_need_gpus(size, false);
+    comm_kit_run(part, way, size);
+}
+
 /* Threads show lost memory and races. */
 #define HEALTHY(part)                                                          \
     TEST_LIMIT(ranks_do_##part, 240)                                           \
@@ -33,7 +41,7 @@ static const comm_kit_way apart = {"processes", false, &nccl_place},
     }                                                                          \
     TEST_LIMIT(ranks_in_threads_do_##part, 120)                                \
     {                                                                          \
-        comm_kit_run(comm_kit_part_named(#part), threads, 3);                  \
+        run_ranks(comm_kit_part_named(#part), threads, 3);                     \
     }
 HEALTHY(reductions)
 HEALTHY(moves)
@@ -47,12 +55,12 @@ HEALTHY(refusals)
 /* 64 MB of each type: copied to the GPU and back, they take their time. */
 TEST_LIMIT(ranks_do_large, 240)
 {
-    comm_kit_run(comm_kit_part_named("large"), apart, 2);
+    run_ranks(comm_kit_part_named("large"), apart, 2);
 }
 
 TEST_LIMIT(ranks_in_threads_do_large_scatter, 240)
 {
-    comm_kit_run(comm_kit_part_named("large_scatter"), threads, 3);
+    run_ranks(comm_kit_part_named("large_scatter"), threads, 3);
 }
 
 TEST_LIMIT(ranks_keep_an_order, 240)
@@ -62,15 +70,15 @@ TEST_LIMIT(ranks_keep_an_order, 240)
 
 TEST_LIMIT(ranks_in_threads_keep_an_order, 120)
 {
-    comm_kit_run(comm_kit_part_named("reductions"), threads_ordered, 3);
+    run_ranks(comm_kit_part_named("reductions"), threads_ordered, 3);
 }
 
 /* The same, of what lies in the host's memory. get_memory() gives a GPU's. */
 #define OF_THE_HOST(part)                                                      \
     TEST_LIMIT(ranks_do_##part##_of_the_host, 120)                             \
     {                                                                          \
-        comm_kit_run(comm_kit_part_named(#part), host, 1);                     \
-        comm_kit_run(comm_kit_part_named(#part), host, 3);                     \
+        run_ranks(comm_kit_part_named(#part), host, 1);                        \
+        run_ranks(comm_kit_part_named(#part), host, 3);                        \
     }
 OF_THE_HOST(reductions)
 OF_THE_HOST(moves)
@@ -83,8 +91,8 @@ OF_THE_HOST(split)
     TEST_LIMIT(ranks_with_keys_do_##part, 120)                                 \
     {                                                                          \
         rank_keys_need();                                                      \
-        comm_kit_run(comm_kit_part_named(#part), keys_apart, 3);               \
-        comm_kit_run(comm_kit_part_named(#part), keys, 3);                     \
+        run_ranks(comm_kit_part_named(#part), keys_apart, 3);                  \
+        run_ranks(comm_kit_part_named(#part), keys, 3);                        \
     }
 WITH_KEYS(messages)
 WITH_KEYS(works)
@@ -114,7 +122,7 @@ FAILING(one_is_killed)
 /* Not the emulated NCCL's threads, but ranks in processes of their own. */
 TEST_LIMIT(ranks_go_on_when_all_are_stopped, 60)
 {
-    comm_kit_run(comm_kit_part_named("all_are_stopped"), apart, 2);
+    run_ranks(comm_kit_part_named("all_are_stopped"), apart, 2);
 }
 
 /* --- how NCCL fails ------------------------------------------------------ */
@@ -234,7 +242,7 @@ TEST(an_error_of_its_own_becomes_that_of_all_ranks)
 {
     needs_emulation();
     for (int size = 2; size <= 4; size++)
-        comm_kit_run(&error, apart, size);
+        run_ranks(&error, apart, size);
 }
 
 /* Also behind other work on the queue: sums in an order are made of exchanges,
@@ -263,13 +271,13 @@ TEST(what_hangs_ends_at_the_deadline)
 TEST(a_message_that_hangs_is_aborted)
 {
     needs_emulation();
-    comm_kit_run(&message_hang, apart, 2);
+    run_ranks(&message_hang, apart, 2);
 }
 
 TEST(an_abort_that_hangs_is_not_waited_for)
 {
     needs_emulation();
-    comm_kit_run(&abort_hang, apart, 2);
+    run_ranks(&abort_hang, apart, 2);
 }
 
 TEST(a_rank_that_dies_inside_a_call_is_named_at_once)
@@ -328,12 +336,12 @@ static const comm_kit_part go_on = {.name = "go_on",
 
 TEST(messages_of_other_ranks_go_on_when_rank_0_has_left)
 {
-    comm_kit_run(&go_on, apart, 3);
+    run_ranks(&go_on, apart, 3);
 }
 
 TEST(a_message_that_nobody_matches_ends_soon_after_rank_0)
 {
-    comm_kit_run(&in_vain, apart, 3);
+    run_ranks(&in_vain, apart, 3);
 }
 
 TEST(nothing_is_left_when_groups_have_ended)
@@ -341,8 +349,8 @@ TEST(nothing_is_left_when_groups_have_ended)
     const comm_kit_part part = {.name = "nothing", .run = nothing};
 
     needs_emulation();
-    comm_kit_run(&part, threads, 3);
-    comm_kit_run(comm_kit_part_named("one_gives_up"), threads, 3);
+    run_ranks(&part, threads, 3);
+    run_ranks(comm_kit_part_named("one_gives_up"), threads, 3);
     CHECK_INT(nccl_kit_live(), 0);
     CHECK_INT((int64_t)fl_emu_live_bytes(), 0);
 }

@@ -65,7 +65,7 @@ static void clean_shm(void *shared, int size)
     munmap(shared, fl_shm_bytes(size));
 }
 
-const comm_kit_place comm_kit_shm = {prepare_shm, open_shm, clean_shm};
+const comm_kit_place comm_kit_shm = {prepare_shm, open_shm, clean_shm, NULL};
 
 /* --- ranks of the kit's own ---------------------------------------------- */
 
@@ -282,11 +282,13 @@ void comm_kit_run_sizes(const char *name, comm_kit_way way, int least)
 {
     const comm_kit_part *part = comm_kit_part_named(name);
     bool processes = strcmp(way.name, "processes") == 0;
-    int most = 4;
+    int most = 4, room = way.place && way.place->most ? way.place->most() : 4;
 
+    if (room < most)
+        most = room;
 #ifdef __SANITIZE_THREAD__
     if (processes)
-        least = most = 3;
+        least = most = most < 3 ? most : 3;
 #endif
     if (processes && part->deadline_ms > 0)
         run_at_once(part, way, least, most);

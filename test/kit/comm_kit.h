@@ -38,6 +38,7 @@ typedef struct comm_kit_place {
     fleet_status (*open)(void *shared, const fl_comm_options *o, int rank,
                          int size, fl_comm **p);
     void (*clean)(void *shared, int size);
+    int (*most)(void); /* ranks that there is room for; NULL: for any */
 } comm_kit_place;
 extern const comm_kit_place comm_kit_shm;
 

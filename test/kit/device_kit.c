@@ -3,6 +3,8 @@
 #include "device_kit.h"
 #include "test.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,45 @@ bool device_kit_is_emulated(void)
     return !getenv("FLEET_TEST_DEVICE");
 }
 
+/* Before any process begins: CUDA does not survive a fork. */
+static int count_gpus(void)
+{
+    DIR *folder = opendir("/proc/driver/nvidia/gpus");
+    int n = 0;
+
+    for (struct dirent *e; folder && (e = readdir(folder)) != NULL;)
+        n += e->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+static int most_ranks(bool may_share)
+{
+    return count_gpus() *
+           (may_share && getenv("NCCL_MULTI_RANK_GPU_ENABLE") ? 2 : 1);
+}
+
+int device_kit_most_ranks(void)
+{
+    return device_kit_is_emulated() ? INT_MAX : most_ranks(true);
+}
+
+void device_kit_need_gpus(int ranks, bool may_share)
+{
+    int n = count_gpus();
+
+    if (most_ranks(may_share) < ranks)
+        test_skip("%d ranks need as many GPUs, and there are %d", ranks, n);
+}
+
+int device_kit_gpu_of(int rank)
+{
+    int n = device_kit_is_emulated() ? 0 : count_gpus();
+
+    return n ? rank % n : rank;
+}
+
 static const fl_device_table *table_of_plugin(const char *path)
 {
     char *folder = strdup(path), *slash = strrchr(folder, '/');
@@ -57,6 +98,8 @@ const fl_device_table *device_kit_table(void)
 void device_kit_open(device_kit *k, bool strict_fp32)
 {
     *k = (device_kit){.table = device_kit_table(), .tolerance = 2e-5};
+    if (!strict_fp32 && !device_kit_is_emulated())
+        k->tolerance = 2e-3; /* a factor in TF32 is rounded to 2^-11 */
     CHECK_OK(k->table->open(0, &(fl_device_options){.strict_fp32 = strict_fp32},
                             &k->d));
     CHECK_OK(k->d->methods->stream_create(k->d, &k->q));

@@ -24,6 +24,14 @@ const fl_device_table *device_kit_table(void);
 
 bool device_kit_is_emulated(void);
 
+/* Skips a test of so many ranks where there are fewer GPUs, unless two may
+ * share one and NCCL is told so; and which GPU a rank has. */
+void device_kit_need_gpus(int ranks, bool may_share);
+int device_kit_gpu_of(int rank);
+
+/* Processes that there are GPUs for. */
+int device_kit_most_ranks(void);
+
 void device_kit_open(device_kit *k, bool strict_fp32);
 
 /* Nothing of the device's memory may be left. */

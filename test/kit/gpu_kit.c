@@ -21,6 +21,11 @@ static bool is_emulated(void)
     return !getenv("FLEET_TEST_DEVICE");
 }
 
+const char *gpu_kit_name(void)
+{
+    return is_emulated() ? "emulated" : "NVIDIA";
+}
+
 const char *gpu_kit_folder(void)
 {
     char path[4096];

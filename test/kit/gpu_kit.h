@@ -25,6 +25,9 @@ typedef struct gpu_kit_asks {
     long (*nodes)(void);
 } gpu_kit_asks;
 
+/* What the GPU's name begins with. */
+const char *gpu_kit_name(void);
+
 /* The folder that has the plug-in. */
 const char *gpu_kit_folder(void);
 

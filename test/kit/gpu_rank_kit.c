@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #define SUITE gpu_rank_kit
 #include "gpu_rank_kit.h"
+#include "device_kit.h"
 #include "test.h"
 
 #include <arpa/inet.h>
@@ -19,6 +20,10 @@
 void gpu_rank_open(int ranks)
 {
     gpu_kit_open();
+    if (!device_kit_is_emulated()) {
+        device_kit_need_gpus(ranks, false); /* threads would share its queue */
+        return;
+    }
     gpu_kit_control()->set_devices(ranks);
     setenv("FLEET_NCCL_PATH", test_beside("nccl"), 1);
 }
@@ -150,10 +155,11 @@ void gpu_rank_try(gpu_rank_lesson *s)
         r[i] = (one){.s = s,
                      .role = {.index = i,
                               .worker_num = s->ranks,
-                              .gpu = i,
+                              .gpu = device_kit_gpu_of(i),
                               .master = master,
                               .listen_fd = i == 0 ? listener : 0}};
-        snprintf(r[i].device, sizeof r[i].device, "gpu:%d", i);
+        snprintf(r[i].device, sizeof r[i].device, "gpu:%d",
+                 device_kit_gpu_of(i));
         CHECK(pthread_create(&r[i].thread, NULL, be_one, &r[i]) == 0);
     }
     for (int i = 0; i < s->ranks; i++)

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #define SUITE job_kit
 #include "job_kit.h"
+#include "device_kit.h"
+#include "gpu_kit.h"
 #include "launch_kit.h"
 #include "rank_keys_kit.h"
 #include "test.h"
@@ -156,13 +158,25 @@ void job_use_gpus(int n)
 {
     char text[12];
 
+    if (!rank_keys_can())
+        setenv("FLEET_INSECURE", "1", 1);
+    if (!device_kit_is_emulated()) {
+        device_kit_need_gpus(n, true);
+        setenv("FLEET_PLUGIN_PATH", gpu_kit_folder(), 1);
+        return;
+    }
     snprintf(text, sizeof text, "%d", n);
     setenv("FLEET_PLUGIN_PATH", test_beside("emu"), 1);
     setenv("FLEET_NCCL_PATH", test_beside("nccl"), 1);
     setenv("FLEET_EMU_DEVICES", text, 1);
     setenv("FLEET_EMU_LATE", "1", 1); /* as gpu_kit_open() has it */
-    if (!rank_keys_can())
-        setenv("FLEET_INSECURE", "1", 1);
+}
+
+/* Ranks that share a GPU have another number's flag. */
+const char *job_on_gpus(const char *config)
+{
+    return job_with(config, "device",
+                    device_kit_gpu_of(1) == 0 ? "gpu:0" : "gpu");
 }
 
 const char *job_epochs(const char *config, int epochs)

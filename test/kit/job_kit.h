@@ -55,6 +55,7 @@ void job_above(const char *line, const char *key, double want);
 
 /* Processes that are started from here on have so many emulated GPUs. */
 void job_use_gpus(int n);
+const char *job_on_gpus(const char *config);
 
 /* The file, or its first lines when a fraction has to do. */
 const char *job_lines_of(const char *file, const char *name, int lines);

@@ -6,7 +6,6 @@
 #include "rank_keys_kit.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -80,26 +79,11 @@ typedef struct rendezvous_point {
     const char *keys; /* their folder; NULL: none */
 } rendezvous_point;
 
-/* Before any process begins: CUDA does not survive a fork. */
-static int count_gpus(void)
-{
-    DIR *folder = opendir("/proc/driver/nvidia/gpus");
-    int n = 0;
-
-    for (struct dirent *e; folder && (e = readdir(folder)) != NULL;)
-        n += e->d_name[0] != '.';
-    if (folder)
-        closedir(folder);
-    return n;
-}
-
 static void use_plug_in(int size)
 {
     char *path = strdup(getenv("FLEET_TEST_DEVICE"));
 
-    if (count_gpus() < size)
-        test_skip("%d ranks need as many GPUs, and there are %d", size,
-                  count_gpus());
+    device_kit_need_gpus(size, true);
     setenv("FLEET_PLUGIN_PATH", dirname(path), 1);
     free(path);
 }
@@ -137,7 +121,8 @@ static fleet_status open_bare(void *shared, const fl_comm_options *options,
     fl_rank_keys keys = {.of = NULL};
     fleet_status status;
 
-    o.rank = o.device = rank;
+    o.rank = rank;
+    o.device = device_kit_gpu_of(rank);
     o.size = size;
     o.address = m->address;
     o.job = "kit";
@@ -159,7 +144,7 @@ static fleet_status open_staged(void *shared, const fl_comm_options *options,
     fl_comm *inner;
 
     CHECK_OK(open_bare(shared, options, rank, size, &inner));
-    return nccl_kit_stage(inner, rank, p);
+    return nccl_kit_stage(inner, device_kit_gpu_of(rank), p);
 }
 
 static void clean(void *shared, int size)
@@ -171,6 +156,9 @@ static void clean(void *shared, int size)
     free(m);
 }
 
-const comm_kit_place nccl_place = {prepare, open_staged, clean},
-                     nccl_host_place = {prepare, open_bare, clean},
-                     nccl_keys_place = {prepare_keys, open_bare, clean};
+const comm_kit_place nccl_place = {prepare, open_staged, clean,
+                                   device_kit_most_ranks},
+                     nccl_host_place = {prepare, open_bare, clean,
+                                        device_kit_most_ranks},
+                     nccl_keys_place = {prepare_keys, open_bare, clean,
+                                        device_kit_most_ranks};

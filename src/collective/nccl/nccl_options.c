@@ -2,9 +2,13 @@
 #include "collective/nccl/nccl_options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "collective/nccl/nccl_internal.h"
+#include "collective/nccl/nccl_lib.h"
+
+enum { FIRST_THAT_SHARES = 23000 }; /* NCCL 2.30 */
 
 static void read_host(char *host, size_t size)
 {
@@ -16,6 +20,17 @@ static void read_host(char *host, size_t size)
         host[0] = 0;
     host[strcspn(host, "\n")] = 0;
     fclose(f);
+}
+
+/* Whether NCCL has been told that ranks may be on one GPU, and can do it. */
+static bool ranks_share_gpus(void)
+{
+    const char *said = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    const fl_nccl_lib *lib;
+
+    return said && strcmp(said, "1") == 0 &&
+           fl_nccl_lib_open(&lib) == FLEET_OK &&
+           lib->version >= FIRST_THAT_SHARES;
 }
 
 static fleet_status check_options(const fl_comm_options *o)
@@ -57,5 +72,7 @@ fleet_status fl_nccl_open(const fl_comm_options *o, fl_comm **comm)
     if (result)
         return fl_fail(FLEET_ENODEVICE, "nccl: rank %d has no device %d: %s",
                        o->rank, o->device, fl_cu_text(result));
+    if (ranks_share_gpus())
+        r.own.bus[0] = 0; /* it does not count */
     return fl_nccl_join(&r, o, comm);
 }

@@ -166,11 +166,19 @@ static cublasStatus_t say_limits(cublasLtMatmulPreference_t preference,
     const uint32_t align[] = {
         alignment(s->align_b, s->in), alignment(s->align_a, s->in),
         alignment(s->align_c, s->out), alignment(s->align_c, s->out)};
+    /* sums of parts of a sum: not rounded to a narrow type in between */
+    const uint32_t schemes = is_narrow(s->out)
+                                 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                 : CUBLASLT_REDUCTION_SCHEME_MASK;
     size_t most = MOST_WORKSPACE;
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
         sizeof most);
 
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulPreferenceSetAttribute(
+            preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+            sizeof schemes);
     for (int i = 0; i < 4 && e == CUBLAS_STATUS_SUCCESS; i++)
         e = cublasLtMatmulPreferenceSetAttribute(preference, sides[i],
                                                  &align[i], sizeof align[i]);
@@ -333,6 +341,10 @@ static bool is_usable(fl_cuda *c, fl_gemm *g,
     return true;
 }
 
+/* Guesses of which a fused relu's may be: a later one is slower than the first
+ * by more than a kernel for the relu takes. */
+enum { FUSED_GUESSES = 2 };
+
 /* The first guess that can be used; none: the next way. */
 static fleet_status choose(fl_cuda *c, fl_queue *q, fl_gemm *g)
 {
@@ -341,10 +353,12 @@ static fleet_status choose(fl_cuda *c, fl_queue *q, fl_gemm *g)
                 ? ask_heuristic(c, g, guess)
                 : 0;
 
-    for (int i = 0; i < n; i++) {
+    bool relu = g->by == FUSED && has_relu(g);
+
+    for (int i = 0; i < n && (!relu || i < FUSED_GUESSES); i++) {
         bool good = is_usable(c, g, &guess[i]);
 
-        if (good && g->by == FUSED && has_relu(g))
+        if (good && relu)
             FL_TRY(keeps_nan(c, q, g, &good));
         if (good)
             return FLEET_OK;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gpu_peer: PyTorch's training step on one GPU, the peer of bench/step --device.
 
-  gpu_peer.py --model mlp|ctr_dnn --batch 512,1024,8192 --opt sgd|adagrad
+  gpu_peer.py [--runs mlp:sgd,ctr_dnn:sgd,ctr_dnn:adagrad] [--batch 512,1024,8192]
               [--dim 16] [--rows 1000000] [--device cuda:0] [--windows 9]
 
 Models and batches are those of bench/model.h: float32 parameters, products in
@@ -15,6 +15,7 @@ per batch size and way:
 step_us is the median over windows, by the device's events.
 """
 import argparse
+import itertools
 import json
 import statistics
 
@@ -74,6 +75,7 @@ class Table:
         self.w = torch.empty(a.rows, a.dim, device=a.device).uniform_(-0.01, 0.01)
         self.sum, self.state = torch.zeros_like(self.w), torch.zeros_like(self.w)
 
+    @torch.no_grad()
     def update(self, ids, g):
         g = g.reshape(-1, self.w.shape[1])
         if not self.adagrad:
@@ -84,7 +86,7 @@ class Table:
         s = self.state[ids] + g * g
         self.state[ids] = s  # a row that occurs twice is written twice, the same
         self.w[ids] = self.w[ids] - self.rate * g / (s.sqrt() + 1e-10)
-        self.sum[ids] = 0
+        self.sum.index_fill_(0, ids, 0)
 
 
 def by_hand(a):
@@ -105,7 +107,8 @@ def by_hand(a):
         if table:
             table.update(flat, rows.grad)
         if a.opt == "sgd" or a.model == "mlp":
-            torch._foreach_add_(parameters, [p.grad for p in parameters], alpha=-0.01)
+            with torch.no_grad():
+                torch._foreach_add_(parameters, [p.grad for p in parameters], alpha=-0.01)
         else:
             adagrad(step, parameters)
         return loss
@@ -164,8 +167,7 @@ def time_step(run, made, windows):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--model", default="ctr_dnn")
-    p.add_argument("--opt", default="adagrad")
+    p.add_argument("--runs", default="mlp:sgd,ctr_dnn:sgd,ctr_dnn:adagrad")
     p.add_argument("--dim", type=int, default=16)
     p.add_argument("--rows", type=int, default=1000000)
     p.add_argument("--batch", default="512,1024,8192")
@@ -176,7 +178,8 @@ def main():
     a.fc = [int(x) for x in a.fc.split(",")]
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    for n in map(int, a.batch.split(",")):
+    for run, n in itertools.product(a.runs.split(","), map(int, a.batch.split(","))):
+        a.model, a.opt = run.split(":")
         for way in ("eager", "graph"):
             run, made = captured(a, n) if way == "graph" else (eager(a), batches(a, n))
             times = time_step(run, made, a.windows)

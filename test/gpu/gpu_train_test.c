@@ -271,9 +271,8 @@ static void open_parts(parts *m, fleet_place place, const char *one,
 
     m->f = kit_handle(&o);
     m->p = fleet_program_create(m->f);
-    if (place)
-        CHECK_OK(fleet_program_place(m->p, place,
-                                     &(fleet_place_options){.strict_fp32 = 1}));
+    CHECK_OK(fleet_program_place(m->p, place,
+                                 &(fleet_place_options){.strict_fp32 = 1}));
     build_parts(m, one, other);
     opt = kit_optimizer(m->f, &o);
     CHECK_OK(fleet_optimizer_set_piecewise_decay(
@@ -336,6 +335,29 @@ TEST(parts_on_either_side_agree_with_all_on_one)
         close_parts(&b);
     }
     close_parts(&a);
+    gpu_kit_close();
+}
+
+/* Said before the guard or after it. */
+TEST(strict_floats_count_for_a_gpu_that_guards_alone_name)
+{
+    static const fleet_place_options strict = {.strict_fp32 = 1};
+
+    gpu_kit_open();
+    for (int after = 0; after < 2; after++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+
+        if (!after)
+            CHECK_OK(fleet_program_place(p, FLEET_CPU, &strict));
+        CHECK_OK(fleet_device_guard(p, "gpu:0"));
+        CHECK(p->place.gpu && p->place.gpu->options.strict_fp32 == !after);
+        CHECK_OK(fleet_program_place(p, FLEET_CPU, &strict));
+        CHECK(p->place.gpu->options.strict_fp32 && !p->place.on_gpu);
+        CHECK_OK(fleet_program_place(p, FLEET_CPU, NULL));
+        CHECK(!p->place.gpu->options.strict_fp32);
+        fleet_destroy(f);
+    }
     gpu_kit_close();
 }
 

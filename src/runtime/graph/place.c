@@ -33,30 +33,37 @@ fl_place_text fl_place_print(fleet_place place)
 }
 
 /* The GPU that a place names, one user more. */
-static fleet_status take_gpu(fl_place *p, fleet_place place,
-                             const fl_device_options *o)
+static fleet_status take_gpu(fl_place *p, fleet_place place)
 {
+    const fl_device_options o = {.strict_fp32 = p->strict_fp32};
     fl_gpu *gpu;
 
     if (p->gpu && p->gpu->d->ordinal == place - 1 &&
-        p->gpu->options.strict_fp32 == o->strict_fp32)
+        p->gpu->options.strict_fp32 == o.strict_fp32)
         return FLEET_OK;
-    FL_TRY(fl_gpu_open(place - 1, o, &gpu));
+    FL_TRY(fl_gpu_open(place - 1, &o, &gpu));
     fl_gpu_close(p->gpu);
     p->gpu = gpu;
     return FLEET_OK;
 }
 
-/* All of it, or what the guards leave, goes to a place. */
+/* All of it, or what the guards leave, goes to a place. A GPU that guards have
+ * named is opened again if it computes otherwise. */
 static fleet_status set_place(fl_place *p, fleet_place place,
                               const fleet_place_options *options)
 {
     static const fleet_place_options none;
     const fleet_place_options *o = options ? options : &none;
-    fl_device_options device = {.strict_fp32 = o->strict_fp32 != 0};
+    bool before = p->strict_fp32;
+    fleet_status status = FLEET_OK;
 
-    if (place > 0)
-        FL_TRY(take_gpu(p, place, &device));
+    p->strict_fp32 = o->strict_fp32 != 0;
+    if (place > 0 || p->gpu)
+        status = take_gpu(p, place > 0 ? place : FLEET_GPU(p->gpu->d->ordinal));
+    if (status != FLEET_OK) {
+        p->strict_fp32 = before;
+        return status;
+    }
     p->on_gpu = place > 0;
     p->allow_cpu = o->allow_cpu != 0;
     p->no_graphs = o->no_graphs != 0;
@@ -78,13 +85,13 @@ fleet_status fl_place_of(const fl_place *program, fleet_place own, fl_place *p)
     p->on_gpu = program->on_gpu;
     p->allow_cpu = program->allow_cpu;
     p->no_graphs = program->no_graphs;
+    p->strict_fp32 = program->strict_fp32;
     if (own == 0)
         return FLEET_OK;
     return set_place(p, own,
-                     &(fleet_place_options){
-                         .allow_cpu = p->allow_cpu,
-                         .no_graphs = p->no_graphs,
-                         .strict_fp32 = p->gpu && p->gpu->options.strict_fp32});
+                     &(fleet_place_options){.allow_cpu = p->allow_cpu,
+                                            .no_graphs = p->no_graphs,
+                                            .strict_fp32 = p->strict_fp32});
 }
 
 /* --- fleet_program_place, guards ----------------------------------------- */
@@ -177,7 +184,7 @@ static fleet_status guard_of(fleet_program *p, const char *call,
                        "%s: \"%s\": the program uses gpu:%d", call, device,
                        at->gpu->d->ordinal);
     if (*place > 0 && !at->gpu)
-        FL_TRY(take_gpu(at, *place, &(fl_device_options){0}));
+        FL_TRY(take_gpu(at, *place));
     return FLEET_OK;
 }
 

@@ -8,11 +8,12 @@
 #include "runtime/device/gpu.h"
 
 typedef struct fl_place {
-    fl_gpu *gpu;    /* NULL: all is on the host */
-    bool on_gpu;    /* what has no guard runs on it */
-    bool allow_cpu; /* what has no kernel on it runs on the host */
-    bool no_graphs; /* steps are queued one by one */
-    fl_map warned;  /* kernels that it was said of; under the GPU's lock */
+    fl_gpu *gpu;      /* NULL: all is on the host */
+    bool on_gpu;      /* what has no guard runs on it */
+    bool allow_cpu;   /* what has no kernel on it runs on the host */
+    bool no_graphs;   /* steps are queued one by one */
+    bool strict_fp32; /* also of a GPU that only guards name */
+    fl_map warned;    /* kernels that it was said of; under the GPU's lock */
 } fl_place;
 
 void fl_place_done(fl_place *p);

@@ -4,6 +4,7 @@
 
 #include "ops/activation.h"
 #include "runtime/device/cuda/half_float_cuda.h"
+#include "runtime/device/cuda/warp_rows.h"
 
 enum { OUT, IN, OTHER };
 
@@ -128,6 +129,25 @@ __global__ static void gradient_all(G *dx, const G *dy, const Y *y, int64_t n,
     fl_store(&dx[i], a.gradient(fl_load(y[i]), fl_load(dy[i])));
 }
 
+/* The same, several at a time, where all of it is float. */
+enum { AT_ONCE = 4 };
+
+template <class A>
+__global__ static void gradient_packs(float *dx, const float *dy,
+                                      const float *y, int64_t packs, A a)
+{
+    FL_EACH(i, packs)
+    {
+        typedef fl_pack<AT_ONCE> pack;
+        pack g = reinterpret_cast<const pack *>(dy)[i];
+        pack of = reinterpret_cast<const pack *>(y)[i];
+
+        for (int k = 0; k < AT_ONCE; k++)
+            g.x[k] = a.gradient(of.x[k], g.x[k]);
+        reinterpret_cast<pack *>(dx)[i] = g;
+    }
+}
+
 template <class A>
 static fleet_status run_forward(fl_queue *q, const fl_device_step *s, A a)
 {
@@ -143,7 +163,15 @@ static fleet_status run_gradient(fl_queue *q, const fl_device_step *s, int dx,
 {
     auto *kernel = gradient_all<G, Y, A>;
     int64_t n = fl_step_count(s, dx);
+    bool fits = sizeof(G) == sizeof(float) && sizeof(Y) == sizeof(float) &&
+                n % AT_ONCE == 0;
 
+    for (int i : {dx, dy, y})
+        fits = fits && fl_fits_pack<AT_ONCE>(s->arg[i].data, 0);
+    if (fits)
+        return FL_LAUNCH_EACH(gradient_packs<A>, n / AT_ONCE, q,
+                              fl_step_f32(s, dx), fl_step_f32(s, dy),
+                              fl_step_f32(s, y), n / AT_ONCE, a);
     return FL_LAUNCH_EACH(kernel, n, q, fl_step_ptr<G>(s, dx),
                           fl_step_ptr<G>(s, dy), fl_step_ptr<Y>(s, y), n, a);
 }

@@ -209,7 +209,7 @@ static fleet_status dw(fl_device *d, fl_queue *q, const fl_device_step *s)
 /* A block has TILE columns of up to BLOCK_ROWS rows; blocks of the same columns
  * each leave their sums, and the last of them to come adds these up, in the
  * order of the rows. */
-enum { BLOCK_ROWS = 256, MOST_PARTS = 64 };
+enum { BLOCK_ROWS = 64, MOST_PARTS = 64 };
 
 static int64_t rows_of_part(int64_t rows)
 {

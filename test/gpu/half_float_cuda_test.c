@@ -108,6 +108,8 @@ static void check(device_kit *k, const char *name, const fl_fc_config *c,
     double most = out->dtype == FLEET_FLOAT32    ? 2e-5
                   : out->dtype == FLEET_BFLOAT16 ? 0x1p-7
                                                  : 0x1p-9;
+    /* a real cuBLASLt may round a narrow sum before its bias, too */
+    double rounds = device_kit_is_emulated() ? 1 : 1.5;
     void *got = device_kit_fetch(k, out->there,
                                  (size_t)(out->rows * out->ld) *
                                      fleet_dtype_size(out->dtype));
@@ -118,7 +120,8 @@ static void check(device_kit *k, const char *name, const fl_fc_config *c,
             double y =
                 j < out->cols ? want(m, c, i, j) : out->x[i * out->ld + j];
 
-            if (!(fabs(x - y) <= (j < out->cols ? most * fmax(1, fabs(y)) : 0)))
+            if (!(fabs(x - y) <=
+                  (j < out->cols ? rounds * most * fmax(1, fabs(y)) : 0)))
                 test_fail(__FILE__, __LINE__,
                           "%s of %s to %s: [%lld,%lld] is %.9g, not %.9g", name,
                           fleet_dtype_name(m[1]->dtype),

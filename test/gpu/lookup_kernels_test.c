@@ -227,46 +227,114 @@ TEST(equal_keys_are_one_and_keep_the_order_of_their_positions)
     }
 }
 
-/* As many as several blocks add up. */
-TEST(many_keys_are_numbered)
+/* --- keys of all kinds ---------------------------------------------------- */
+
+/* So many keys, where there is room for more: the i-th of `distinct` is
+ * number(i), spread over the digits of `mask`, from `base` on. */
+typedef struct key_case {
+    int64_t n, room, distinct;
+    uint64_t base, mask;
+    int bits;
+} key_case;
+
+/* The bits of x in the places of the mask's, the lowest first. */
+static uint64_t spread(uint64_t x, uint64_t mask)
 {
-    enum { MANY = 66000, ROOM = 70000, DISTINCT = 5000 };
-    fl_device_lookup c = {.capacity = ROOM, .bits = 16};
-    uint64_t *key = calloc(ROOM, sizeof *key);
-    int64_t n = MANY, *n_unique;
+    uint64_t all = 0;
+
+    for (int i = 0; i < 64; i++)
+        if (mask >> i & 1) {
+            all |= (x & 1) << i;
+            x >>= 1;
+        }
+    return all;
+}
+
+static uint64_t nth_key(const key_case *c, int64_t i)
+{
+    return c->base | spread((uint64_t)(i * 7919 % c->distinct), c->mask);
+}
+
+static void check_sorted(const key_case *c, const uint64_t *unique,
+                         const uint32_t *start, const uint32_t *position)
+{
+    for (int64_t u = 0; u < c->distinct; u++) {
+        CHECK(u == 0 || unique[u - 1] < unique[u]);
+        CHECK(start[u] < start[u + 1]);
+        for (uint32_t r = start[u]; r < start[u + 1]; r++)
+            CHECK(nth_key(c, position[r]) == unique[u] &&
+                  (r == start[u] || position[r - 1] < position[r]));
+    }
+    CHECK_INT(start[c->distinct], c->n);
+}
+
+static void number_keys(const key_case *c)
+{
+    const fl_device_lookup config = {.capacity = c->room, .bits = c->bits};
+    size_t room = (size_t)c->room;
+    uint64_t *key = calloc(room, sizeof *key), *unique;
+    int64_t *n_unique;
     uint32_t *start, *position;
     device_kit k;
 
-    for (int i = 0; i < MANY; i++)
-        key[i] = (uint64_t)i * 7919 % DISTINCT;
+    for (int64_t i = 0; i < c->n; i++)
+        key[i] = nth_key(c, i);
     device_kit_open(&k, true);
     fl_device_arg arg[] = {
-        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint64_t))},
-        {.data = device_kit_make(&k, NULL, (ROOM + 1) * sizeof(uint32_t))},
-        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint32_t))},
-        {.data = device_kit_make(&k, NULL, ROOM * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, room * sizeof(uint64_t))},
+        {.data = device_kit_make(&k, NULL, (room + 1) * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, room * sizeof(uint32_t))},
+        {.data = device_kit_make(&k, NULL, room * sizeof(uint32_t))},
         {.data = device_kit_make(&k, NULL, sizeof(int64_t))},
-        {.data = device_kit_make(&k, key, ROOM * sizeof *key)},
-        {.data = device_kit_make(&k, &n, sizeof n)}};
+        {.data = device_kit_make(&k, key, room * sizeof *key)},
+        {.data = device_kit_make(&k, &c->n, sizeof c->n)}};
 
-    device_kit_run(&k, "lookup.unique",
-                   &(fl_device_step){.arg = arg, .n_arg = 7, .config = &c});
+    device_kit_run(
+        &k, "lookup.unique",
+        &(fl_device_step){.arg = arg, .n_arg = 7, .config = &config});
     n_unique = device_kit_fetch(&k, arg[4].data, sizeof *n_unique);
-    start = device_kit_fetch(&k, arg[1].data, (ROOM + 1) * sizeof *start);
-    position = device_kit_fetch(&k, arg[2].data, ROOM * sizeof *position);
-    CHECK_INT(*n_unique, DISTINCT);
-    CHECK_INT(start[DISTINCT], MANY);
-    for (uint32_t u = 0; u < DISTINCT; u++)
-        for (uint32_t r = start[u]; r < start[u + 1]; r++)
-            CHECK(key[position[r]] == u &&
-                  (r == start[u] || position[r - 1] < position[r]));
+    unique = device_kit_fetch(&k, arg[0].data, room * sizeof *unique);
+    start = device_kit_fetch(&k, arg[1].data, (room + 1) * sizeof *start);
+    position = device_kit_fetch(&k, arg[2].data, room * sizeof *position);
+    CHECK_INT(*n_unique, c->distinct);
+    check_sorted(c, unique, start, position);
     for (int i = 0; i < 7; i++)
         device_kit_drop(&k, arg[i].data);
-    device_kit_close(&k);
-    free(key);
     free(n_unique);
+    free(unique);
     free(start);
     free(position);
+    free(key);
+    device_kit_close(&k);
+}
+
+/* As many as a block, some blocks, and many have; none; and all of the room. */
+TEST(any_number_of_keys_is_numbered)
+{
+    static const key_case cases[] = {{1, 1, 1, 5, 0, 64},
+                                     {300, 512, 100, 0, 0xffff, 16},
+                                     {20000, 26624, 5000, 0, 0xfffff, 20},
+                                     {66000, 70000, 5000, 0, 0xffff, 16},
+                                     {66000, 66000, 66000, 0, 0xfffff, 64},
+                                     {270000, 300000, 100000, 0, 0xfffff, 20}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        number_keys(&cases[i]);
+}
+
+/* A pass does nothing where the keys have one digit in common: any of them. */
+TEST(keys_differ_in_whichever_digits)
+{
+    static const uint64_t masks[] = {
+        0xff,           0xff00,        0xff000000000000ff, 0xff00000000000000,
+        0xff00ff00ff00, 0x0f00f000000, 0x0101010101010101, UINT64_MAX};
+
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        for (int full = 0; full < 2; full++)
+            number_keys(&(key_case){1000, full ? 1000 : 3000, 200,
+                                    0xa55a0102fffe0300 & ~masks[i], masks[i],
+                                    64});
+    number_keys(&(key_case){1000, 3000, 1, UINT64_MAX, 0, 64});
 }
 
 /* --- gather and sum ------------------------------------------------------- */

@@ -15,10 +15,11 @@ struct fl_command_graph {
 };
 
 enum {
-    FEW = 4,   /* commands that are not worth a graph */
-    MOST = 64, /* lists of an owner; a plan has a few for each region */
-    TRIES = 4, /* captures of a list that fail, then it goes without */
-    PAUSE = 16 /* the first pause between two of them; then twice as long */
+    FEW = 4,     /* commands that are not worth a graph */
+    MOST = 64,   /* lists of an owner; a plan has a few for each region */
+    TRIES = 4,   /* captures of a list that fail, then it goes without */
+    PAUSE = 16,  /* the first pause between two of them; then twice as long */
+    SMALL = 4096 /* bytes that a kernel copies */
 };
 
 /* --- commands ------------------------------------------------------------ */
@@ -37,12 +38,24 @@ void fl_gpu_commands_done(fl_gpu_commands *all)
     *all = (fl_gpu_commands){0};
 }
 
+/* Is it a copy of a few words? The host's memory is pinned in all of them. */
+static bool is_small(const fl_gpu_rows *r)
+{
+    uintptr_t all = (uintptr_t)r->to | (uintptr_t)r->from | r->bytes;
+
+    return r->kind != FL_ON_DEVICE && r->n == 1 && r->bytes <= SMALL &&
+           all % sizeof(uint32_t) == 0;
+}
+
 fleet_status fl_gpu_command_queue(fl_gpu *g, const fl_gpu_command *w)
 {
     if (w->kernel)
         return w->kernel->run(g->d, g->queue, w->step);
     if (w->filled)
         return g->m->fill(g->d, g->queue, w->filled, 0xff, w->bytes);
+    if (is_small(&w->rows))
+        return g->m->copy_words(g->d, g->queue, w->rows.to, w->rows.from,
+                                w->rows.bytes / sizeof(uint32_t));
     return fl_gpu_copy(g, &w->rows);
 }
 

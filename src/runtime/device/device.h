@@ -138,6 +138,12 @@ typedef struct fl_device_class {
     fleet_status (*copy)(fl_device *d, fl_queue *q, void *to, const void *from,
                          size_t bytes, fl_copy kind);
 
+    /* A few words of 4 bytes between pinned memory and the device's, by a
+     * kernel: in a CUDA graph a copy is another engine's, and kernels wait
+     * longer for it than it takes. */
+    fleet_status (*copy_words)(fl_device *d, fl_queue *q, void *to,
+                               const void *from, size_t n);
+
     /* n rows of `bytes` bytes, whose starts are ld_to and ld_from bytes apart.
      * If the host's memory is not pinned, the call returns when the copy is
      * done, or the memory is read: it may wait for all queued work. */

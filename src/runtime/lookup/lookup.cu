@@ -239,6 +239,61 @@ __global__ static void combine_rows(features all, rows from,
     }
 }
 
+/* A cell of one id without a weight is that row. A team has some cells at a
+ * time, so that loads of several rows are under way. */
+enum { CELLS = 4 };
+
+template <int V>
+__global__ static void copy_rows(features all, rows from, const uint32_t *which,
+                                 int64_t dim, int share)
+{
+    const int64_t cells = all.batch * all.n;
+    const int64_t apart = ((int64_t)gridDim.x * blockDim.x) >> share;
+
+    for (int64_t first =
+             ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> share;
+         first < cells; first += apart * CELLS) {
+        const float *row[CELLS];
+        float *to[CELLS];
+
+        for (int j = 0; j < CELLS; j++) {
+            int64_t cell = first + j * apart;
+            const slot *l = cell < cells
+                                ? &all.feature[(uint32_t)cell % (uint32_t)all.n]
+                                : nullptr;
+
+            to[j] = l && l->out
+                        ? l->out + (uint32_t)cell / (uint32_t)all.n * l->out_ld
+                        : nullptr;
+            row[j] = to[j] ? row_at(from, which[cell]) : nullptr;
+        }
+        FL_EACH_PACK(column, dim, V, share)
+        {
+            fl_pack<V> x[CELLS];
+
+            for (int j = 0; j < CELLS; j++)
+                if (to[j])
+                    x[j] =
+                        *reinterpret_cast<const fl_pack<V> *>(row[j] + column);
+            for (int j = 0; j < CELLS; j++)
+                if (to[j])
+                    *reinterpret_cast<fl_pack<V> *>(to[j] + column) = x[j];
+        }
+    }
+}
+
+/* Is the cell of every feature one row as it is? */
+static bool is_copy(const fl_device_step *s)
+{
+    const fl_device_lookup *c = fl_lookup_of(s);
+
+    for (int i = 0; i < c->n_feature; i++)
+        if (c->feature[i].ragged || c->feature[i].weights ||
+            c->feature[i].combiner == FLEET_MAX)
+            return false;
+    return true;
+}
+
 template <int V>
 static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
 {
@@ -249,6 +304,12 @@ static fleet_status gather_by(fl_queue *q, const fl_device_step *s)
                  fl_step_ptr<int64_t>(s, FL_GATHER_SLOT),
                  fl_step_f32(s, FL_GATHER_FRESH), dim};
 
+    if (is_copy(s))
+        return FL_LAUNCH(
+            copy_rows<V>,
+            fl_warp_rows_blocks((cells + CELLS - 1) / CELLS, share), FL_THREADS,
+            0, q, all, from, fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim,
+            share);
     return FL_LAUNCH(combine_rows<V>, fl_warp_rows_blocks(cells, share),
                      FL_THREADS, 0, q, all, from,
                      fl_step_ptr<uint32_t>(s, FL_GATHER_WHICH), dim, share);

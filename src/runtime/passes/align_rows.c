@@ -30,7 +30,7 @@ static bool is_to_half(const fl_plan *plan, const fl_step *s)
 static bool knows_rows(const fl_plan *plan, const fl_step *s)
 {
     static const char *const family[] = {"fc.forward", "fc.d", "concat",
-                                         "lookup."};
+                                         "lookup.", "copy.to."};
 
     for (size_t i = 0; i < sizeof family / sizeof *family; i++)
         if (strncmp(s->kernel->name, family[i], strlen(family[i])) == 0)

@@ -184,14 +184,15 @@ __global__ static void make_rows(fl_device_rows *table, int64_t *slot,
 
     if (*all == 0)
         return;
-    FL_EACH_TEAM(r, *n, share)
+    FL_EACH_TEAM_TOGETHER(r, *n, share)
     {
-        bool is_missing = slot[r] < 0;
-        int64_t number = t.n - *all + before[r];
+        bool is_missing = r < *n && slot[r] < 0;
 
-        fl_warp_rows_sync(share);
+        __syncwarp(); /* before one of a team writes its slot */
         if (!is_missing)
             continue;
+        int64_t number = t.n - *all + before[r];
+
         make_row(table, t, key[r], number, dim, share);
         if (fl_warp_rows_first(share))
             slot[r] = number;
@@ -279,31 +280,71 @@ __device__ static float bound(const changes &c, float w)
     return c.bounds ? v_min(c.high, v_max(c.low, w)) : w;
 }
 
+/* V neighbouring floats, with up to two states each. */
+template <int V>
+__device__ static void update_part(const changes &c, const fl_update &u,
+                                   float *w, const float *g, int n_state)
+{
+    fl_pack<V> *at[3];
+    fl_pack<V> x[3] = {}, sum = *reinterpret_cast<const fl_pack<V> *>(g);
+
+    for (int j = 0; j < 3; j++)
+        at[j] = reinterpret_cast<fl_pack<V> *>(w + j * c.dim);
+    for (int j = 0; j < 3; j++)
+        if (j <= n_state)
+            x[j] = *at[j];
+    for (int k = 0; k < V; k++) {
+        fl_rule_apply(c.rule, u,
+                      {&x[0].x[k], &x[1].x[k], &x[2].x[k], sum.x[k]});
+        x[0].x[k] = bound(c, x[0].x[k]);
+    }
+    for (int j = 0; j < 3; j++)
+        if (j <= n_state)
+            *at[j] = x[j];
+}
+
+template <int V>
 __global__ static void update_rows(changes c, const fl_device_update *now,
                                    int share)
 {
-    fl_device_rows t = *c.table;
+    const fl_device_rows t = *c.table;
+    const fl_update same = update_of(c, now); /* but for their corrections */
+    const int n_state = (int)(t.n_float / c.dim);
     int64_t n = fl_update_is_off(now) ? 0 : *c.n;
 
-    FL_EACH_TEAM(r, n, share)
+    FL_EACH_TEAM_TOGETHER(r, n, share)
     {
-        float *w = fl_weights_at(t, c.slot[r]);
-        fl_row_head *head = fl_head_at(t, c.slot[r]);
-        fl_update u = update_of(c, now);
+        bool is_one = r < n;
+        int64_t slot = is_one ? c.slot[r] : 0;
+        float *w = fl_weights_at(t, slot);
+        fl_row_head *head = fl_head_at(t, slot);
+        fl_update u = same;
 
-        count_step(&u, head);
-        fl_warp_rows_sync(share);
+        if (is_one)
+            count_step(&u, head);
+        __syncwarp(); /* before one of a team counts up */
+        if (!is_one)
+            continue;
         if (fl_warp_rows_first(share))
             count_up(u, head);
-        FL_EACH_PACK(i, c.dim, 1, share)
-        {
-            fl_rule_apply(c.rule, u,
-                          {w + i, w + c.dim + i, w + 2 * c.dim + i,
-                           c.sum[r * c.dim + i]});
-            if (c.bounds)
-                w[i] = bound(c, w[i]);
-        }
+        FL_EACH_PACK(i, c.dim, V, share)
+        update_part<V>(c, u, w + i, c.sum + r * c.dim + i, n_state);
     }
+}
+
+/* A team has some rows, so that an update's numbers are read for several. */
+enum { UPDATE_BLOCKS = 1024 };
+
+template <int V>
+static fleet_status update_by(fl_queue *q, const changes &all,
+                              const fl_device_update *now, int64_t most)
+{
+    int share = fl_warp_rows_share(all.dim, V);
+    unsigned blocks = fl_warp_rows_blocks(most, share);
+
+    return FL_LAUNCH(update_rows<V>,
+                     blocks < UPDATE_BLOCKS ? blocks : (unsigned)UPDATE_BLOCKS,
+                     FL_THREADS, 0, q, all, now, share);
 }
 
 /* Each thread of a row works its numbers out for itself, from what no thread
@@ -314,19 +355,25 @@ __global__ static void update_whole_rows(changes c, const fl_device_update *now,
     fl_device_rows t = *c.table;
     int64_t n = fl_update_is_off(now) ? 0 : *c.n;
 
-    FL_EACH_TEAM(r, n, share)
+    FL_EACH_TEAM_TOGETHER(r, n, share)
     {
-        float *w = fl_weights_at(t, c.slot[r]);
+        bool is_one = r < n;
+        int64_t slot = is_one ? c.slot[r] : 0;
+        float *w = fl_weights_at(t, slot);
         const float *g = c.sum + r * c.dim;
-        fl_row_head *head = fl_head_at(t, c.slot[r]);
+        fl_row_head *head = fl_head_at(t, slot);
         fl_update u = update_of(c, now);
         fl_row_numbers x = {};
-        int n_row;
+        int n_row = 0;
 
-        count_step(&u, head);
+        if (is_one)
+            count_step(&u, head);
         fl_spread all = fl_spread_of(&u);
-        n_row = fl_row_rule_numbers(c.rule, all, {w, g, c.dim}, &x);
-        fl_warp_rows_sync(share);
+        if (is_one)
+            n_row = fl_row_rule_numbers(c.rule, all, {w, g, c.dim}, &x);
+        __syncwarp(); /* before one of a team writes */
+        if (!is_one)
+            continue;
         if (fl_warp_rows_first(share)) {
             count_up(u, head);
             for (int j = 0; j < n_row; j++)
@@ -355,12 +402,15 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                    c->high};
     const fl_device_update *now =
         fl_step_ptr<fl_device_update>(s, FL_ROWS_UPDATE);
-    unsigned blocks = fl_warp_rows_blocks(c->capacity, share);
 
-    return c->whole_rows ? FL_LAUNCH(update_whole_rows, blocks, FL_THREADS, 0,
-                                     q, all, now, share)
-                         : FL_LAUNCH(update_rows, blocks, FL_THREADS, 0, q, all,
-                                     now, share);
+    if (c->whole_rows)
+        return FL_LAUNCH(update_whole_rows,
+                         fl_warp_rows_blocks(c->capacity, share), FL_THREADS, 0,
+                         q, all, now, share);
+    /* rows of tables fit by their layout */
+    return c->dim % 4 == 0 && fl_fits_pack<4>(all.sum, 0)
+               ? update_by<4>(q, all, now, c->capacity)
+               : update_by<1>(q, all, now, c->capacity);
 }
 
 extern const fl_device_kernel fl_cuda_table[];

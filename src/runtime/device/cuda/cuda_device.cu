@@ -119,6 +119,22 @@ static fleet_status copy_bytes(fl_device *d, fl_queue *q, void *to,
         "cudaMemcpyAsync");
 }
 
+__global__ static void move_words(uint32_t *to, const uint32_t *from, int64_t n)
+{
+    FL_EACH(i, n)
+    to[i] = from[i];
+}
+
+/* Pinned memory has one address for both. */
+static fleet_status copy_words(fl_device *d, fl_queue *q, void *to,
+                               const void *from, size_t n)
+{
+    FL_TRY(enter(d));
+    return FL_LAUNCH_EACH(move_words, (int64_t)n, q,
+                          static_cast<uint32_t *>(to),
+                          static_cast<const uint32_t *>(from), (int64_t)n);
+}
+
 static fleet_status copy_rows(fl_device *d, fl_queue *q, void *to, size_t ld_to,
                               const void *from, size_t ld_from, size_t bytes,
                               size_t n, fl_copy kind)
@@ -314,6 +330,7 @@ static const fl_device_class methods = {
     event_done,
     event_elapsed,
     copy_bytes,
+    copy_words,
     copy_rows,
     fill_bytes,
     fl_cuda_gemm_create,

@@ -16,7 +16,10 @@ static bool is_final(cudaError_t e)
 {
     return e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout ||
            e == cudaErrorAssert || e == cudaErrorHardwareStackError ||
-           e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress;
+           e == cudaErrorIllegalInstruction ||
+           e == cudaErrorMisalignedAddress || e == cudaErrorLaunchFailure ||
+           e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
+           e == cudaErrorECCUncorrectable;
 }
 
 /* A failure that is reported is over: CUDA keeps it for cudaGetLastError(),

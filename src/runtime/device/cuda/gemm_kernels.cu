@@ -3,6 +3,7 @@
 #include "runtime/device/cuda/gemm_kernels.h"
 
 #include "runtime/device/cuda/half_float_cuda.h"
+#include "runtime/device/cuda/warp_rows.h"
 
 enum { TILE = 32, TILE_ROWS = 8, EACH = TILE / TILE_ROWS };
 
@@ -173,8 +174,31 @@ __global__ static void relu(O *c, int64_t m, int64_t n, int64_t ld)
     }
 }
 
+enum { AT_ONCE = 4 };
+
+__global__ static void relu_packs(float *c, int64_t m, int64_t packs,
+                                  int64_t ld)
+{
+    FL_EACH(i, m * packs)
+    {
+        int64_t row = fl_quotient(i, packs);
+        fl_pack<AT_ONCE> *at = reinterpret_cast<fl_pack<AT_ONCE> *>(
+            c + row * ld + (i - row * packs) * AT_ONCE);
+        fl_pack<AT_ONCE> x = *at;
+
+        for (int k = 0; k < AT_ONCE; k++)
+            x.x[k] = finish_sum<float>(x.x[k], nullptr, 0, true);
+        *at = x;
+    }
+}
+
 fleet_status fl_cuda_relu(fl_queue *q, const fl_gemm_spec *s, void *c)
 {
+    if (s->out == FLEET_FLOAT32 && s->n % AT_ONCE == 0 &&
+        fl_fits_pack<AT_ONCE>(c, s->ldc))
+        return FL_LAUNCH_EACH(relu_packs, s->m * (s->n / AT_ONCE), q,
+                              static_cast<float *>(c), s->m, s->n / AT_ONCE,
+                              s->ldc);
     return fl_by_dtype(s->out, [=](auto out) {
         using O = decltype(out);
 

@@ -14,7 +14,7 @@
 enum {
     FL_SCAN_ROUNDS = 8,
     FL_SCAN_TILE = FL_SCAN_ROUNDS * FL_THREADS,
-    FL_SCAN_ALONE = 16 * FL_SCAN_TILE
+    FL_SCAN_ALONE = 2 * FL_SCAN_TILE
 };
 
 static inline int64_t fl_scan_tiles(int64_t n)

@@ -42,14 +42,20 @@ static inline unsigned fl_warp_rows_blocks(int64_t rows, int share)
              (int64_t)(threadIdx.x & ((1u << (share)) - 1)) * (V);             \
          column < (dim); column += (int64_t)(V) << (share))
 
-/* All of the team have come. */
-__device__ static inline void fl_warp_rows_sync(int share)
-{
-    unsigned n = 1u << share, lane = threadIdx.x % FL_WARP;
-    unsigned all = n == FL_WARP ? FL_ALL_LANES : (1u << n) - 1;
-
-    __syncwarp(all << (lane & ~(n - 1)));
-}
+/* The same where the teams of a warp wait for each other: all of them have the
+ * same number of turns, a few of which are past the last row. A barrier of each
+ * team by itself would take its warp apart: its parts then go on one after
+ * another. */
+#define FL_EACH_TEAM_TOGETHER(row, rows, share)                                \
+    for (int64_t row##_of_warp =                                               \
+             (((int64_t)blockIdx.x * blockDim.x + threadIdx.x) &               \
+              ~(int64_t)(FL_WARP - 1)) >>                                      \
+             (share),                                                          \
+                 row = row##_of_warp +                                         \
+                       (int64_t)((threadIdx.x % FL_WARP) >> (share));          \
+         row##_of_warp < (rows);                                               \
+         row##_of_warp += ((int64_t)gridDim.x * blockDim.x) >> (share),        \
+                 row += ((int64_t)gridDim.x * blockDim.x) >> (share))
 
 __device__ static inline bool fl_warp_rows_first(int share)
 {

@@ -217,8 +217,8 @@ FLEET_API fleet_status fleet_barrier_worker(fleet *fleet);
 
 /* fleet_util_file_shard - of n files, in their order, the block of this worker:
  * count files from first on. Blocks are contiguous; the first n mod workers
- * of them have one file more. A server has none. A training pass over a dataset
- * shares its files out by itself (dataset.h). */
+ * of them have one file more. A server or heter worker has none. A training
+ * pass over a dataset shares its files out by itself (dataset.h). */
 FLEET_API fleet_status fleet_util_file_shard(const fleet *fleet, int64_t n,
                                              int64_t *first, int64_t *count);
 

@@ -221,7 +221,7 @@ fleet_status fleet_util_file_shard(const fleet *f, int64_t n, int64_t *first,
         return fl_fail(FLEET_EINVAL, "fleet_util_file_shard: %lld files",
                        (long long)n);
     *first = *count = 0;
-    if (fleet_is_server(f))
+    if (!fleet_is_worker(f))
         return FLEET_OK;
     each = n / f->role.worker_num;
     more = n % f->role.worker_num; /* that many first workers have one more */

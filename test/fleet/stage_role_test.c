@@ -358,6 +358,31 @@ TEST(a_trainer_would_train_all_so_it_trains_nothing)
     fleet_destroy(f);
 }
 
+/* Its number is none of a worker: of 2 files it would have the third. */
+TEST(a_heter_worker_has_no_share_of_the_data)
+{
+    static const fleet_slot slot = {.name = "x"};
+    const fleet_dataset_options o = {.slots = &slot, .n_slot = 1};
+
+    for (int i = 0; i < 3; i++) {
+        const char *files[] = {test_file("a", "1 1\n"),
+                               test_file("b", "1 2\n")};
+        int64_t first = -1, count = -1;
+        fleet_dataset *d;
+        fleet *f;
+
+        be_heter(i);
+        f = open_fleet();
+        CHECK_OK(fleet_util_file_shard(f, 2, &first, &count));
+        CHECK(first == 0 && count == 0);
+        d = fleet_in_memory_dataset(f, &o);
+        CHECK_OK(fleet_dataset_set_filelist(d, files, 2));
+        CHECK_FAILS(fleet_dataset_load_into_memory(d), FLEET_ESTATE,
+                    "dataset: this process is a heter worker: workers train");
+        fleet_destroy(f);
+    }
+}
+
 TEST(memory_that_runs_out_is_an_error)
 {
     be_heter(0);

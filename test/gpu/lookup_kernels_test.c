@@ -235,6 +235,7 @@ typedef struct key_case {
     int64_t n, room, distinct;
     uint64_t base, mask;
     int bits;
+    int64_t same; /* the first of them are equal */
 } key_case;
 
 /* The bits of x in the places of the mask's, the lowest first. */
@@ -252,7 +253,9 @@ static uint64_t spread(uint64_t x, uint64_t mask)
 
 static uint64_t nth_key(const key_case *c, int64_t i)
 {
-    return c->base | spread((uint64_t)(i * 7919 % c->distinct), c->mask);
+    return c->base |
+           spread(i < c->same ? 0 : (uint64_t)(i * 7919 % c->distinct),
+                  c->mask);
 }
 
 static void check_sorted(const key_case *c, const uint64_t *unique,
@@ -311,12 +314,13 @@ static void number_keys(const key_case *c)
 /* As many as a block, some blocks, and many have; none; and all of the room. */
 TEST(any_number_of_keys_is_numbered)
 {
-    static const key_case cases[] = {{1, 1, 1, 5, 0, 64},
-                                     {300, 512, 100, 0, 0xffff, 16},
-                                     {20000, 26624, 5000, 0, 0xfffff, 20},
-                                     {66000, 70000, 5000, 0, 0xffff, 16},
-                                     {66000, 66000, 66000, 0, 0xfffff, 64},
-                                     {270000, 300000, 100000, 0, 0xfffff, 20}};
+    static const key_case cases[] = {
+        {1, 1, 1, 5, 0, 64, 0},
+        {300, 512, 100, 0, 0xffff, 16, 0},
+        {20000, 26624, 5000, 0, 0xfffff, 20, 0},
+        {66000, 70000, 5000, 0, 0xffff, 16, 0},
+        {66000, 66000, 66000, 0, 0xfffff, 64, 0},
+        {270000, 300000, 100000, 0, 0xfffff, 20, 0}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         number_keys(&cases[i]);
@@ -325,16 +329,23 @@ TEST(any_number_of_keys_is_numbered)
 /* A pass does nothing where the keys have one digit in common: any of them. */
 TEST(keys_differ_in_whichever_digits)
 {
-    static const uint64_t masks[] = {
-        0xff,           0xff00,        0xff000000000000ff, 0xff00000000000000,
-        0xff00ff00ff00, 0x0f00f000000, 0x0101010101010101, UINT64_MAX};
+    static const uint64_t masks[] = {0xff,
+                                     0xff00,
+                                     0xff000000000000ff,
+                                     0xff00000000000000,
+                                     0xff00ff00ff00,
+                                     0x0f00f000000,
+                                     0x0101010101010101,
+                                     UINT64_MAX,
+                                     0x8080808080808080};
 
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
         for (int full = 0; full < 2; full++)
             number_keys(&(key_case){1000, full ? 1000 : 3000, 200,
                                     0xa55a0102fffe0300 & ~masks[i], masks[i],
-                                    64});
-    number_keys(&(key_case){1000, 3000, 1, UINT64_MAX, 0, 64});
+                                    64, 0});
+    number_keys(&(key_case){1000, 3000, 1, UINT64_MAX, 0, 64, 0});
+    number_keys(&(key_case){3000, 3000, 200, 0, 0xff000000, 64, 1000});
 }
 
 /* --- gather and sum ------------------------------------------------------- */

@@ -488,6 +488,14 @@ fleet_status fleet_dataset_use_statistics_of(fleet_dataset *d,
 
 /* --- a pass -------------------------------------------------------------- */
 
+fleet_status fl_dataset_check_worker(const fleet_dataset *d)
+{
+    if (fleet_is_worker(d->fleet))
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE, "dataset: this process is a %s: workers train",
+                   fleet_is_server(d->fleet) ? "server" : "heter worker");
+}
+
 /* idx is one pair of files. */
 fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
                               int64_t *first_file)
@@ -495,9 +503,7 @@ fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
     const fl_role *r = &d->fleet->role;
     int64_t count;
 
-    if (r->kind == FLEET_SERVER)
-        return fl_fail(FLEET_ESTATE,
-                       "dataset: this process is a server: workers train");
+    FL_TRY(fl_dataset_check_worker(d));
     if (d->options.format == FLEET_IDX || spec->n_file < r->worker_num) {
         spec->share_index = r->index;
         spec->share_count = r->worker_num;

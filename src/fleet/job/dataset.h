@@ -47,6 +47,9 @@ fleet_status fl_dataset_open_files(fleet_dataset *d, fl_stream **stream);
 /* What a stream of it reads: its files, with its options. */
 fl_stream_spec fl_dataset_spec(fleet_dataset *d);
 
+/* Does this process train? FLEET_ESTATE: a server, or a heter worker. */
+fleet_status fl_dataset_check_worker(const fleet_dataset *d);
+
 /* This worker's part of a training pass: its block of the files, from
  * *first_file on, if there is one for each worker, else every n-th batch of all
  * of them. */

@@ -118,9 +118,7 @@ static fleet_status check_pass(const fleet_dataset *d, bool shared)
 {
     const fl_role *r = &d->fleet->role;
 
-    if (r->kind == FLEET_SERVER)
-        return fl_fail(FLEET_ESTATE,
-                       "dataset: this process is a server: workers train");
+    FL_TRY(fl_dataset_check_worker(d));
     if (!d->memory->loaded)
         return fl_fail(FLEET_ESTATE,
                        "dataset: there are no samples in memory: call "

@@ -622,6 +622,31 @@ TEST(a_lane_stays_until_all_workers_know_the_epoch)
     close_pair(&c);
 }
 
+/* The taker is well; but a worker does not reach it, so that it never says that
+ * it knows the epoch. */
+TEST(a_lane_stays_if_a_worker_does_not_reach_the_taker)
+{
+    pair c;
+
+    open_moving(&c);
+    join(&c);
+    for (int i = 0; i < 6; i++) {
+        CHECK(strstr(c.leader.lines, "its move is given up") == NULL || i == 5);
+        lane_tick_until(&c.leader, c.leader.now_ms + 450);
+        lane_tick_until(&c.follower, c.follower.now_ms + 450);
+        while (carry_question(&c))
+            ;
+        say_view(&c.leader, FL_VIEW_ALONE);
+        lose_all(&c.leader);
+    }
+    CHECK_CONTAINS(c.leader.lines,
+                   "its move is given up: not all workers reach it");
+    say_view(&c.leader, 4 + FL_VIEW_ALONE);
+    lane_tick_until(&c.leader, c.leader.now_ms + 200);
+    CHECK_INT(fl_lane_replica(c.leader.lane), FL_REPLICA_ALONE);
+    close_pair(&c);
+}
+
 /* Nobody would tell the taker to lead: it hears of the job's end, and is not
  * left with a lane that has gone. */
 TEST(a_lane_that_all_workers_have_left_does_not_go)

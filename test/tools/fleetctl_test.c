@@ -281,6 +281,10 @@ TEST_LIMIT(a_server_joins_a_job_that_trains_to_the_same_bits, 240)
                  "FLEET_CONNECT_DEADLINE_MS=100", config);
     check_ended("alone", "1\n", "no lane has come to it within 0.1 s");
     port = launch_free_port("127.0.0.2");
+    start_joined("anywhere", port, "POD_IP=0.0.0.0", config);
+    CHECK_INT(add(port, said), 2);
+    CHECK_CONTAINS(said, "workers are told that it is at 0.0.0.0:");
+    port = launch_free_port("127.0.0.2");
     start_joined("joined", port, "", config);
     CHECK_INT(add(port, said), 0);
     CHECK_CONTAINS(said, " has 1 lane\n");
@@ -288,10 +292,16 @@ TEST_LIMIT(a_server_joins_a_job_that_trains_to_the_same_bits, 240)
     CHECK_CONTAINS(said, "from server 1 to server 2");
     CHECK_INT(run(of_server("status"), said), 0);
     CHECK_INT(count(said, "serves, by server 2 ("), 2);
+    CHECK_INT(run(of_server("drain 2"), said), 0);
+    check_ended("joined", "0\n", "");
+    port = launch_free_port("127.0.0.2");
+    start_joined("again", port, "", config); /* there is no fourth key */
+    CHECK_INT(add(port, said), 0);
+    CHECK_CONTAINS(said, "server 2 at 127.0.0.2:");
     test_file("go", "");
     CHECK_INT(launch_wait(l), 0);
     CHECK_CONTAINS(launch_out(), want);
-    check_ended("joined", "0\n", "");
+    check_ended("again", "0\n", "");
 }
 
 TEST(words_for_wrong_calls)

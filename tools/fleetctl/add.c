@@ -33,13 +33,32 @@ static int find_address(const fl_role *role, const fl_address address)
     return -1;
 }
 
-static int find_free(const fl_role *role)
+/* All lanes are led, and none by that one, which says nothing: it has ended. */
+static fleet_status has_ended(const newcomer *n, int server, bool *ended)
 {
-    int s = role->server_num;
+    asked_job *j;
+    int count;
 
-    while (s < FL_MOST_SERVER && *role->server[s])
-        s++;
-    return s;
+    FL_TRY(move_look(n->role, n->keys, server, &j));
+    *ended = !ask_lanes(j, &count)[ask_first_of(server)].is && ask_is_whole(j);
+    ask_close(j);
+    return FLEET_OK;
+}
+
+/* The number of one that has ended is free again: no more have keys than the
+ * job began with. */
+static fleet_status find_free(newcomer *n)
+{
+    bool ended = false;
+    int s = n->role->server_num;
+
+    for (; s < FL_MOST_SERVER && *n->role->server[s]; s++) {
+        FL_TRY(has_ended(n, s, &ended));
+        if (ended)
+            break;
+    }
+    n->server = s;
+    return FLEET_OK;
 }
 
 /* Known already, or the next number: servers that have joined were heard of. */
@@ -53,7 +72,9 @@ static fleet_status choose_number(newcomer *n)
                        "the address of a server that was started with "
                        "FLEET_JOIN",
                        fl_address_text(n->address), known);
-    n->server = known >= 0 ? known : find_free(n->role);
+    n->server = known;
+    if (known < 0)
+        FL_TRY(find_free(n));
     if (n->server == FL_MOST_SERVER)
         return fl_fail(FLEET_EUNSUPPORTED, "a job has at most %d servers",
                        FL_MOST_SERVER);
@@ -119,7 +140,8 @@ static fleet_status look_for_it(newcomer *n, asked_job **j, int timeout_ms)
 
 /* --- what others hear ----------------------------------------------------- */
 
-/* Whoever is asked where lanes are knows it then. */
+/* Whoever is asked where lanes are knows it then. It itself is the first: it
+ * refuses an address that is not the one that it tells workers. */
 static fleet_status tell_all(const newcomer *n, asked_job *j)
 {
     char words[40 + sizeof(fl_address)];
@@ -128,6 +150,7 @@ static fleet_status tell_all(const newcomer *n, asked_job *j)
 
     snprintf(words, sizeof words, "%s%d %s", FL_CONTROL_KNOW, n->server,
              n->address);
+    FL_TRY(ask_command(j, ask_first_of(n->server), words, TELL_MS));
     for (int s = 0; s < FL_MOST_SERVER; s++)
         if (l[ask_first_of(s)].is)
             FL_TRY(ask_command(j, ask_first_of(s), words, TELL_MS));

@@ -292,7 +292,7 @@ static fleet_status do_command(fl_ps_lane *l, const char *words)
         return give_lane(l, to);
     if (what)
         return take_lane(l, what);
-    if (joined && l->host.know)
+    if (joined && l->host.know && l->o.lane == 0)
         return l->host.know(l->host.arg, joined);
     return fl_fail(FLEET_EINVAL,
                    "fleetctl wants what this server does not know: \"%.40s\"",

@@ -250,6 +250,11 @@ fleet_status fl_runner_know_joined(void *arg, const char *words)
                        "expected a number from %d to %d and an address, got "
                        "\"%.200s\"",
                        s->o.n_server, FL_MOST_SERVER - 1, words);
+    if (server == s->o.index && strcmp(address, s->o.address) != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "workers are told that it is at %s (POD_IP, "
+                       "PADDLE_PORT): expected that address, not %s",
+                       fl_address_text(s->o.address), fl_address_text(address));
     if (*s->joined[server] && strcmp(s->joined[server], address) != 0)
         FL_INFO(&s->o.context->log, "server %ld, which had joined at %s, is %s",
                 server, s->joined[server], address);

@@ -22,8 +22,9 @@ struct fl_lane_copy {
     bool asks; /* and has no answer yet */
     fl_question question;
     int64_t heard_ms;
-    char *address; /* where workers find it */
-    bool *knows;   /* by stream: it has a way to it */
+    int64_t known_ms; /* when there was no worker without one last */
+    char *address;    /* where workers find it */
+    bool *knows;      /* by stream: it has a way to it */
 
     fl_journal_pipe *pipe;
     bool writes; /* the host does, into the pipe: until then it has this, too */
@@ -61,6 +62,7 @@ static fleet_status make_copy(fl_ps_lane *l, uint32_t process)
 
     FL_TRY(FL_NEW(&r->copy, sizeof *r->copy));
     r->copy->process = process;
+    r->copy->known_ms = l->now_ms;
     return FL_NEW(&r->copy->knows,
                   (size_t)l->o.n_stream * sizeof *r->copy->knows);
 }
@@ -285,6 +287,7 @@ static void follow(fl_ps_lane *l)
     memset(r->promised, 0, (size_t)l->o.n_stream * sizeof *r->promised);
     memset(r->said, 0, (size_t)l->o.n_stream * sizeof *r->said);
     r->begins = true;
+    r->move_ms = l->now_ms;
     r->copy = NULL;
     destroy(c);
 }
@@ -480,10 +483,14 @@ bool fl_copy_may_end(fl_ps_lane *l)
 
 void fl_copy_tick(fl_ps_lane *l)
 {
-    const fl_lane_copy *c = l->replica->copy;
+    fl_lane_copy *c = l->replica->copy;
 
+    if (c->phase < BEHIND || all_know(l, c))
+        c->known_ms = l->now_ms;
     if (l->now_ms - c->heard_ms > l->o.peer_ms)
         drop_copy(l, "its process was not heard of for the peer deadline");
+    else if (l->replica->moves && l->now_ms - c->known_ms > 2 * l->o.peer_ms)
+        drop_copy(l, "not all workers have a way to its process (its key?)");
     else if (c->phase != WAITS)
         fl_copy_goes_on(l);
 }

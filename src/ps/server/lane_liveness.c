@@ -255,6 +255,14 @@ void fl_lane_await_taker(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
 
+    if (r->role == FL_REPLICA_LEADS && r->begins && !r->proposes &&
+        l->now_ms - r->move_ms > 2 * l->o.peer_ms) {
+        FL_WARN(l->o.log,
+                "server %d, lane %d: its move is given up: not all workers "
+                "reach it in the process of server %d",
+                l->o.server, l->o.lane, r->mover);
+        r->proposes = true; /* alone, when all know */
+    }
     r->moves = r->copy || r->role != FL_REPLICA_ALONE ||
                l->now_ms - r->move_ms <= l->o.peer_ms;
     if (!r->moves)

@@ -66,7 +66,7 @@ struct fl_replica {
                        process */
     int mover;
     bool told;       /* it was, once: a copy is made when it moves alone */
-    int64_t move_ms; /* it was told to */
+    int64_t move_ms; /* it was told to; since when the epoch has begun */
 
     /* of one that follows */
     uint64_t want;              /* the next record */

@@ -164,10 +164,29 @@ static void hear_other(fl_client *c, int lane, uint32_t view, int64_t now_ms)
 
     if (!is_of_lane(c, l) || c->msg.head.kind != FL_MSG_ANSWER || l->left)
         return;
+    if (l->other_ms == 0) /* the leader is told with its next answer */
+        c->heartbeat_at_ms = now_ms;
     l->other_ms = now_ms;
     l->other_view = view;
     if (view > l->view && fl_view_part(view) == FL_VIEW_TAKEN)
         go_over(c, lane, view, now_ms);
+}
+
+/* A lane that moves would go where this worker cannot follow: that it knows of
+ * the epoch it says when it has heard of the other copy, too. */
+static bool has_yet_to_meet(fl_client *c, int lane, uint32_t view,
+                            int64_t now_ms)
+{
+    fl_client_lane *l = &c->lane[lane];
+
+    if (c->o.replicas || fl_view_part(view) != FL_VIEW_BOTH ||
+        fl_view_epoch(view) != l->knows || l->other_ms > 0)
+        return false;
+    if (now_ms - l->asked_ms >= c->o.heartbeat_ms / 4) {
+        l->asked_ms = now_ms;
+        say_heartbeat(c, lane, l->at ^ 1);
+    }
+    return true;
 }
 
 bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
@@ -192,6 +211,8 @@ bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
             go_over(c, lane, view, now_ms);
         return false;
     }
+    if (has_yet_to_meet(c, lane, view, now_ms))
+        return true;
     l->view = view; /* a promise, which the next heartbeat says */
     c->heartbeat_at_ms = now_ms;
     return true;

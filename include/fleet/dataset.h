@@ -195,6 +195,14 @@ typedef struct fleet_dataset_options {
     double negative_rate;
     const char *negative_label; /* the slot of the label, of dim 1 */
 
+    /* Draws by weight: of the samples whose slot of this name, float and of dim
+     * 1, has w training passes keep w / draw_most of those, drawn as negative
+     * ones are, and all from draw_most on; w is 0 or more, else FLEET_EFORMAT.
+     * NULL: all. Beside negative_rate the chances are multiplied. The slot
+     * needs no variable. Losses and predictions are of what was drawn. */
+    const char *draw_slot;
+    double draw_most; /* above 0; 0: 1 */
+
     /* csv; `missing` is for texts of Parquet, too */
     char separator;      /* 0: ',' */
     int header;          /* nonzero: the first line names the columns */

@@ -84,9 +84,9 @@ fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
 {
     FL_TRY(parse_in_budget(p, scratch, buffer));
-    if (p->spec->negative_rate > 0)
-        fl_sampling_drop(p->spec, &p->layout, buffer);
-    return FLEET_OK;
+    return fl_sampling_drops(p->spec)
+               ? fl_sampling_drop(p->spec, &p->layout, buffer)
+               : FLEET_OK;
 }
 
 void fl_bad_lines_log(fl_bad_lines *all, const fl_stream_spec *spec)

@@ -1,4 +1,5 @@
 /* cache_build.c - a stream over one file, whose batches become blocks. */
+#include "data/layout/sampling.h"
 #include "data/cache_build.h"
 
 #include "data/cache_file.h"
@@ -72,7 +73,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
     one.share_count = 1;
     one.bounds = NULL;
-    one.negative_rate = 0;
+    fl_sampling_none(&one);
     one.cache = NULL;
     one.any_file = false;
     one.job_status = is_stopped;

@@ -6,6 +6,7 @@
  * is made; parsing runs side by side. A thread has its buffer before it takes a
  * place in the order, so the batch that is wanted next is always on its way.
  */
+#include "data/layout/sampling.h"
 #include "data/stream.h"
 
 #include <errno.h>
@@ -117,7 +118,7 @@ static fleet_status start_reader(fl_stream *s)
 /* Does parsing take samples out of batches? */
 static bool may_shrink(const fl_stream_spec *spec)
 {
-    return spec->max_bad_lines > 0 || spec->negative_rate > 0;
+    return spec->max_bad_lines > 0 || fl_sampling_drops(spec);
 }
 
 /* Read the lines of our next batch; batches of other shares are passed over.

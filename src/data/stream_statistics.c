@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "data/format/csv.h"
 #include "data/format/parquet.h"
+#include "data/layout/sampling.h"
 #include "data/layout/check_spec.h"
 #include "data/stream_internal.h"
 
@@ -144,7 +145,7 @@ fleet_status fl_stream_statistics(const fl_stream_spec *spec,
     all.share_index = 0;
     all.share_count = 1;
     all.statistics = NULL;
-    all.negative_rate = 0;
+    fl_sampling_none(&all);
     all.n_slot = fl_count_read_slots(spec->slots, spec->n_slot);
     all.cache = NULL;
     FL_TRY(FL_NEW(&sum, (size_t)n * sizeof *sum));

@@ -16,7 +16,10 @@ static const fleet_slot slots[] = {
     {.name = "id", .dtype = FLEET_INT64},
     {.name = "label"},
     {.name = "tags", .dtype = FLEET_INT64, .dim = -1, .weighted = 1},
-    {.name = "pair", .dtype = FLEET_INT64, .dim = 2}};
+    {.name = "pair", .dtype = FLEET_INT64, .dim = 2},
+    {.name = "w"}};
+
+enum { MOST = 2 };
 
 /* What of a row is known by its number. */
 static bool is_positive(int64_t id)
@@ -33,7 +36,7 @@ static const char *lines(const char *name, int first)
         to += sprintf(to, "1 %d 1 %d %d", i, is_positive(i), i % 3);
         for (int k = 0; k < i % 3; k++)
             to += sprintf(to, " %d:%d.5", i + k, i);
-        to += sprintf(to, " 2 %d %d\n", i + 1, i + 2);
+        to += sprintf(to, " 2 %d %d 1 %d\n", i + 1, i + 2, i % 6);
     }
     path = test_keep(test_file(name, text));
     free(text);
@@ -48,7 +51,19 @@ static fl_stream_spec spec_of(const char *const *files, int n)
     spec.batch_size = 64;
     spec.negative_rate = 1.0 / RATE;
     spec.negative_slot = 1;
-    spec.negative_seed = 5;
+    spec.draw_seed = 5;
+    return spec;
+}
+
+/* Weights are 0 to 5, of as many samples each: those of 0 never come, those of
+ * 1 in half of the cases. */
+static fl_stream_spec spec_of_draws(const char *const *files, int n)
+{
+    fl_stream_spec spec = spec_of(files, n);
+
+    spec.negative_rate = 0;
+    spec.draw_slot = 4;
+    spec.draw_most = MOST;
     return spec;
 }
 
@@ -65,6 +80,7 @@ static void check_row(const fl_batch *b, int64_t row, int64_t id)
         CHECK(tag[begin + k] == id + k &&
               tags->weights[begin + k] == (float)id + 0.5f);
     CHECK(pair[2 * row] == id + 1 && pair[2 * row + 1] == id + 2);
+    CHECK(((float *)b->slot[4].values)[row] == (float)(id % 6));
 }
 
 /* Which rows of a pass stay, by their ids; how many. */
@@ -134,21 +150,78 @@ TEST(threads_batches_shuffles_shares_and_caches_keep_the_same)
     free(state.whole);
 }
 
-/* Batches that have rows left are counted, no others. */
-TEST(a_pass_goes_on_in_its_middle)
+TEST(samples_are_drawn_by_their_weights)
 {
     const char *files[] = {lines("a", 0)};
-    fl_stream_spec spec = spec_of(files, 1);
+    fl_stream_spec spec = spec_of_draws(files, 1);
+    char want[2 * ROWS] = {0}, both[2 * ROWS] = {0};
+    int ones = 0;
+
+    keep(spec, 1, want);
+    for (int i = 0; i < ROWS; i++) {
+        CHECK(i % 6 < 2 || want[i]);
+        CHECK(i % 6 > 0 || !want[i]);
+        ones += i % 6 == 1 && want[i];
+    }
+    CHECK(abs(ones - ROWS / 12) < 60); /* with a deviation of 11 */
+    for (int i = 0; i < 2; i++) {
+        char got[2 * ROWS] = {0};
+        fl_stream_spec other = spec;
+
+        other.batch_size = 500;
+        other.share_count = 2;
+        keep(other, 1 + i, got);
+        other.share_index = 1;
+        keep(other, 2, got);
+        CHECK(memcmp(got, want, sizeof got) == 0);
+    }
+    spec.negative_rate = 1.0 / RATE; /* chances are multiplied */
+    keep(spec, 1, both);
+    ones = 0;
+    for (int i = 0; i < ROWS; i++) {
+        CHECK(!both[i] || want[i]);
+        CHECK(both[i] || !want[i] || !is_positive(i));
+        ones += both[i];
+    }
+    CHECK(ones > 600 && ones < 1100);
+}
+
+TEST(a_weight_below_0_is_named)
+{
+    const char *files[] = {
+        test_file("a", "1 3 1 0 0 2 4 5 1 1\n1 4 1 0 0 2 5 6 1 -2\n")};
+    fl_stream_spec spec = spec_of_draws(files, 1);
+    fl_stream *s;
+    fl_batch *b;
+
+    CHECK_OK(fl_stream_open(&s, &spec));
+    CHECK_FAILS(fl_stream_next(s, &b), FLEET_EFORMAT,
+                ":2: slot \"w\": samples are drawn by it: expected 0 or more, "
+                "got -2");
+    fl_stream_close(s);
+}
+
+/* Batches that have rows left are counted, no others. */
+static void check_middle(fl_stream_spec spec)
+{
     char all[2 * ROWS] = {0}, rest[2 * ROWS] = {0};
     int n;
 
     spec.batch_size = 2;
     n = keep(spec, 1, all);
     spec.first_batch = 100;
-    CHECK(n - keep(spec, 2, rest) < 150);
-    CHECK(!rest[3] && !rest[113]);
+    CHECK(n - keep(spec, 2, rest) <= 200);
+    CHECK(!rest[3] && !rest[203]);
     for (int i = ROWS / 2; i < ROWS; i++)
         CHECK(rest[i] == all[i]);
+}
+
+TEST(a_pass_goes_on_in_its_middle)
+{
+    const char *files[] = {lines("a", 0)};
+
+    check_middle(spec_of(files, 1));
+    check_middle(spec_of_draws(files, 1));
 }
 
 /* --- datasets ------------------------------------------------------------- */
@@ -226,6 +299,88 @@ TEST(passes_draw_anew_and_evaluations_have_all)
      * of the test's folder */
     CHECK(fabs(found.logloss + 0.1 * log(0.1) + 0.9 * log(0.9)) < 0.03);
     close_scene(&s);
+}
+
+TEST(what_cannot_be_drawn_by_is_refused)
+{
+    static const fleet_slot three[] = {
+        {.name = "label"}, {.name = "x"}, {.name = "id", .dtype = FLEET_INT64}};
+    static const struct {
+        const char *slot;
+        double most;
+        const char *words;
+    } bad[] = {{"none", 0, "draw_slot: \"none\" is no slot of float and dim 1"},
+               {"id", 1, "draw_slot: \"id\" is no slot of float"},
+               {NULL, 1, "draw_most: there is no draw_slot"},
+               {"label", -1, "draw_most: expected a finite number above 0"}};
+
+    for (int i = 0; i < 4; i++) {
+        scene s = {0};
+        fleet_dataset_options o = {.slots = three,
+                                   .n_slot = 3,
+                                   .draw_slot = bad[i].slot,
+                                   .draw_most = bad[i].most};
+
+        open_scene(&s, 0.5, "label");
+        s.data = fleet_queue_dataset(s.f, &o);
+        if (s.data) {
+            CHECK_OK(fleet_dataset_set_filelist(
+                s.data, (const char *[]){test_file("one", "1 1 1 1 1 1\n")},
+                1));
+            fleet_train_from_dataset(s.e, s.data, NULL, NULL);
+        }
+        CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
+        CHECK_CONTAINS(fleet_last_error(), bad[i].words);
+        o.draw_most = 1;
+        o.draw_slot = "label";
+        CHECK(!fleet_in_memory_dataset(s.f, &o));
+        CHECK_CONTAINS(fleet_last_error(), "draw_slot: expected NULL");
+        close_scene(&s);
+    }
+}
+
+/* --- by a configuration --------------------------------------------------- */
+
+/* The closing line's hash, of lines of which each third one is left out in the
+ * file, or has weight 0. */
+static void train_lines(bool weights, char hash[17])
+{
+    char *text = malloc(100 * 60), config[1000], *line, *to = text;
+    const char *at;
+
+    for (int i = 0; i < 100; i++) {
+        if (!weights && i % 3 == 0)
+            continue;
+        to += sprintf(to, "1 %d 1 %d 1 %d", (i * 7) % 5 < 2, i % 10, i % 4);
+        to += sprintf(to, weights ? " 1 %d\n" : "\n", i % 3 ? 5 : 0);
+    }
+    snprintf(config, sizeof config,
+             "{\"model\": {\"type\": \"fm\"}, \"dataset\": {\"format\": "
+             "\"multislot\", \"train\": [\"%s\"]%s}, \"slots\": [{\"name\": "
+             "\"y\", \"type\": \"float\", \"role\": \"label\"}, {\"name\": "
+             "\"u\", \"type\": \"uint64\"}, {\"name\": \"x\", \"type\": "
+             "\"float\"}%s]}",
+             test_file(weights ? "all" : "some", text),
+             weights ? ", \"draw_most\": 4" : "",
+             weights ? ", {\"name\": \"w\", \"type\": \"float\", \"role\": "
+                       "\"draw\"}"
+                     : "");
+    CHECK_OK(fleet_train_from_config(test_file("c.json", config), NULL, &line));
+    at = strstr(line, "\"params_hash\":\"");
+    CHECK(at != NULL);
+    snprintf(hash, 17, "%s", at + strlen("\"params_hash\":\""));
+    fleet_free(line);
+    free(text);
+}
+
+/* In batches of one sample each. */
+TEST(samples_of_weight_0_are_as_if_they_were_not_there)
+{
+    char drawn[17], left_out[17];
+
+    train_lines(true, drawn);
+    train_lines(false, left_out);
+    CHECK_TEXT(drawn, left_out);
 }
 
 TEST(calibrations_of_two_classes_and_what_is_refused)

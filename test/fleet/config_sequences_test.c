@@ -175,15 +175,15 @@ TEST(roles_that_cannot_be_are_refused_by_name)
             "slots[1].role: din: h: expected no combiner of a \"history\"");
     refused(ALL("din", "", HISTORY ", " SLOT("i", "item", ", \"dim\": 2")),
             "slots[2].role: din: i: expected dim 1 of an \"item\", got 2");
-    refused(
-        ALL("din", "",
-            "{\"name\": \"h\", \"type\": \"float\", \"role\": "
-            "\"history\"}"),
-        "slots[1].role: expected \"label\", \"weight\" or \"log_q\": others "
-        "are of slots of type \"uint64\"");
+    refused(ALL("din", "",
+                "{\"name\": \"h\", \"type\": \"float\", \"role\": "
+                "\"history\"}"),
+            "slots[1].role: expected \"label\", \"weight\", \"log_q\" or "
+            "\"draw\": others "
+            "are of slots of type \"uint64\"");
     refused(ALL("din", "", SLOT("h", "histry", "")),
             "slots[1].role: expected one of \"label\", \"weight\", \"log_q\", "
-            "\"history\", \"item\", \"negative\", got \"histry\"");
+            "\"draw\", \"history\", \"item\", \"negative\", got \"histry\"");
     refused(ALL("sasrec", "",
                 HISTORY ", " ITEM ", {\"name\": \"x\", \"type\": "
                         "\"float\"}"),

@@ -3,7 +3,18 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "base/hash.h"
+
+bool fl_sampling_drops(const fl_stream_spec *spec)
+{
+    return spec->negative_rate > 0 || spec->draw_most > 0;
+}
+
+void fl_sampling_none(fl_stream_spec *spec)
+{
+    spec->negative_rate = spec->draw_most = 0;
+}
 
 static bool is_negative(const fl_layout *l, int slot, const fl_batch_buffer *b,
                         int64_t row)
@@ -14,14 +25,43 @@ static bool is_negative(const fl_layout *l, int slot, const fl_batch_buffer *b,
                                 : ((const float *)values)[row] == 0;
 }
 
-static bool is_drawn(const fl_stream_spec *s, const fl_line *line)
+/* In [0, 1). */
+static double draw_of(const fl_stream_spec *s, const fl_line *line)
 {
     const char *path = s->files[line->file], *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path; /* folders may be elsewhere */
-    const uint64_t file = fl_hash(name, strlen(name), s->negative_seed);
+    const uint64_t file = fl_hash(name, strlen(name), s->draw_seed);
     const uint64_t x = fl_mix(file + fl_mix((uint64_t)line->number));
 
-    return (double)(x >> 11) * 0x1p-53 < s->negative_rate;
+    return (double)(x >> 11) * 0x1p-53;
+}
+
+static fleet_status bad_weight(const fl_stream_spec *s, const fl_layout *l,
+                               const fl_line *line, float weight)
+{
+    return fl_fail(FLEET_EFORMAT,
+                   "%s:%lld: slot \"%s\": samples are drawn by it: expected 0 "
+                   "or more, got %g",
+                   s->files[line->file], (long long)line->number,
+                   l->field[s->draw_slot].name, (double)weight);
+}
+
+/* The chance of a row, which may be above 1. */
+static fleet_status chance_of(const fl_stream_spec *s, const fl_layout *l,
+                              const fl_batch_buffer *b, int64_t row,
+                              double *chance)
+{
+    float weight;
+
+    *chance = s->negative_rate > 0 && is_negative(l, s->negative_slot, b, row)
+                  ? s->negative_rate
+                  : 1;
+    if (s->draw_most == 0)
+        return FLEET_OK;
+    weight = ((const float *)b->batch.slot[s->draw_slot].values)[row];
+    *chance *= (double)weight / s->draw_most;
+    return weight >= 0 ? FLEET_OK
+                       : bad_weight(s, l, &b->lines.line[row], weight);
 }
 
 /* n values of one of the slot's arrays go to an earlier place. */
@@ -52,14 +92,18 @@ static void move_row(const fl_layout *l, fl_batch_buffer *b, int64_t to,
     }
 }
 
-void fl_sampling_drop(const fl_stream_spec *spec, const fl_layout *l,
-                      fl_batch_buffer *buffer)
+fleet_status fl_sampling_drop(const fl_stream_spec *spec, const fl_layout *l,
+                              fl_batch_buffer *buffer)
 {
     int64_t kept = 0;
 
-    for (int64_t row = 0; row < buffer->batch.rows; row++)
-        if (!is_negative(l, spec->negative_slot, buffer, row) ||
-            is_drawn(spec, &buffer->lines.line[row]))
+    for (int64_t row = 0; row < buffer->batch.rows; row++) {
+        double chance;
+
+        FL_TRY(chance_of(spec, l, buffer, row, &chance));
+        if (draw_of(spec, &buffer->lines.line[row]) < chance)
             move_row(l, buffer, kept++, row);
+    }
     buffer->batch.rows = kept;
+    return FLEET_OK;
 }

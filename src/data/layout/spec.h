@@ -45,7 +45,10 @@ typedef struct fl_stream_spec {
     double negative_rate; /* of samples whose label is 0, the share that is
                              kept; 0: all are */
     int negative_slot;    /* the label; of dim 1 */
-    uint64_t negative_seed;
+    double draw_most;     /* a sample of weight w is kept with the chance w over
+                         this; 0: all are */
+    int draw_slot;        /* of weights; float, of dim 1 */
+    uint64_t draw_seed;   /* of both */
     fl_cache_state *cache;               /* NULL: files have no caches */
     const struct fl_memory_view *memory; /* in place of files, whose names are
                                             said in errors; NULL: none */

@@ -15,6 +15,7 @@ typedef struct fl_config_slot {
     fleet_slot slot;
     bool label, weight;   /* of samples */
     bool log_q;           /* of their items */
+    bool draw;            /* the weights by which samples are drawn */
     fleet_slot_role role; /* of ids */
     double loss_weight;   /* of a label's task; 0: 1 */
     double pos_weight;    /* the same, of its label 1 */

@@ -33,6 +33,8 @@ static void sort_slots(const fl_config *c, fleet_ctr_options *o,
             o->weight = s->slot.name;
         } else if (s->log_q) {
             o->log_q = s->slot.name;
+        } else if (s->draw) {
+            continue; /* no input of the model */
         } else if (s->slot.dtype == FLEET_FLOAT32) {
             dense[o->n_dense++] =
                 (fleet_dense_slot){s->slot.name, s->slot.dim, s->combiner};
@@ -108,7 +110,8 @@ static fleet_status check_roles(const fl_config *c, const char *path)
     int n = 0;
 
     for (int i = 0; i < c->n_slot && status == FLEET_OK; i++) {
-        if (c->slot[i].label || c->slot[i].weight || c->slot[i].log_q)
+        if (c->slot[i].label || c->slot[i].weight || c->slot[i].log_q ||
+            c->slot[i].draw)
             continue;
         ids[n] = ids_of(&c->slot[i]);
         snprintf(at, sizeof at, "%.40s[%d].role", path, i);

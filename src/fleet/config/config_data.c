@@ -118,7 +118,9 @@ static fleet_status read_passes(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_bool(&one, &cache));
     o->cache = cache;
     one = fl_at_key(at, "negative_rate");
-    return fl_at_double(&one, 1e-9, 1, &o->negative_rate);
+    FL_TRY(fl_at_double(&one, 1e-9, 1, &o->negative_rate));
+    one = fl_at_key(at, "draw_most");
+    return fl_at_double(&one, 1e-30, 1e30, &o->draw_most);
 }
 
 static const char *const shuffle_names[] = {"none", "local", "global", NULL};
@@ -168,14 +170,28 @@ static fleet_status check_options(const fl_config *c, const fl_at *at)
 
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {
-        "format",       "train",           "test",
-        "pipe_command", "pipe_timeout_ms", "batch_size",
-        "thread_num",   "shuffle",         "separator",
-        "header",       "skip_lines",      "missing",
-        "comment",      "validation",      "max_bad_lines",
-        "cache",        "in_memory",       "memory_shuffle",
-        "memory_limit", "negative_rate",   NULL};
+    static const char *const keys[] = {"format",
+                                       "train",
+                                       "test",
+                                       "pipe_command",
+                                       "pipe_timeout_ms",
+                                       "batch_size",
+                                       "thread_num",
+                                       "shuffle",
+                                       "separator",
+                                       "header",
+                                       "skip_lines",
+                                       "missing",
+                                       "comment",
+                                       "validation",
+                                       "max_bad_lines",
+                                       "cache",
+                                       "in_memory",
+                                       "memory_shuffle",
+                                       "memory_limit",
+                                       "negative_rate",
+                                       "draw_most",
+                                       NULL};
     int format = 0;
     fl_at one;
 

@@ -39,7 +39,7 @@ static const fleet_slot *read_input(fl_config_run *t, int *label,
             *label = i;
         else if (c->slot[i].weight)
             *weight = c->slot[i].slot.name;
-        else
+        else if (!c->slot[i].draw)
             input = &t->train->slots[i];
     return input;
 }

@@ -95,9 +95,9 @@ static fleet_status read_keeper(const fl_at *at, fl_config_slot *s)
 /* What the model does with the slot. */
 static fleet_status read_use(const fl_at *at, fl_config_slot *s)
 {
-    enum { LABEL, WEIGHT, LOG_Q, HISTORY };
-    static const char *const roles[] = {"label", "weight",   "log_q", "history",
-                                        "item",  "negative", NULL};
+    enum { LABEL, WEIGHT, LOG_Q, DRAW, HISTORY };
+    static const char *const roles[] = {"label",   "weight", "log_q",    "draw",
+                                        "history", "item",   "negative", NULL};
     static const char *const combiners[] = {"sum",   "mean", "sqrt", "max",
                                             "first", "last", NULL};
     fl_at role = fl_at_key(at, "role"), combiner = fl_at_key(at, "combiner");
@@ -111,18 +111,21 @@ static fleet_status read_use(const fl_at *at, fl_config_slot *s)
     s->label = what == LABEL;
     s->weight = what == WEIGHT;
     s->log_q = what == LOG_Q;
+    s->draw = what == DRAW;
     if (what >= HISTORY) /* in the order of fleet_slot_role */
         s->role = (fleet_slot_role)(FLEET_SLOT_HISTORY + what - HISTORY);
     if (s->role != FLEET_SLOT_FEATURE && s->slot.dtype != FLEET_INT64)
-        return fl_at_expected(
-            &role, "\"label\", \"weight\" or \"log_q\": others are of "
-                   "slots of type \"uint64\"");
-    if ((s->weight || s->log_q) &&
+        return fl_at_expected(&role,
+                              "\"label\", \"weight\", \"log_q\" or \"draw\": "
+                              "others are of slots of type \"uint64\"");
+    if ((s->weight || s->log_q || s->draw) &&
         (s->slot.dtype != FLEET_FLOAT32 || s->slot.dim != 1))
-        return fl_at_expected(&role, s->log_q
-                                         ? "another one: log_q is a slot of "
+        return fl_at_expected(&role,
+                              s->weight  ? "\"label\": a weight is a slot of "
                                            "type \"float\" and dim 1"
-                                         : "\"label\": a weight is a slot of "
+                              : s->log_q ? "another one: log_q is a slot of "
+                                           "type \"float\" and dim 1"
+                                         : "another one: draw is a slot of "
                                            "type \"float\" and dim 1");
     if (combiner.json && s->slot.dim != -1)
         return fl_at_expected(&combiner, "nothing: it is for dim -1");
@@ -153,7 +156,7 @@ static void read_label(const fl_config *c, fl_config_slot *s)
     static const fleet_transform none = FLEET_TRANSFORM_NONE;
 
     if (!fl_slots_by_name(c->dataset.format) ||
-        !(s->label || s->weight || s->log_q))
+        !(s->label || s->weight || s->log_q || s->draw))
         return;
     s->slot.required = 1;
     if (!fl_has_columns(c->dataset.format) || s->slot.transforms || !s->label)
@@ -331,9 +334,29 @@ static fleet_status check_weights(const fl_config *c, const char *path)
     return FLEET_OK;
 }
 
+static fleet_status check_draws(const fl_config *c, int n, const char *path)
+{
+    if (n > 1)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected at most one slot with \"role\": \"draw\", "
+                       "got %d",
+                       path, n);
+    if (n > 0 && c->in_memory)
+        return fl_fail(FLEET_ECONFIG,
+                       "%s: expected no slot with \"role\": \"draw\": with "
+                       "in_memory each pass has all samples",
+                       path);
+    return n > 0 || c->dataset.draw_most == 0
+               ? FLEET_OK
+               : fl_fail(FLEET_ECONFIG,
+                         "dataset.draw_most: expected nothing: no slot has the "
+                         "role \"draw\"");
+}
+
 static fleet_status check_model(const fl_config *c, const char *path)
 {
     fl_config_counts n = {.real = -1};
+    int draws = 0;
 
     for (int i = 0; i < c->n_slot; i++) {
         bool id = c->slot[i].slot.dtype == FLEET_INT64;
@@ -343,8 +366,9 @@ static fleet_status check_model(const fl_config *c, const char *path)
             n.real = i;
         n.weights += c->slot[i].weight;
         n.log_q += c->slot[i].log_q;
-        n.numbers +=
-            !c->slot[i].label && !c->slot[i].weight && !c->slot[i].log_q && !id;
+        draws += c->slot[i].draw;
+        n.numbers += !c->slot[i].label && !c->slot[i].weight &&
+                     !c->slot[i].log_q && !c->slot[i].draw && !id;
         n.ids += !c->slot[i].label && id;
     }
     if (n.weights > 1)
@@ -358,6 +382,7 @@ static fleet_status check_model(const fl_config *c, const char *path)
                        "got %d",
                        path, n.log_q > 1 ? "at most one slot" : "no slot",
                        c->model->name, n.log_q);
+    FL_TRY(check_draws(c, draws, path));
     FL_TRY(c->model->family->check(c, &n, path));
     return check_weights(c, path);
 }

@@ -23,6 +23,8 @@ static fleet_status make_dataset(fl_config_run *t, bool in_memory,
     for (int i = 0; i < t->c->n_slot; i++)
         if (t->c->slot[i].label)
             o.negative_label = t->c->slot[i].slot.name;
+        else if (t->c->slot[i].draw)
+            o.draw_slot = t->c->slot[i].slot.name;
     *out = in_memory ? fleet_in_memory_dataset(t->f, &o)
                      : fleet_queue_dataset(t->f, &o);
     return *out ? FLEET_OK : fl_last_code();

@@ -1,6 +1,7 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
 #include "fleet/job/dataset_memory.h"
+#include "fleet/job/dataset_sampling.h"
 #include "fleet/job/inexact.h"
 #include "fleet/job/read_once.h"
 #include "fleet/job/stop.h"
@@ -15,8 +16,6 @@
 #include "data/layout/layout.h"
 #include "ps/worker/worker_io.h"
 #include "runtime/exec/executor.h"
-
-enum { NEGATIVES = 0x6e65 }; /* their seed is mixed with this */
 
 /* --- copying what the user said ------------------------------------------ */
 
@@ -211,42 +210,6 @@ fl_stream_spec fl_dataset_spec(fleet_dataset *d)
     };
 }
 
-static fleet_status check_negatives(const fleet_dataset_options *o)
-{
-    if (o->negative_rate == 0)
-        return FLEET_OK;
-    if (!(o->negative_rate > 0 && o->negative_rate < 1))
-        return fl_fail(FLEET_EINVAL,
-                       "dataset: negative_rate: expected a number above 0 and "
-                       "below 1, or 0, got %g",
-                       o->negative_rate);
-    return o->negative_label
-               ? FLEET_OK
-               : fl_fail(FLEET_EINVAL,
-                         "dataset: negative_rate: there is no negative_label");
-}
-
-/* Training passes leave some out. */
-static fleet_status sample_negatives(const fleet_dataset *d,
-                                     fl_stream_spec *spec)
-{
-    const fleet_dataset_options *o = &d->options;
-    const uint64_t seeds[] = {d->fleet->context.seed, (uint64_t)d->at.pass};
-    int slot;
-
-    if (o->negative_rate == 0)
-        return FLEET_OK;
-    slot = fl_slot_named(d->slots, d->n_slot, o->negative_label);
-    if (slot < 0 || fl_slot_dim(&d->slots[slot]) != 1)
-        return fl_fail(FLEET_EINVAL,
-                       "dataset: negative_label: \"%s\" is no slot of dim 1",
-                       o->negative_label);
-    spec->negative_rate = o->negative_rate;
-    spec->negative_slot = slot;
-    spec->negative_seed = fl_hash(seeds, sizeof seeds, NEGATIVES);
-    return FLEET_OK;
-}
-
 static fleet_status copy_options(fleet_dataset *d,
                                  const fleet_dataset_options *o)
 {
@@ -262,7 +225,8 @@ static fleet_status copy_options(fleet_dataset *d,
     FL_TRY(copy_text(&d->arena, &d->options.pipe_command));
     FL_TRY(copy_text(&d->arena, &d->options.missing));
     FL_TRY(copy_text(&d->arena, &d->options.negative_label));
-    FL_TRY(check_negatives(o));
+    FL_TRY(copy_text(&d->arena, &d->options.draw_slot));
+    FL_TRY(fl_dataset_check_sampling(o));
     return take_slots(d, o);
 }
 
@@ -545,7 +509,7 @@ static fleet_status open_files(fleet_dataset *d, bool shared,
     if (shared) { /* other passes do not change the order of training */
         FL_TRY(fl_dataset_share(d, &spec, &first_file));
         spec.first_batch = d->at.batch;
-        FL_TRY(sample_negatives(d, &spec));
+        FL_TRY(fl_dataset_sample(d, &spec));
     }
     spec.seed = fl_dataset_seed(d, d->at.pass, first_file);
     FL_TRY(fl_read_once_begin(d, &spec));

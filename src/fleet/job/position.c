@@ -306,6 +306,8 @@ static const struct {
               {"pipe_command", "pipe_command", false},
               {"lines", "lines", false},
               {"negative_rate", "negative_rate", false},
+              {"draw_slot", "draw_slot", false},
+              {"draw_most", "draw_most", false},
               {"files", "the number of files", true},
               {"first", "the first file", true},
               {"last", "the last file", true},

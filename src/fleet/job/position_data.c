@@ -87,6 +87,11 @@ static fleet_status put_data(const fleet_dataset *d, fl_json *json)
     if (o->negative_rate > 0)
         FL_TRY(fl_json_put(json, "negative_rate",
                            fl_json_double(o->negative_rate, 17)));
+    if (o->draw_slot) {
+        FL_TRY(fl_json_put(json, "draw_slot", fl_json_string(o->draw_slot)));
+        FL_TRY(
+            fl_json_put(json, "draw_most", fl_json_double(o->draw_most, 17)));
+    }
     return put_files(d, json);
 }
 

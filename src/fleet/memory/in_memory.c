@@ -26,6 +26,11 @@ static fleet_status check_options(const fleet_dataset_options *o)
                        "fleet_in_memory_dataset: negative_rate: expected 0, "
                        "got %g: each pass has all samples in memory",
                        o->negative_rate);
+    if (o && o->draw_slot)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_in_memory_dataset: draw_slot: expected NULL, got "
+                       "\"%s\": each pass has all samples in memory",
+                       o->draw_slot);
     return FLEET_OK;
 }
 

@@ -177,6 +177,7 @@ static fleet_status set_wrongly(ps_node *n)
 
     FL_TRY(ps_begin(n));
     FL_TRY(ps_passes(n, 1));
+    FL_TRY(fleet_barrier_worker(n->s.f)); /* the other still pushes if async */
     if (first)
         FL_TRY(fleet_params_hash(n->s.f, &before));
     status = fleet_table_set(n->s.f, "t", key_set, 1, GROWN_DIM, row, NULL);

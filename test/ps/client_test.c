@@ -396,6 +396,68 @@ TEST(a_lane_without_both_copies_is_gone_with_words)
     close_scene(&s);
 }
 
+/* The lane answers heartbeat i: it knows that view, and where its other copy is,
+ * in epoch 1. */
+static void answer_with_other(scene *s, int i, uint32_t view)
+{
+    fl_msg_head head = s->sent[i];
+    fl_msg_writer w;
+    fl_packet *p;
+
+    head.kind = FL_MSG_ANSWER;
+    head.status = FL_ANSWER_OK;
+    head.piece = 1;
+    head.view = fl_view_with(fl_view_map(&head), view);
+    fl_msg_begin(&w, s->pool, &head);
+    fl_msg_text(&w, FL_SECTION_HELLO, "{}");
+    CHECK_OK(fl_msg_end(&w, false, &p));
+    fl_client_receive(s->client, s->to[i], p, s->now_ms);
+    fl_packet_drop(p);
+}
+
+/* The lane proposes the view to each heartbeat. What the last one to it says,
+ * and how many went to where it shall go. */
+static uint32_t be_proposed(scene *s, uint32_t view, bool reached,
+                            int *to_other)
+{
+    uint32_t said = 0;
+
+    for (int64_t end = s->now_ms + 5 * BEAT_MS; s->now_ms < end;) {
+        s->n_sent = 0;
+        s->now_ms += BEAT_MS / 2;
+        fl_client_tick(s->client, s->now_ms);
+        for (int i = 0; i < s->n_sent; i++) /* answers make it ask */
+            if (s->to[i] == 0) {
+                said = fl_view_of(&s->sent[i]);
+                answer_with_other(s, i, view);
+            } else {
+                ++*to_other;
+                if (reached)
+                    ok(s, i);
+            }
+    }
+    return said;
+}
+
+/* connect() to what no packet reaches succeeds as any other: a worker says that
+ * it knows of a lane's move when it has heard the process that shall have it. */
+TEST(a_worker_agrees_to_a_move_when_it_has_heard_the_taker)
+{
+    const uint32_t both = 4 * 1 + FL_VIEW_BOTH;
+    scene s;
+    int asked = 0;
+
+    open_scene(&s, 0);
+    s.replicas = true; /* from now on: the taker */
+    CHECK_INT(be_proposed(&s, 0, false, &asked), 0);
+    CHECK_INT(asked, 0);
+    CHECK_INT(be_proposed(&s, both, false, &asked), 0);
+    CHECK(asked > 0);
+    CHECK_INT(be_proposed(&s, both, true, &asked), both);
+    CHECK_OK(fl_client_status(s.client));
+    close_scene(&s);
+}
+
 /* Neither the peer deadline nor that of the request counts until then, and both
  * do again when it is there. */
 TEST(a_silent_lane_whose_server_writes_a_log_is_waited_for)

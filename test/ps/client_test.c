@@ -396,8 +396,8 @@ TEST(a_lane_without_both_copies_is_gone_with_words)
     close_scene(&s);
 }
 
-/* The lane answers heartbeat i: it knows that view, and where its other copy is,
- * in epoch 1. */
+/* The lane answers heartbeat i: it knows that view, and where its other copy
+ * is, in epoch 1. */
 static void answer_with_other(scene *s, int i, uint32_t view)
 {
     fl_msg_head head = s->sent[i];
@@ -439,8 +439,9 @@ static uint32_t be_proposed(scene *s, uint32_t view, bool reached,
     return said;
 }
 
-/* connect() to what no packet reaches succeeds as any other: a worker says that
- * it knows of a lane's move when it has heard the process that shall have it. */
+/* connect() to what no packet reaches succeeds as any other: a worker says
+ * that it knows of a lane's move when it has heard the process that shall have
+ * it. */
 TEST(a_worker_agrees_to_a_move_when_it_has_heard_the_taker)
 {
     const uint32_t both = 4 * 1 + FL_VIEW_BOTH;

@@ -107,8 +107,13 @@ typedef enum fleet_config_action {
                               "parameters":10,"numbers":52713,
                               "tables":["embedding"],"train_files":1,
                               "test_files":1} */
-    FLEET_CONFIG_PRINT     /* only read it: the line is its text, with newlines,
+    FLEET_CONFIG_PRINT,    /* only read it: the line is its text, with newlines,
                               as it is after `set` */
+    FLEET_CONFIG_DUMP      /* only make the model: the line is its program, or
+                              its plan for batches of dataset.batch_size, as
+                              `dump` says (fleet_program_dump()), with
+                              newlines. Data are read only if the model depends
+                              on them */
 } fleet_config_action;
 
 /* All-zero fields are defaults. */
@@ -133,6 +138,7 @@ typedef struct fleet_config_options {
      * an array is there already. */
     const char *const *set;
     int n_set;
+    fleet_dump dump; /* the form of FLEET_CONFIG_DUMP */
 } fleet_config_options;
 
 /* fleet_train_from_config - what fleet-train does: read a JSON configuration

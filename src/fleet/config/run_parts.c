@@ -59,10 +59,11 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
     bool by_files =
         t->c->model->family->one_input &&
         (t->c->mlp.classes == 0 || t->c->dataset.format == FLEET_IDX);
-    bool reads = fleet_is_worker(t->f) || by_files;
+    bool dumps = t->o->action == FLEET_CONFIG_DUMP;
+    bool reads = (fleet_is_worker(t->f) && !dumps) || by_files;
 
     FL_TRY(make_training(t, reads));
-    if (!fleet_is_first_worker(t->f))
+    if (!fleet_is_first_worker(t->f) || dumps)
         return FLEET_OK;
     if (t->c->n_test > 0)
         FL_TRY(make_unshuffled(t, t->c->test, t->c->n_test, &t->test));

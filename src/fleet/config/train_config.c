@@ -400,17 +400,29 @@ static fleet_status check_evaluation(const fl_config_run *t)
     return FLEET_OK;
 }
 
+static fleet_status dump_program(const fl_config_run *t, char **line)
+{
+    if (!fleet_is_first_worker(t->f))
+        return FLEET_OK;
+    *line =
+        fleet_program_dump(t->program, t->o->dump, t->c->dataset.batch_size);
+    return *line ? FLEET_OK : fl_last_code();
+}
+
 static fleet_status run_action(fl_config_run *t, char **line, int64_t begun_ns)
 {
     const fleet_config_action action = t->o->action;
 
-    FL_TRY(choose_load(t));
+    if (action != FLEET_CONFIG_DUMP)
+        FL_TRY(choose_load(t));
     if (action == FLEET_CONFIG_EVALUATE)
         FL_TRY(check_evaluation(t));
-    else
+    else if (action != FLEET_CONFIG_DUMP)
         FL_TRY(check_saves(t));
     FL_TRY(fl_run_make_datasets(t));
     FL_TRY(fl_run_make_model(t));
+    if (action == FLEET_CONFIG_DUMP)
+        return dump_program(t, line);
     FL_TRY(fl_validation_check(t));
     if (action == FLEET_CONFIG_CHECK)
         return fl_run_check(t, line);
@@ -501,9 +513,9 @@ static fleet_status check_options(const fleet_config_options *o)
 {
     static const char call[] = "fleet_train_from_config";
 
-    if (o->action < FLEET_CONFIG_TRAIN || o->action > FLEET_CONFIG_PRINT)
+    if (o->action < FLEET_CONFIG_TRAIN || o->action > FLEET_CONFIG_DUMP)
         return fl_fail(FLEET_EINVAL, "%s: action: expected 0 to %d, got %d",
-                       call, FLEET_CONFIG_PRINT, (int)o->action);
+                       call, FLEET_CONFIG_DUMP, (int)o->action);
     if (!o->set && o->n_set != 0)
         return fl_fail(FLEET_EINVAL, "%s: set is NULL, but n_set is %d", call,
                        o->n_set);

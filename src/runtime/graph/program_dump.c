@@ -95,28 +95,51 @@ fleet_status fl_program_text(const fleet_program *p, fl_text *out)
     return out->status;
 }
 
+/* --- Graphviz ------------------------------------------------------------- */
+
+void fl_dot_label(const char *name, const fl_shape *shape, fl_text *out)
+{
+    fl_text_add(out, "label=\"");
+    for (const char *c = name; *c; c++)
+        fl_text_add(out, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    fl_text_add(out, "\\n%s\"", shape ? fl_shape_print(shape).chars : "");
+}
+
+static const char *fill_of(fl_var_kind kind)
+{
+    return kind == FL_VAR_DATA ? FL_DOT_FEED : FL_DOT_PARAM;
+}
+
+static void dot_node(const fl_node *n, size_t i, fl_text *out)
+{
+    fl_text_add(out, "  n%zu [shape=box,", i);
+    fl_dot_label(n->op->name, &n->out[0]->shape, out);
+    fl_text_add(out, "];\n");
+    for (int j = 0; j < n->n_in; j++) {
+        if (!n->in[j])
+            continue;
+        if (n->in[j]->producer)
+            fl_text_add(out, "  n%d -> n%zu;\n", n->in[j]->producer->id, i);
+        else
+            fl_text_add(out, "  v%d -> n%zu;\n", n->in[j]->id, i);
+    }
+}
+
 fleet_status fl_program_dot(const fleet_program *p, fl_text *out)
 {
-    fl_text_add(out, "digraph program {\n");
-    for (size_t i = 0; i < p->n_var; i++)
-        if (p->var[i]->kind != FL_VAR_TEMP)
-            fl_text_add(out, "  v%zu [shape=ellipse,label=\"%s %s\"];\n", i,
-                        p->var[i]->name,
-                        fl_shape_print(&p->var[i]->shape).chars);
-    for (size_t i = 0; i < p->n_node; i++) {
-        const fl_node *n = p->node[i];
+    fl_text_add(out, "digraph program {\n" FL_DOT_FONT);
+    for (size_t i = 0; i < p->n_var; i++) {
+        const fleet_var *v = p->var[i];
 
-        fl_text_add(out, "  n%zu [shape=box,label=\"%s %s\"];\n", i,
-                    n->op->name, fl_shape_print(&n->out[0]->shape).chars);
-        for (int j = 0; j < n->n_in; j++) {
-            if (!n->in[j])
-                continue;
-            if (n->in[j]->producer)
-                fl_text_add(out, "  n%d -> n%zu;\n", n->in[j]->producer->id, i);
-            else
-                fl_text_add(out, "  v%d -> n%zu;\n", n->in[j]->id, i);
-        }
+        if (v->kind == FL_VAR_TEMP)
+            continue;
+        fl_text_add(out, "  v%zu [shape=ellipse," FL_DOT_FILLED, i,
+                    fill_of(v->kind));
+        fl_dot_label(v->name, &v->shape, out);
+        fl_text_add(out, "];\n");
     }
+    for (size_t i = 0; i < p->n_node; i++)
+        dot_node(p->node[i], i, out);
     fl_text_add(out, "}\n");
     return out->status;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "runtime/plan/plan.h"
+#include "runtime/graph/program_dump.h"
 #include "runtime/plan/plan_dump.h"
 
 static const char *const phase_names[] = {
@@ -92,6 +93,137 @@ fleet_status fl_plan_text(const fl_plan *plan, fl_text *out)
     return out->status;
 }
 
+/* --- Graphviz ------------------------------------------------------------- */
+
+static const char *fill_of(fl_value_kind kind)
+{
+    if (kind == FL_VALUE_FEED)
+        return FL_DOT_FEED;
+    return kind == FL_VALUE_TEMP || kind == FL_VALUE_PERSISTENT ? "white"
+                                                                : FL_DOT_PARAM;
+}
+
+static const char *step_fill(const fl_step *s)
+{
+    switch (s->phase) {
+    case FL_FORWARD:
+        return "#d9ead3";
+    case FL_BACKWARD:
+    case FL_MERGE:
+        return "#f4cccc";
+    case FL_UPDATE:
+    case FL_AVERAGE:
+        return "#d9d2e9";
+    default: /* what other processes and the GPU are waited for */
+        return "#eeeeee";
+    }
+}
+
+static void dot_region(const fl_plan *plan, size_t r, fl_text *out)
+{
+    const fl_region *region = &plan->region[r];
+
+    fl_text_add(out,
+                "  subgraph cluster_%zu {\n    label=\"region %zu by %s\";\n",
+                r, r, region->split == FL_SPLIT_ROWS ? "rows" : "parts");
+    for (int i = region->first; i < region->first + region->n; i++) {
+        const fl_step *s = plan->step[i];
+
+        fl_text_add(out, "    s%d [shape=box," FL_DOT_FILLED, i, step_fill(s));
+        fl_text_add(out, "label=\"%s\\n%s\"];\n", s->kernel->name,
+                    phase_names[s->phase]);
+    }
+    fl_text_add(out, "  }\n");
+}
+
+/* What is fed, or of the store, is a node; a value of the plan is lines between
+ * steps. */
+static bool is_node(const fl_value *v)
+{
+    return v->kind != FL_VALUE_TEMP && v->kind != FL_VALUE_PERSISTENT;
+}
+
+static bool uses(const fl_plan *plan, const fl_step *s, int value)
+{
+    for (int j = 0; j < s->n_operand; j++)
+        if (s->operand[j].value >= 0 &&
+            (s->operand[j].value == value ||
+             plan->value[s->operand[j].value].root == value))
+            return true;
+    return false;
+}
+
+/* A node that no step names, nor a view of it, is left out. */
+static bool is_used(const fl_plan *plan, int value)
+{
+    for (size_t i = 0; i < plan->n_step; i++)
+        if (uses(plan, plan->step[i], value))
+            return true;
+    return false;
+}
+
+static void dot_value(const fl_plan *plan, int i, fl_text *out)
+{
+    const fl_value *v = &plan->value[i];
+
+    if (!is_node(v) || !is_used(plan, i))
+        return;
+    fl_text_add(out, "  v%d [" FL_DOT_FILLED, i, fill_of(v->kind));
+    fl_dot_label(v->name, v->object ? NULL : &v->shape, out);
+    fl_text_add(out, "];\n");
+    if (v->root != i) /* a view of it */
+        fl_text_add(out, "  v%d -> v%d [style=dotted,dir=none];\n", v->root, i);
+}
+
+/* Does a write of one change what is read of the other? */
+static bool overlap(const fl_plan *plan, int a, int b)
+{
+    return a == b || plan->value[a].root == b || plan->value[b].root == a;
+}
+
+/* What step w writes of the value: -1: nothing; 0: some of it; 1: all. */
+static int writes(const fl_plan *plan, const fl_step *w, int value)
+{
+    int some = -1;
+
+    for (int j = 0; j < w->n_operand; j++) {
+        const fl_operand *o = &w->operand[j];
+
+        if (o->value < 0 || o->mode == FL_READ ||
+            !overlap(plan, o->value, value))
+            continue;
+        if (o->value == value)
+            return 1;
+        some = 0;
+    }
+    return some;
+}
+
+static bool has_views(const fl_plan *plan, int value)
+{
+    for (size_t i = 0; i < plan->n_value; i++)
+        if ((int)i != value && plan->value[i].root == value)
+            return true;
+    return false;
+}
+
+/* From the steps that have written what step i reads of it. One that writes
+ * what has views may have left these to steps before it, as a concat does. */
+static void dot_read(const fl_plan *plan, int i, int value, fl_text *out)
+{
+    const bool in_parts = has_views(plan, value);
+    int wrote = -1;
+
+    for (int j = i - 1; j >= 0 && (wrote < 1 || in_parts); j--) {
+        wrote = writes(plan, plan->step[j], value);
+        if (wrote < 0)
+            continue;
+        fl_text_add(out, "  s%d -> s%d [fontsize=9,", j, i);
+        fl_dot_label(plan->value[value].name, &plan->value[value].shape, out);
+        fl_text_add(out, "];\n");
+    }
+}
+
 static void dot_edges(const fl_plan *plan, int i, fl_text *out)
 {
     const fl_step *s = plan->step[i];
@@ -101,31 +233,39 @@ static void dot_edges(const fl_plan *plan, int i, fl_text *out)
 
         if (o->value < 0)
             continue;
+        if (!is_node(&plan->value[o->value])) {
+            if (o->mode != FL_WRITE)
+                dot_read(plan, i, o->value, out);
+            continue;
+        }
         if (o->mode != FL_WRITE)
             fl_text_add(out, "  v%d -> s%d;\n", o->value, i);
-        if (o->mode != FL_READ)
-            fl_text_add(out, "  s%d -> v%d;\n", i, o->value);
+        if (o->mode != FL_READ) /* above what reads it, not below */
+            fl_text_add(out, "  s%d -> v%d [constraint=false,style=dashed];\n",
+                        i, o->value);
     }
+}
+
+/* One below the other, as they run. */
+static void dot_order(const fl_plan *plan, fl_text *out)
+{
+    for (size_t r = 1; r < plan->n_region; r++)
+        fl_text_add(out, "  s%d -> s%d [style=invis];\n",
+                    plan->region[r - 1].first + plan->region[r - 1].n - 1,
+                    plan->region[r].first);
 }
 
 fleet_status fl_plan_dot(const fl_plan *plan, fl_text *out)
 {
-    fl_text_add(out, "digraph plan {\n  rankdir=TB;\n");
-    for (size_t r = 0; r < plan->n_region; r++) {
-        const fl_region *region = &plan->region[r];
-
-        fl_text_add(out, "  subgraph cluster_%zu { label=\"region %zu\";\n", r,
-                    r);
-        for (int i = region->first; i < region->first + region->n; i++)
-            fl_text_add(out, "    s%d [shape=box,label=\"%s\"];\n", i,
-                        plan->step[i]->kernel->name);
-        fl_text_add(out, "  }\n");
-    }
+    fl_text_add(out, "digraph plan {\n  rankdir=TB;\n" FL_DOT_FONT
+                     "  edge [fontname=\"Helvetica\",color=\"#666666\"];\n");
+    for (size_t r = 0; r < plan->n_region; r++)
+        dot_region(plan, r, out);
     for (size_t i = 0; i < plan->n_value; i++)
-        fl_text_add(out, "  v%zu [label=\"%s %s\"];\n", i, plan->value[i].name,
-                    fl_shape_print(&plan->value[i].shape).chars);
+        dot_value(plan, (int)i, out);
     for (size_t i = 0; i < plan->n_step; i++)
         dot_edges(plan, (int)i, out);
+    dot_order(plan, out);
     fl_text_add(out, "}\n");
     return out->status;
 }

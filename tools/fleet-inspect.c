@@ -12,11 +12,13 @@
 #include "fleet/save/load.h"
 #include "runtime/life/accessor.h"
 #include "fleet-inspect/difference.h"
+#include "fleet-inspect/projector.h"
 
 static const char usage[] =
     "usage: fleet-inspect [--row TABLE:KEY]... SAVE\n"
     "       fleet-inspect --values PARAMETER SAVE\n"
     "       fleet-inspect --diff OTHER SAVE\n"
+    "       fleet-inspect --projector FOLDER [--table T] [--most N] SAVE\n"
     "\n"
     "Prints what is in a checkpoint, an inference model or the save of a "
     "table, "
@@ -26,7 +28,12 @@ static const char usage[] =
     "  --values PARAMETER  prints its weights, one a line\n"
     "  --diff OTHER        what is other in SAVE than in OTHER; ends with 1 "
     "if\n"
-    "                      anything is\n";
+    "                      anything is\n"
+    "  --projector FOLDER  writes a table's rows there, as TensorBoard's "
+    "projector\n"
+    "                      reads them\n"
+    "  --table T           of this table, if there are several\n"
+    "  --most N            only the N rows that were updated most\n";
 
 enum { MOST_ROWS = 1000 };
 
@@ -42,6 +49,7 @@ typedef struct inspection {
     wanted_row row[MOST_ROWS];
     int n_row;
     bool found; /* the parameter of --values */
+    projection projected;
 } inspection;
 
 /* --- statistics ----------------------------------------------------------- */
@@ -419,6 +427,8 @@ static fleet_status inspect(inspection *x, bool *as_asked)
         return print_values(x);
     if (x->other)
         return print_difference(x->other, x->path, as_asked);
+    if (x->projected.folder)
+        return print_projection(x->path, &x->projected);
     status = fl_saved_use(x->path, NULL, inspect_save, x);
     *as_asked = all_found(x);
     return status;
@@ -442,6 +452,15 @@ static bool read_row(const char *text, inspection *x)
     return errno == 0 && *end == 0;
 }
 
+static bool read_count(const char *text, int64_t *n)
+{
+    char *end;
+
+    errno = 0;
+    *n = strtoll(text, &end, 10);
+    return errno == 0 && *end == 0 && *text >= '0' && *text <= '9' && *n > 0;
+}
+
 static bool read_option(int option, const char *text, inspection *x)
 {
     switch (option) {
@@ -453,9 +472,26 @@ static bool read_option(int option, const char *text, inspection *x)
     case 'd':
         x->other = text;
         return true;
+    case 'p':
+        x->projected.folder = text;
+        return true;
+    case 't':
+        x->projected.table = text;
+        return true;
+    case 'm':
+        return read_count(text, &x->projected.most);
     default:
         return false;
     }
+}
+
+/* One thing is asked for, and nothing of another one. */
+static bool is_one(const inspection *x)
+{
+    const projection *p = &x->projected;
+
+    return (x->n_row > 0) + !!x->values + !!x->other + !!p->folder <= 1 &&
+           (p->folder || (!p->table && p->most == 0));
 }
 
 int main(int argc, char **argv)
@@ -465,6 +501,9 @@ int main(int argc, char **argv)
         {"row", required_argument, NULL, 'r'},
         {"values", required_argument, NULL, 'v'},
         {"diff", required_argument, NULL, 'd'},
+        {"projector", required_argument, NULL, 'p'},
+        {"table", required_argument, NULL, 't'},
+        {"most", required_argument, NULL, 'm'},
         {0}};
     static inspection x;
     bool as_asked;
@@ -476,7 +515,7 @@ int main(int argc, char **argv)
         if (!read_option(option, optarg, &x))
             return fputs(usage, stderr), 2;
     }
-    if (argc - optind != 1 || (x.n_row > 0) + !!x.values + !!x.other > 1)
+    if (argc - optind != 1 || !is_one(&x))
         return fputs(usage, stderr), 2;
     x.path = argv[optind];
     if (inspect(&x, &as_asked) != FLEET_OK) {

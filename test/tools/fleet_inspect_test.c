@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* All that it says; how it ends. */
@@ -203,4 +204,118 @@ TEST(what_is_no_save_or_damaged_is_named)
     CHECK_CONTAINS(said, "usage: fleet-inspect");
     CHECK_INT(run("--row t:1 --values w", save, said), 2);
     CHECK_CONTAINS(said, "usage: fleet-inspect");
+}
+
+/* --- the projector -------------------------------------------------------- */
+
+/* What a command says in the folder. */
+static const char *in_board(const char *then)
+{
+    char command[3000], text[6000];
+
+    snprintf(command, sizeof command, "cd '%s' && %s", test_path("board"),
+             then);
+    CHECK_INT(test_shell(command, text, sizeof text), 0);
+    return test_keep(text);
+}
+
+/* Keys, updates and weights of open_known(), by growing key: rows stand in a
+ * save as hashes want. */
+static void check_known_rows(void)
+{
+    CHECK_TEXT(
+        in_board("tail -n +2 metadata.tsv | paste - vectors.tsv | sort -n"),
+        "5\t0\t3\t4\n7\t0\t0\t0.5\n18446744073709551615\t0\t-6\t8\n");
+}
+
+/* By the packages' own reader, where they are. */
+static void check_by_tensorboard(const char *points)
+{
+    const char *source = getenv("FLEET_SOURCE");
+    char command[3000], said[6000], want[200];
+
+    if (!source)
+        return;
+    snprintf(command, sizeof command,
+             "'%s/test/tools/read_projector.py' '%s' 2>&1", source,
+             test_path("board"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    snprintf(want, sizeof want, "points %s\n", points);
+    CHECK_CONTAINS(said, want);
+    CHECK(strstr(said, "tensorboard: absent\n") ||
+          strstr(said, "tensorboard: same\n"));
+}
+
+TEST(rows_are_written_as_the_projector_reads_them)
+{
+    char said[6000], option[3000];
+    const char *save;
+    grown g;
+
+    open_known(&g);
+    save = save_of(&g, "save");
+    snprintf(option, sizeof option, "--projector '%s' --table t",
+             test_path("board"));
+    for (int i = 0; i < 2; i++) { /* into a folder that is there, too */
+        CHECK_INT(run(option, save, said), 0);
+        CHECK_CONTAINS(said, "{\"table\":\"t\",\"dim\":2,\"rows\":3,"
+                             "\"projector\":");
+        check_known_rows();
+        CHECK_TEXT(in_board("head -1 metadata.tsv; cat projector_config.pbtxt"),
+                   "key\tupdates\n"
+                   "embeddings {\n  tensor_name: \"t\"\n  tensor_shape: 3\n"
+                   "  tensor_shape: 2\n  tensor_path: \"vectors.tsv\"\n"
+                   "  metadata_path: \"metadata.tsv\"\n}\n");
+        CHECK_TEXT(in_board("ls -A | wc -l"), "3\n");
+        check_by_tensorboard("3 2");
+    }
+    grown_close(&g);
+}
+
+TEST(the_most_updated_rows_are_projected)
+{
+    char said[6000], option[3000];
+    grown g;
+
+    grown_open(&g, &(grown_how){.optimizer = "adam"});
+    for (uint64_t n = 40; n > 0; n--) /* keys below n: 39 once, 0 forty times */
+        grown_train(&g, (int)n);
+    snprintf(option, sizeof option, "--projector '%s' --most 3",
+             test_path("board"));
+    CHECK_INT(run(option, save_of(&g, "save"), said), 0);
+    CHECK_TEXT(in_board("tail -n +2 metadata.tsv | sort -n"),
+               "0\t40\n1\t39\n2\t38\n");
+    snprintf(option, sizeof option, "--projector '%s' --most 1000",
+             test_path("board"));
+    CHECK_INT(run(option, save_of(&g, "save"), said), 0);
+    CHECK_CONTAINS(said, "\"rows\":40,");
+    check_by_tensorboard("40 2");
+    grown_close(&g);
+}
+
+TEST(what_cannot_be_projected_is_named)
+{
+    char said[6000], option[3000];
+    const char *save;
+    grown g;
+
+    open_known(&g);
+    save = save_of(&g, "save");
+    snprintf(option, sizeof option, "--projector '%s' --table u",
+             test_path("board"));
+    CHECK_INT(run(option, save, said), 2);
+    CHECK_CONTAINS(said, "has no table \"u\"");
+    CHECK_INT(run("--projector /no/such/folder", save, said), 2);
+    CHECK_CONTAINS(said, "cannot make /no/such/folder: No such file");
+    CHECK_INT(run("--table t", save, said), 2);
+    CHECK_INT(run("--projector a --most 0", save, said), 2);
+    CHECK_INT(run("--projector a --row t:5", save, said), 2);
+    CHECK_CONTAINS(said, "usage: fleet-inspect");
+    snprintf(option, sizeof option, "mkdir -p '%s' && : >'%s/.vectors.tsv.new'",
+             test_path("board"), test_path("board"));
+    CHECK_INT(test_shell(option, said, sizeof said), 0);
+    snprintf(option, sizeof option, "--projector '%s'", test_path("board"));
+    CHECK_INT(run(option, save, said), 0);
+    check_known_rows();
+    grown_close(&g);
 }

@@ -48,56 +48,44 @@ static fleet_status keys(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- lookup.unique ------------------------------------------------------- */
 
-/* Does a key begin at that rank? */
-struct first_of_key {
-    fl_sorted by;
-    const int64_t *n;
-    __device__ uint32_t operator()(int64_t rank) const
-    {
-        return rank < *n && (rank == 0 || by.key[rank] != by.key[rank - 1]);
-    }
-    __device__ void finish(int64_t) const
-    {
-    }
-};
-
 struct unique {
     uint64_t *key;
     uint32_t *start, *position, *which;
 };
 
-/* before[rank]: how many keys begin before that rank. */
-__global__ static void number_keys(unique out, const uint32_t *before,
-                                   fl_sorted by, const int64_t *n,
-                                   const int64_t *n_unique, int64_t most)
-{
-    first_of_key is_first = {by, n};
-
-    FL_EACH(i, most)
+/* Does a key begin at that rank? As many as begin before it have numbers. */
+struct first_of_key {
+    fl_sorted by;
+    const int64_t *n;
+    unique out;
+    __device__ uint32_t operator()(int64_t rank) const
     {
-        uint32_t first = is_first(i);
-        uint32_t number = before[i] + first - 1;
+        return rank < *n && (rank == 0 || by.key[rank] != by.key[rank - 1]);
+    }
+    __device__ void put(int64_t rank, uint32_t before, uint32_t first) const
+    {
+        uint32_t number = before + first - 1;
 
-        if (i == 0)
-            out.start[*n_unique] = (uint32_t)*n;
-        if (i >= *n)
-            continue;
-        out.position[i] = by.position[i];
-        out.which[by.position[i]] = number;
+        if (rank >= *n)
+            return;
+        out.position[rank] = by.position[rank];
+        out.which[by.position[rank]] = number;
         if (first) {
-            out.key[number] = by.key[i];
-            out.start[number] = (uint32_t)i;
+            out.key[number] = by.key[rank];
+            out.start[number] = (uint32_t)rank;
         }
     }
-}
+    __device__ void finish(int64_t n_unique) const
+    {
+        out.start[n_unique] = (uint32_t)*n;
+    }
+};
 
 static fleet_status unique_prepare(fl_device *, fl_queue *, fl_device_step *s)
 {
     int64_t most = fl_lookup_of(s)->capacity;
 
-    s->scratch_size = fl_sort_scratch(most) +
-                      fl_padded((size_t)most * sizeof(uint32_t)) +
-                      fl_scan_scratch(most);
+    s->scratch_size = fl_sort_scratch(most) + fl_scan_scratch(most);
     return FLEET_OK;
 }
 
@@ -106,10 +94,6 @@ static fleet_status find_unique(fl_device *, fl_queue *q,
 {
     const fl_device_lookup *c = fl_lookup_of(s);
     const int64_t *n = fl_step_ptr<int64_t>(s, FL_UNIQUE_OF_COUNT);
-    int64_t *n_unique = fl_step_ptr<int64_t>(s, FL_UNIQUE_COUNT);
-    char *behind =
-        static_cast<char *>(s->scratch) + fl_sort_scratch(c->capacity);
-    uint32_t *before = reinterpret_cast<uint32_t *>(behind);
     unique out = {fl_step_ptr<uint64_t>(s, FL_UNIQUE_KEY),
                   fl_step_ptr<uint32_t>(s, FL_UNIQUE_START),
                   fl_step_ptr<uint32_t>(s, FL_UNIQUE_POSITION),
@@ -118,11 +102,10 @@ static fleet_status find_unique(fl_device *, fl_queue *q,
 
     FL_TRY(fl_sort(q, fl_step_ptr<uint64_t>(s, FL_UNIQUE_OF), n, c->capacity,
                    c->bits, s->scratch, &by));
-    FL_TRY(fl_scan(q, before, first_of_key{by, n}, c->capacity, n_unique,
-                   behind + fl_padded((size_t)c->capacity * sizeof *before)));
-    return FL_LAUNCH_EACH(number_keys, c->capacity, q, out,
-                          static_cast<const uint32_t *>(before), by, n,
-                          static_cast<const int64_t *>(n_unique), c->capacity);
+    return fl_scan(q, first_of_key{by, n, out}, c->capacity,
+                   fl_step_ptr<int64_t>(s, FL_UNIQUE_COUNT),
+                   static_cast<char *>(s->scratch) +
+                       fl_sort_scratch(c->capacity));
 }
 
 /* --- lookup.gather ------------------------------------------------------- */

@@ -142,14 +142,19 @@ static fleet_status find_all(fl_device *, fl_queue *q, const fl_device_step *s)
 
 /* --- lookup.insert ------------------------------------------------------- */
 
-/* Is a row to be made for the i-th key? */
+/* Is a row to be made for the i-th key? before[i]: for how many before it. */
 struct missing_row {
     const int64_t *slot, *n;
     const fl_device_update *now;
     fl_device_rows *table;
+    uint32_t *before;
     __device__ uint32_t operator()(int64_t i) const
     {
         return i < *n && slot[i] < 0 && !fl_update_is_off(now);
+    }
+    __device__ void put(int64_t i, uint32_t sum, uint32_t) const
+    {
+        before[i] = sum;
     }
     __device__ void finish(int64_t all) const
     {
@@ -219,10 +224,11 @@ static fleet_status insert(fl_device *, fl_queue *q, const fl_device_step *s)
     char *behind = static_cast<char *>(s->scratch) + fl_padded(sizeof *all);
     uint32_t *before = reinterpret_cast<uint32_t *>(behind);
     missing_row is_missing = {
-        slot, n, fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), table};
+        slot, n, fl_step_ptr<fl_device_update>(s, FL_INSERT_UPDATE), table,
+        before};
     int share = fl_warp_rows_share(c->dim, 4);
 
-    FL_TRY(fl_scan(q, before, is_missing, c->capacity, all,
+    FL_TRY(fl_scan(q, is_missing, c->capacity, all,
                    behind + fl_padded((size_t)c->capacity * sizeof *before)));
     return FL_LAUNCH(make_rows, fl_warp_rows_blocks(c->capacity, share),
                      FL_THREADS, 0, q, table, slot,

@@ -4,8 +4,9 @@
  * block waits for another one.
  *
  * The numbers come from a function object, value(i), and need not be in memory.
- * value.finish(sum) is called once, by the last block, while the other blocks
- * may still call value(i).
+ * value.put(i, before, x) takes what lies before the i-th, which is x: value(0)
+ * + ... + value(i - 1). value.finish(sum) is called once, by the last block,
+ * while the other blocks may still call both.
  */
 #pragma once
 
@@ -28,12 +29,17 @@ static inline size_t fl_scan_scratch(int64_t n)
     return (size_t)fl_scan_tiles(n) * sizeof(uint32_t);
 }
 
-/* Numbers in memory. */
+/* Numbers in memory, and where their sums go. */
 struct fl_scan_value {
     const uint32_t *x;
+    uint32_t *to;
     __device__ uint32_t operator()(int64_t i) const
     {
         return x[i];
+    }
+    __device__ void put(int64_t i, uint32_t before, uint32_t) const
+    {
+        to[i] = before;
     }
     __device__ void finish(int64_t) const
     {
@@ -89,14 +95,14 @@ __device__ static inline uint32_t fl_sum_before(uint32_t x, uint32_t *total)
 
 /* tile: sums of tiles; NULL: each block adds up what lies before its own. */
 template <class F>
-__global__ static void fl_scan_tile(uint32_t *before, const uint32_t *tile,
-                                    F value, int64_t n, int64_t *total)
+__global__ static void fl_scan_tile(const uint32_t *tile, F value, int64_t n,
+                                    int64_t *total)
 {
     __shared__ uint32_t base;
     int64_t first = (int64_t)blockIdx.x * FL_SCAN_TILE;
     uint32_t sum, all;
 
-    sum = tile ? fl_sum_between(fl_scan_value{tile}, 0, blockIdx.x)
+    sum = tile ? fl_sum_between(fl_scan_value{tile, nullptr}, 0, blockIdx.x)
                : fl_sum_between(value, 0, first);
     if (threadIdx.x == 0)
         base = sum;
@@ -104,10 +110,11 @@ __global__ static void fl_scan_tile(uint32_t *before, const uint32_t *tile,
     sum = base;
     for (int r = 0; r < FL_SCAN_ROUNDS && first + r * FL_THREADS < n; r++) {
         int64_t i = first + r * FL_THREADS + threadIdx.x;
-        uint32_t own = fl_sum_before(i < n ? value(i) : 0, &all);
+        uint32_t x = i < n ? value(i) : 0;
+        uint32_t own = fl_sum_before(x, &all);
 
         if (i < n)
-            before[i] = sum + own;
+            value.put(i, sum + own, x);
         sum += all;
         __syncthreads();
     }
@@ -118,20 +125,19 @@ __global__ static void fl_scan_tile(uint32_t *before, const uint32_t *tile,
     }
 }
 
-/* before[i] = value(0) + ... + value(i - 1) for i in [0, n); the sum of all
- * to *total, unless it is NULL. */
+/* Of n numbers; their sum to *total, unless it is NULL. */
 template <class F>
-static inline fleet_status fl_scan(fl_queue *q, uint32_t *before, F value,
-                                   int64_t n, int64_t *total, void *scratch)
+static inline fleet_status fl_scan(fl_queue *q, F value, int64_t n,
+                                   int64_t *total, void *scratch)
 {
     uint32_t *tile = static_cast<uint32_t *>(scratch);
     unsigned tiles = n > 0 ? (unsigned)fl_scan_tiles(n) : 1;
 
     if (n <= FL_SCAN_ALONE)
-        return FL_LAUNCH(fl_scan_tile<F>, tiles, FL_THREADS, 0, q, before,
+        return FL_LAUNCH(fl_scan_tile<F>, tiles, FL_THREADS, 0, q,
                          static_cast<const uint32_t *>(nullptr), value, n,
                          total);
     FL_TRY(FL_LAUNCH(fl_sum_tiles<F>, tiles, FL_THREADS, 0, q, tile, value, n));
-    return FL_LAUNCH(fl_scan_tile<F>, tiles, FL_THREADS, 0, q, before,
+    return FL_LAUNCH(fl_scan_tile<F>, tiles, FL_THREADS, 0, q,
                      static_cast<const uint32_t *>(tile), value, n, total);
 }

@@ -1,9 +1,11 @@
-/* sort.cu - see sort.h. A pass sorts by eight bits: each block counts the
- * digits of its tile, then puts its keys where they belong, for which it adds
- * up the counts of all blocks, unless these are many. A warp has a stretch of
- * the tile and goes through it in order. A digit that all keys have in common
- * changes no order, and its pass does nothing: ids below a million differ in
- * three of their eight digits. */
+/* sort.cu - see sort.h. A pass sorts by eight bits: the digits of each tile are
+ * counted, then its block puts its keys where they belong, for which it adds up
+ * the counts of all tiles. The first pass has a kernel that counts; each pass
+ * counts for the next one, in the tiles where it puts the keys. Of many tiles
+ * the counts are added up by fl_scan(), and each pass counts by itself. A warp
+ * has a stretch of the tile and goes through it in order. A digit that all keys
+ * have in common changes no order, and its pass does nothing: ids below a
+ * million differ in three of their eight digits. */
 #include "runtime/device/cuda/sort.h"
 
 #include "runtime/device/cuda/scan_cuda.h"
@@ -39,9 +41,18 @@ struct sorting {
     fl_sorted half[2];
     unsigned long long *tile_differs; /* by tile: bits in which keys differ */
     unsigned long long *differs;      /* of all; the first pass writes it */
-    uint32_t *count;                  /* of each digit, by tile */
+    uint32_t *count;                  /* of each digit, by tile, COUNTS times */
     const uint32_t *place; /* counts added up; NULL: each block does it */
 };
+
+/* A pass reads its counts, adds up the counts of the next pass, which begin as
+ * 0, and clears the ones that are used after that. */
+enum { COUNTS = 3 };
+
+__device__ static uint32_t *counts_of(const sorting &all, int pass)
+{
+    return all.count + (int64_t)(pass % COUNTS) * gridDim.x * DIGITS;
+}
 
 /* The first pass always runs. */
 __device__ static bool has_pass(uint64_t differs, int shift)
@@ -59,12 +70,23 @@ __device__ static int passes_from(const sorting &all, uint64_t differs,
     return n;
 }
 
+/* The digit of the pass that follows; -1: none does. */
+__device__ static int next_shift(const sorting &all, uint64_t differs,
+                                 int shift)
+{
+    do
+        shift += DIGIT_BITS;
+    while (shift < all.bits && !has_pass(differs, shift));
+    return shift < all.bits ? shift : -1;
+}
+
 /* What a pass sorts, and where to. */
 struct sort_pass {
     const uint64_t *key;
     const uint32_t *position; /* NULL: the first pass */
     int64_t n;                /* of the first pass; else all are keys */
     fl_sorted to;
+    int number; /* from 0; a pass that does nothing has none */
     __device__ uint64_t key_at(int64_t i) const
     {
         return position || i < n ? key[i] : UINT64_MAX;
@@ -82,8 +104,9 @@ __device__ static sort_pass pass_of(const sorting &all, uint64_t differs,
     const fl_sorted &from = all.half[left % 2], &to = all.half[(left - 1) % 2];
 
     if (shift == 0)
-        return {all.key, nullptr, *all.n, to};
-    return {from.key, from.position, 0, to};
+        return {all.key, nullptr, *all.n, to, 0};
+    return {from.key, from.position, 0, to,
+            passes_from(all, differs, 0) - left};
 }
 
 __device__ static unsigned digit_of(uint64_t key, int shift)
@@ -154,29 +177,45 @@ __global__ static void count_digits(sorting all, int rounds, int shift)
     for (int64_t i = first + threadIdx.x; i < end; i += FL_THREADS)
         atomicAdd(&digits[digit_of(from.key_at(i), shift)], 1u);
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < DIGITS; i += FL_THREADS)
+    for (int i = (int)threadIdx.x; i < DIGITS; i += FL_THREADS) {
         all.count[count_at(all, (unsigned)i, blockIdx.x)] = digits[i];
+        if (!all.place)
+            counts_of(all, 1)[count_at(all, (unsigned)i, blockIdx.x)] = 0;
+    }
 }
 
-/* Counts of up to this many tiles are added up by each block for itself. */
-enum { FEW_TILES = 128 };
+/* Counts of up to this many tiles are added up by each block for itself, so
+ * many at once: they are on their way together. */
+enum { FEW_TILES = 128, TOGETHER = 16 };
 static_assert((int)DIGITS == (int)FL_THREADS, "a thread has a digit");
 
 /* Where this block's keys of the thread's digit go. */
-__device__ static unsigned begin_of_digit(const sorting &sort)
+__device__ static unsigned begin_of_digit(const sorting &sort,
+                                          const uint32_t *count)
 {
     const unsigned digit = threadIdx.x;
     uint32_t all = 0, before = 0, total;
 
     if (sort.place)
         return sort.place[count_at(sort, digit, blockIdx.x)];
-    for (unsigned t = 0; t < gridDim.x; t++) {
-        uint32_t n = sort.count[count_at(sort, digit, t)];
+    for (unsigned t = 0; t < gridDim.x; t += TOGETHER) {
+        uint32_t n[TOGETHER];
 
-        before += t < blockIdx.x ? n : 0;
-        all += n;
+        for (unsigned i = 0; i < TOGETHER; i++)
+            n[i] = t + i < gridDim.x ? count[count_at(sort, digit, t + i)] : 0;
+        for (unsigned i = 0; i < TOGETHER; i++) {
+            before += t + i < blockIdx.x ? n[i] : 0;
+            all += n[i];
+        }
     }
     return fl_sum_before(all, &total) + before;
+}
+
+/* The pass after this one begins by counts that are 0. */
+__device__ static void clear_counts(const sorting &all, int pass)
+{
+    if (!all.place)
+        counts_of(all, pass)[count_at(all, threadIdx.x, blockIdx.x)] = 0;
 }
 
 /* Where each warp's keys of each digit go: place[warp][digit]. */
@@ -225,8 +264,12 @@ __global__ static void put_in_place(sorting all, int shift)
 
         key[r] = i < all.most ? pass.key_at(i) : 0;
     }
-    find_places<ROUNDS>(place, begin_of_digit(all), key, first, all.most,
-                        shift);
+    int next = all.place ? -1 : next_shift(all, differs, shift);
+    uint32_t *count = counts_of(all, pass.number + 1);
+
+    clear_counts(all, pass.number + 2);
+    find_places<ROUNDS>(place, begin_of_digit(all, counts_of(all, pass.number)),
+                        key, first, all.most, shift);
     for (unsigned r = 0; r < ROUNDS; r++) {
         int64_t i = first + r * FL_WARP;
         bool is_one = i < all.most;
@@ -242,6 +285,11 @@ __global__ static void put_in_place(sorting all, int shift)
         if (is_one) {
             pass.to.key[at] = key[r];
             pass.to.position[at] = pass.position_at(i);
+        }
+        if (is_one && next >= 0) {
+            unsigned tile = at / (ROUNDS * FL_THREADS);
+
+            atomicAdd(&count[count_at(all, digit_of(key[r], next), tile)], 1u);
         }
     }
 }
@@ -271,8 +319,8 @@ static size_t differs_bytes(int64_t most)
 
 size_t fl_sort_scratch(int64_t most)
 {
-    return 2 * (keys_bytes(most) + positions_bytes(most) + counts_bytes(most)) +
-           differs_bytes(most) +
+    return 2 * (keys_bytes(most) + positions_bytes(most)) +
+           (COUNTS + 1) * counts_bytes(most) + differs_bytes(most) +
            fl_padded(fl_scan_scratch(tiles_of(most) * DIGITS));
 }
 
@@ -291,10 +339,11 @@ static fleet_status run_pass(fl_queue *q, const sorting &all, uint32_t *place,
     unsigned tiles = (unsigned)tiles_of(all.most);
     int rounds = rounds_of(all.most);
 
-    FL_TRY(
-        FL_LAUNCH(count_digits, tiles, FL_THREADS, 0, q, all, rounds, shift));
+    if (shift == 0 || all.place)
+        FL_TRY(FL_LAUNCH(count_digits, tiles, FL_THREADS, 0, q, all, rounds,
+                         shift));
     if (all.place)
-        FL_TRY(fl_scan(q, place, fl_scan_value{all.count},
+        FL_TRY(fl_scan(q, fl_scan_value{all.count, place},
                        (int64_t)tiles * DIGITS, nullptr, scan_scratch));
     return rounds == FEW_ROUNDS ? FL_LAUNCH(put_in_place<FEW_ROUNDS>, tiles,
                                             FL_THREADS, 0, q, all, shift)
@@ -315,7 +364,7 @@ fleet_status fl_sort(fl_queue *q, const uint64_t *key, const int64_t *n,
     }
     all.tile_differs = take<unsigned long long>(&at, differs_bytes(most));
     all.differs = all.tile_differs + tiles_of(most);
-    all.count = take<uint32_t>(&at, counts_bytes(most));
+    all.count = take<uint32_t>(&at, COUNTS * counts_bytes(most));
     place = take<uint32_t>(&at, counts_bytes(most));
     all.place = tiles_of(most) > FEW_TILES ? place : nullptr;
     *out = all.half[0];

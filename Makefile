@@ -238,11 +238,13 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 # The suite tries the fleetrun, the fleet-train, the fleet-predict and the predict of its
 # own variant, which lie beside it. The launcher needs no library when it runs.
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
-              $(wildcard tools/fleetrun/*.c) src/base/error.c \
-              src/base/memory.c src/base/text.c src/net/keys.c)
+              $(wildcard tools/fleetrun/*.c) \
+              $(addprefix src/base/,clock.c error.c hash.c memory.c text.c thread.c) \
+              $(addprefix src/net/,guard.c keys.c ledger.c limits.c packet.c resolve.c \
+                socket.c wakeup.c zmq_context.c))
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq
+	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq -lxxhash
 # It reads what is in logs by the library's own functions, which are hidden in it.
 $(BUILD)/fleet-replay: $(BUILD)/tools/fleet-replay.o $(OBJ)
 	@echo "  LD    $@"
@@ -408,7 +410,9 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
 
-$(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) | \
+# What fleetrun does without sockets is tried without it.
+NODE_OBJ := $(patsubst %,$(BUILD)/tools/fleetrun/node_%.o,table message)
+$(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) $(NODE_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
               $(BUILD)/score \
               $(BUILD)/fleet-predict $(BUILD)/fleet-export \
@@ -528,7 +532,7 @@ valgrind:
 ONEDNN3  := $(CACHE)/onednn-3.2
 SUITE3   := $(BUILD)/fleet-tests-onednn3
 SUITE3_OBJ := $(filter-out $(BUILD)/src/ops/dnnl.o,$(filter %.o,$(TEST_OBJ) $(OBJ) \
-              $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ))) $(BUILD)/onednn3.o
+              $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) $(NODE_OBJ))) $(BUILD)/onednn3.o
 $(BUILD)/onednn3.o: src/ops/dnnl.c $(ONEDNN3)/include/oneapi/dnnl/dnnl.h
 	@mkdir -p $(@D)
 	@echo "  CC    $@"

@@ -30,10 +30,12 @@ static int report_error(fleet_status status)
 static int keep_job(void *user, int alive)
 {
     run_job job;
-    fleet_status status = run_job_open(&job, user);
+    fleet_status status = run_job_open(&job, user, alive);
     int result =
         status == FLEET_OK ? run_watch(&job, alive) : report_error(status);
 
+    if (status != FLEET_OK && job.signal)
+        result = 128 + job.signal;
     run_job_close(&job);
     return result;
 }

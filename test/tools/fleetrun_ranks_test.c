@@ -359,7 +359,8 @@ TEST(refuses_what_does_not_go_together)
         {"--nnodes 2 --devices 0 --master a:1 --node_rank 2",
          "--node_rank: expected 0 to 1, one of --nnodes, got 2"},
         {"--node_rank 1", "--node_rank: expected 0 to 0"},
-        {"--nnodes 2 --devices 0 --master a:1 --rank 0 --server_num 1",
+        {"--nnodes 2 --devices 0 --master a:1 --rank 0 --server_num 1 "
+         "--collective",
          "servers beside ranks are for one node"},
         {"--devices 0 --master here", "--master: expected ip:port, got"},
         {"--ips a,b --devices 0", "--ips is for ranks on CPUs"},

@@ -82,7 +82,8 @@ static fleet_status join_endpoints(run_job *j)
     for (int i = 0; i < j->n_process; i++) {
         const run_process *p = &j->process[i];
 
-        if (!p->is_server && j->options->n_node > 1 && !j->options->ips)
+        if (!p->is_server && j->options->n_node > 1 && !j->options->ips &&
+            !j->options->meets)
             break; /* this node does not know the ports of others */
         fl_text_add(p->is_server   ? &j->servers
                     : p->stage > 0 ? &j->heter
@@ -151,18 +152,43 @@ static fleet_status open_log(run_job *j, run_process *p)
     return FLEET_OK;
 }
 
-fleet_status run_job_open(run_job *j, const run_options *o)
+static fleet_status find_nodes(run_job *j, int alive)
 {
-    *j = (run_job){.options = o, .agent_listener = -1};
+    fleet_status status;
+
+    FL_TRY(run_processes_need_keys(j->options, true));
+    status = run_nodes_join(&j->nodes, j->options, alive);
+    j->signal = run_nodes_signal(j->nodes);
+    return status;
+}
+
+static fleet_status agree_on_ports(run_job *j)
+{
+    fleet_status status;
+
+    if (!j->nodes)
+        return FLEET_OK;
+    status = run_processes_agree(j);
+    j->signal = run_nodes_signal(j->nodes);
+    return status;
+}
+
+static fleet_status open_job(run_job *j, int alive)
+{
+    const run_options *o = j->options;
+
+    if (o->meets)
+        FL_TRY(find_nodes(j, alive));
     FL_TRY(run_processes_list(j));
     FL_TRY(run_folders_make_deep("--log_dir", "the logs", o->log_folder, 0777));
     FL_TRY(run_journals_open(j));
     FL_TRY(bind_ports(j));
     FL_TRY(run_journals_keep_ports(j));
-    FL_TRY(join_endpoints(j));
     if (j->needs_keys || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
     FL_TRY(run_keys_open(j));
+    FL_TRY(agree_on_ports(j));
+    FL_TRY(join_endpoints(j));
     if (j->by_mpirun) {
         FL_TRY(run_mpirun_open(j));
         FL_TRY(run_agents_open(j));
@@ -172,6 +198,18 @@ fleet_status run_job_open(run_job *j, const run_options *o)
         if (j->process[i].is_local)
             FL_TRY(open_log(j, &j->process[i]));
     return FLEET_OK;
+}
+
+/* What fails until the nodes have agreed, the others hear of. */
+fleet_status run_job_open(run_job *j, const run_options *o, int alive)
+{
+    fleet_status status;
+
+    *j = (run_job){.options = o, .agent_listener = -1};
+    status = open_job(j, alive);
+    run_nodes_close(j->nodes, status);
+    j->nodes = NULL;
+    return status;
 }
 
 static void close_process(run_process *p)

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "folders.h"
+#include "nodes.h"
 #include "options.h"
 #include "output.h"
 
@@ -46,6 +47,9 @@ typedef struct run_process {
 
 typedef struct run_job {
     const run_options *options;
+    run_nodes *nodes;     /* while they find each other; NULL: one node, or
+                             lists */
+    int signal;           /* that has ended the wait for them; 0: none */
     run_process *process; /* servers, workers, heter workers; of all nodes; and
                              mpirun */
     int n_process, n_server, n_worker, n_heter; /* without mpirun */
@@ -67,9 +71,10 @@ typedef struct run_job {
     char agent_address[128], agent_token[40]; /* see rank_agent.h */
 } run_job;
 
-/* List the processes, bind the sockets of this node's, open their logs. In
- * every case run_job_close() follows. */
-fleet_status run_job_open(run_job *j, const run_options *o);
+/* Find the other nodes, list the processes, bind the sockets of this node's,
+ * open their logs. `alive` as run_watch() has it. In every case run_job_close()
+ * follows. */
+fleet_status run_job_open(run_job *j, const run_options *o, int alive);
 void run_job_close(run_job *j);
 
 /* Start one of this node's, perhaps again: then with the socket, the log and

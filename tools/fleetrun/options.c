@@ -41,16 +41,22 @@ const char run_options_usage[] =
     "  --heter_devices LIST  cpu or gpu for each stage: cpu;gpu (cpu)\n"
     "  --host HOST        this node's entries in the lists (POD_IP, else\n"
     "                     127.0.0.1)\n"
-    "  --collective       the workers are ranks; implied by the next six\n"
+    "  --collective       the workers are ranks; implied by the next six, "
+    "without\n"
+    "                     servers\n"
     "  --nproc_per_node N ranks on each node (one per device, else 1); also\n"
     "                     --worker_num\n"
     "  --ips LIST         ranks on the CPUs of these hosts, from the first "
     "one;\n"
     "                     also --hosts\n"
     "  --devices LIST     a GPU for each worker, 0,1,...; also --gpus\n"
-    "  --nnodes M         nodes with GPUs; fleetrun is started on each, with\n"
-    "  --master IP:PORT   of the first node, for rank 0, and\n"
-    "  --node_rank K      which node this is, from 0; also --rank\n"
+    "  --nnodes M         nodes; fleetrun is started on each, with\n"
+    "  --master IP:PORT   of the first node: with servers the fleetruns find "
+    "each\n"
+    "                     other there, else rank 0 listens; and\n"
+    "  --node_rank K      which node this is, from 0; also --rank; with "
+    "servers it\n"
+    "                     may be left out\n"
     "  --servers_max N    servers that the job may have, those among them "
     "that\n"
     "                     join it while it runs: so many get keys "
@@ -252,16 +258,16 @@ static fleet_status read_deadline(const char *name, int otherwise, int *ms)
 
 static fleet_status find_deadlines(run_options *o)
 {
-    int ms;
-
     FL_TRY(read_deadline("FLEET_CONNECT_DEADLINE_MS", CONNECT_DEADLINE_MS,
                          &o->connect_ms));
-    if (o->grace >= 0) {
+    if (o->grace >= 0)
         o->grace_ms = o->grace * 1000;
+    if (o->grace >= 0 && !o->meets)
         return FLEET_OK;
-    }
-    FL_TRY(read_deadline("FLEET_PEER_DEADLINE_MS", PEER_DEADLINE_MS, &ms));
-    o->grace_ms = ms + GRACE_MORE_MS;
+    FL_TRY(
+        read_deadline("FLEET_PEER_DEADLINE_MS", PEER_DEADLINE_MS, &o->peer_ms));
+    if (o->grace < 0)
+        o->grace_ms = o->peer_ms + GRACE_MORE_MS;
     return FLEET_OK;
 }
 
@@ -343,6 +349,7 @@ static fleet_status check_replicas(run_options *o)
     const char *text = getenv("FLEET_REPLICAS");
     int n_server = o->servers ? run_options_count(o->servers) : o->n_server;
 
+    n_server *= o->meets ? o->n_node : 1;
     if (o->replicas < 0 && text && *text)
         FL_TRY(run_options_integer("FLEET_REPLICAS", text, 1, MOST_COPIES,
                                    &o->replicas));
@@ -364,7 +371,7 @@ static fleet_status check_servers_max(const run_options *o)
 {
     if (o->servers_max < 0)
         return FLEET_OK;
-    if (o->keys || o->servers)
+    if (o->keys || o->servers || o->meets)
         return fl_fail(FLEET_EINVAL,
                        "--servers_max is for a job of one node, whose keys "
                        "fleetrun makes: expected `fleetrun keys --server_num "

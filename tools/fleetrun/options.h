@@ -22,8 +22,10 @@ typedef struct run_options {
     int nproc, n_node, node;       /* as given: ranks of a node, nodes, which
                                       one this is; -1: not given */
     const char *master, *ips, *devices; /* or NULL */
-    int n_ip;                           /* hosts in ips, else 1 */
-    int gpu[RUN_MOST_GPU], n_gpu;       /* of this node's workers */
+    bool meets; /* servers and workers on n_node nodes, n_server and n_worker
+                   on each, which find each other by master: nodes.h */
+    int n_ip;   /* hosts in ips, else 1 */
+    int gpu[RUN_MOST_GPU], n_gpu; /* of this node's workers */
     /* of heter workers, by stage with semicolons; or NULL */
     const char *heter_numbers, *heter_workers, *heter_devices;
     int n_stage;               /* the workers' is the first; 1: no others */
@@ -32,7 +34,9 @@ typedef struct run_options {
     int n_heter;       /* of all stages */
     int grace;         /* seconds; -1: not given */
     int grace_ms;      /* the same, or its default */
-    int connect_ms;    /* until mpirun has started all ranks */
+    int connect_ms;    /* until mpirun has started all ranks, or all nodes have
+                          come */
+    int peer_ms;       /* after which a silent node is dead */
     const char *keys;  /* folder of them; NULL: this job's own, or none */
     bool insecure;     /* no keys */
     int replicas;      /* copies of each lane: with 2 the job outlives a

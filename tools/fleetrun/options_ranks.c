@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ps/bucket_map.h"
+
 /* --- devices -------------------------------------------------------------- */
 
 /* The entry's position in a list; -1: it is not in it. */
@@ -85,8 +87,12 @@ static bool is_collective(const run_options *o)
 {
     const bool has_servers = o->servers || o->n_server > 0;
 
-    return o->collective || o->nproc >= 0 || o->n_node >= 0 || o->node >= 0 ||
-           o->master || o->ips || (o->devices && !has_servers && !o->workers);
+    if (o->collective || o->nproc >= 0 || o->ips)
+        return true;
+    if (o->n_server > 0) /* the nodes are of servers and workers */
+        return false;
+    return o->n_node >= 0 || o->node >= 0 || o->master ||
+           (o->devices && !has_servers && !o->workers);
 }
 
 static fleet_status count_ranks(run_options *o)
@@ -160,6 +166,36 @@ static fleet_status check_nodes(const run_options *o)
     return FLEET_OK;
 }
 
+/* Several nodes with servers and workers on each. */
+static fleet_status check_meeting(run_options *o)
+{
+    const int n = o->n_node < 0 ? 1 : o->n_node;
+
+    if (o->node >= n)
+        return fl_fail(FLEET_EINVAL,
+                       "--node_rank: expected 0 to %d, one of --nnodes, got %d",
+                       n - 1, o->node);
+    o->meets = o->n_server > 0 && n > 1;
+    if (!o->meets)
+        return FLEET_OK;
+    if (!o->master)
+        return fl_fail(FLEET_EINVAL,
+                       "--nnodes is %d: give --master, too, where the "
+                       "fleetruns of the nodes find each other",
+                       n);
+    if (o->workers)
+        return fl_fail(FLEET_EINVAL, "--workers and --nnodes: lists have all "
+                                     "nodes; give --worker_num, of each node");
+    if (o->heter_numbers || o->heter_workers)
+        return fl_fail(FLEET_EINVAL, "--nnodes is for servers and workers: "
+                                     "with heter workers give lists");
+    if ((int64_t)n * o->n_server > FL_MOST_SERVER)
+        return fl_fail(FLEET_EINVAL,
+                       "--server_num: %d on each of %d nodes are more than %d",
+                       o->n_server, n, FL_MOST_SERVER);
+    return FLEET_OK;
+}
+
 static fleet_status check_devices(const run_options *o)
 {
     if (o->workers && o->devices)
@@ -182,6 +218,8 @@ fleet_status run_options_check_ranks(run_options *o)
         FL_TRY(count_ranks(o));
         FL_TRY(check_ips(o));
         FL_TRY(check_nodes(o));
+    } else {
+        FL_TRY(check_meeting(o));
     }
     if (o->n_worker < 0)
         o->n_worker = 1;

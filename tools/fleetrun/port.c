@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "options.h"
+
 void run_port_bare_host(const char *host, char bare[256])
 {
     bool in_brackets = *host == '[';
@@ -74,4 +76,55 @@ fleet_status run_port_open(const char *host, int *port, bool listens, int *fd)
                          strerror(errno));
     freeaddrinfo(to);
     return status;
+}
+
+/* --- the way to another node ---------------------------------------------- */
+
+static fleet_status read_endpoint(const char *endpoint, char host[256],
+                                  int *port)
+{
+    const char *colon = strrchr(endpoint, ':');
+
+    if (!colon || colon == endpoint || colon - endpoint >= 256)
+        return fl_fail(FLEET_EINVAL,
+                       "--master: expected ip:port, got \"%.200s\"", endpoint);
+    snprintf(host, 256, "%.*s", (int)(colon - endpoint), endpoint);
+    return run_options_integer("--master: its port", colon + 1, 1, 65535, port);
+}
+
+static bool name_number(const struct sockaddr *a, socklen_t size,
+                        char name[RUN_ROUTE_HOST])
+{
+    char bare[RUN_ROUTE_HOST - 2];
+
+    if (getnameinfo(a, size, bare, sizeof bare, NULL, 0, NI_NUMERICHOST) != 0)
+        return false;
+    snprintf(name, RUN_ROUTE_HOST, a->sa_family == AF_INET6 ? "[%s]" : "%s",
+             bare);
+    return true;
+}
+
+fleet_status run_port_route(const char *endpoint, run_route *route)
+{
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    struct addrinfo *to;
+    char host[256];
+    bool ok;
+    int fd;
+
+    FL_TRY(read_endpoint(endpoint, host, &route->port));
+    FL_TRY(resolve_host(host, route->port, &to));
+    fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ok = fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+         getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+         name_number((struct sockaddr *)&own, size, route->from) &&
+         name_number(to->ai_addr, to->ai_addrlen, route->to);
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(to);
+    if (!ok)
+        return fl_fail(FLEET_EIO, "there is no way to --master %.200s: %s",
+                       endpoint, strerror(errno));
+    return FLEET_OK;
 }

@@ -141,6 +141,33 @@ static fleet_status make_ranks(run_job *j)
     return read_entry("--master", master, (int)strlen(master), rank);
 }
 
+/* So many on each of several nodes, node after node. Where those of other nodes
+ * listen is not known yet: run_processes_agree(). */
+static fleet_status make_nodes(run_job *j)
+{
+    const run_options *o = j->options;
+    const int node = run_nodes_rank(j->nodes);
+    const char *host = run_nodes_host(j->nodes);
+    run_process *worker = j->process + j->n_server;
+    const int port = o->start_port;
+
+    for (int i = 0; i < j->n_process; i++) {
+        run_process *p = &j->process[i];
+        const int n = p->is_server ? o->n_server : o->n_worker;
+
+        p->local_rank = p->index % n;
+        if (p->index / n == node)
+            continue;
+        p->host = name_host("?");
+        if (!p->host)
+            return FLEET_ENOMEM;
+    }
+    FL_TRY(
+        make_local(j->process + node * o->n_server, o->n_server, host, port));
+    return make_local(worker + node * o->n_worker, o->n_worker, host,
+                      port ? port + o->n_server : 0);
+}
+
 static fleet_status make_processes(run_job *j)
 {
     const run_options *o = j->options;
@@ -148,6 +175,8 @@ static fleet_status make_processes(run_job *j)
     run_process *worker = j->process + j->n_server;
     int port = o->start_port;
 
+    if (o->meets)
+        return make_nodes(j);
     if (o->servers)
         FL_TRY(read_list("--servers", o->servers, ",", host, j->process));
     else
@@ -211,6 +240,17 @@ static fleet_status count_processes(run_job *j)
     return FLEET_OK;
 }
 
+fleet_status run_processes_need_keys(const run_options *o, bool has_servers)
+{
+    if (o->keys || o->insecure)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "%s of a job on several nodes need keys that all nodes "
+                   "have: \"fleetrun keys FOLDER\" makes them, and --keys "
+                   "FOLDER uses them; --insecure does without",
+                   has_servers ? "servers" : "ranks on GPUs");
+}
+
 static fleet_status check_processes(const run_job *j)
 {
     const run_options *o = j->options;
@@ -226,18 +266,14 @@ static fleet_status check_processes(const run_job *j)
                            "--servers: beside ranks all servers are on this "
                            "node, %s; %s is not",
                            host_of_node(o), j->process[i].host);
-    if (j->n_host > 1 && !o->collective &&
+    if (j->n_host > 1 && !o->collective && !o->meets &&
         (!o->servers || !o->workers || o->heter_numbers))
         return fl_fail(FLEET_EINVAL,
                        "a number counts this node's processes: with several "
                        "nodes give --servers and --workers%s",
                        o->heter_numbers ? ", and --heter_workers" : "");
-    if (j->needs_keys && j->n_host > 1 && !o->keys && !o->insecure)
-        return fl_fail(FLEET_EINVAL,
-                       "%s of a job on several nodes need keys that all "
-                       "nodes have: \"fleetrun keys FOLDER\" makes them, and "
-                       "--keys FOLDER uses them; --insecure does without",
-                       j->n_server > 0 ? "servers" : "ranks on GPUs");
+    if (j->needs_keys && j->n_host > 1)
+        return run_processes_need_keys(o, j->n_server > 0);
     return FLEET_OK;
 }
 
@@ -253,6 +289,7 @@ fleet_status run_processes_list(run_job *j)
     const run_options *o = j->options;
 
     j->n_server = o->servers ? run_options_count(o->servers) : o->n_server;
+    j->n_server *= o->meets ? o->n_node : 1;
     j->n_worker = count_workers(o);
     j->n_heter = o->n_heter;
     j->n_process = j->n_server + j->n_worker + j->n_heter;
@@ -281,4 +318,44 @@ fleet_status run_processes_list(run_job *j)
     if (j->by_mpirun)
         j->process[j->n_process].is_local = true;
     return check_processes(j);
+}
+
+/* --- several nodes that find each other ----------------------------------- */
+
+/* What a node says of itself, and hears of others: its servers, its workers. */
+static run_process *process_of(const run_job *j, int node, int i)
+{
+    const run_options *o = j->options;
+
+    return i < o->n_server ? &j->process[node * o->n_server + i]
+                           : &j->process[j->n_server + node * o->n_worker + i -
+                                         o->n_server];
+}
+
+fleet_status run_processes_agree(run_job *j)
+{
+    const run_options *o = j->options;
+    const int n = o->n_server + o->n_worker, own = run_nodes_rank(j->nodes);
+    int *ports = fl_alloc_array((size_t)n, sizeof *ports);
+    fleet_status status = ports ? FLEET_OK : FLEET_ENOMEM;
+
+    for (int i = 0; ports && i < n; i++)
+        ports[i] = process_of(j, own, i)->port;
+    if (status == FLEET_OK)
+        status = run_nodes_agree(j->nodes, ports);
+    fl_free(ports);
+    FL_TRY(status);
+    for (int i = 0; i < n * o->n_node; i++) {
+        const int node = i / n;
+        run_process *p = process_of(j, node, i % n);
+
+        if (node == own)
+            continue;
+        fl_free(p->host);
+        p->host = name_host(run_nodes_host_of(j->nodes, node));
+        if (!p->host)
+            return FLEET_ENOMEM;
+        p->port = run_nodes_ports_of(j->nodes, node)[i % n];
+    }
+    return FLEET_OK;
 }

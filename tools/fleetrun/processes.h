@@ -7,3 +7,10 @@
 /* Make and count the processes of all nodes. FLEET_EINVAL: the options name
  * processes that cannot be. */
 fleet_status run_processes_list(run_job *j);
+
+/* Where several nodes find each other (options.meets): this node's ports, which
+ * are bound, for those of all. */
+fleet_status run_processes_agree(run_job *j);
+
+/* FLEET_EINVAL: a job on several nodes has neither keys nor --insecure. */
+fleet_status run_processes_need_keys(const run_options *o, bool has_servers);

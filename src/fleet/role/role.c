@@ -257,11 +257,28 @@ static fleet_status check_no_ranks(const fl_role *r)
                    collective_variable, size, fl_stage_role_list);
 }
 
+/* Without a list each process of such a job would train by itself. */
+static fleet_status check_no_scheduler(void)
+{
+    const char *role = fl_variable("MS_ROLE");
+
+    if (!role)
+        return FLEET_OK;
+    return fl_fail(
+        FLEET_EUNSUPPORTED,
+        "MS_ROLE is \"%.100s\", but %s is not set: this version asks "
+        "no scheduler of MindSpore's; \"fleetrun --nnodes N --master "
+        "HOST:PORT --server_num S --worker_num W\" gives processes "
+        "their places by one endpoint",
+        role, servers_variable);
+}
+
 static fleet_status read_environment(fl_role *r)
 {
     const char *servers = fl_variable(servers_variable), *role;
 
     if (!servers) {
+        FL_TRY(check_no_scheduler());
         FL_TRY(check_no_stages());
         return read_rank(r);
     }

@@ -1,0 +1,136 @@
+/* node_link.c - keys for the link, and packets of one frame, which is a
+ * message's text. */
+#include "node_link.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+enum { MOST_BYTES = 1 << 20, IDLE_BYTES = 1 << 16 };
+
+/* --- the link ------------------------------------------------------------- */
+
+static void name_address(const run_route *route, fl_address address)
+{
+    snprintf(address, sizeof(fl_address), "tcp://%s:%d", route->to,
+             route->port);
+}
+
+fleet_status run_node_link_listen(run_node_link *l, const run_route *route,
+                                  const char *keys, int fd)
+{
+    fl_address address;
+    fleet_status status = fl_packet_pool_create(&l->pool, IDLE_BYTES);
+
+    name_address(route, address);
+    if (status == FLEET_OK && keys)
+        status = fl_keys_read(&l->keys, keys, true, 0);
+    if (status == FLEET_OK && keys)
+        status = fl_guard_create(&l->guard, l->keys);
+    if (status == FLEET_OK)
+        status = fl_socket_listen(&l->socket);
+    if (status == FLEET_OK && keys)
+        status = fl_socket_guard(l->socket, l->guard);
+    if (status == FLEET_OK)
+        status = fl_socket_bind(l->socket, address, fd, NULL);
+    if (status != FLEET_OK)
+        close(fd);
+    return status;
+}
+
+static fleet_status read_worker_key(run_node_link *l, const char *folder,
+                                    int first, int end)
+{
+    fleet_status status = FLEET_ENOENT;
+
+    for (int i = first; i < end && status == FLEET_ENOENT; i++)
+        status = fl_keys_read(&l->keys, folder, false, i);
+    return status;
+}
+
+fleet_status run_node_link_connect(run_node_link *l, const run_route *route,
+                                   const char *keys, int first, int end)
+{
+    fl_address address;
+
+    name_address(route, address);
+    FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
+    if (keys)
+        FL_TRY(read_worker_key(l, keys, first, end));
+    return fl_socket_connect_to(&l->socket, address, l->keys, 0);
+}
+
+void run_node_link_close(run_node_link *l, int linger_ms)
+{
+    fl_socket_close(l->socket, linger_ms);
+    fl_guard_destroy(l->guard);
+    fl_keys_destroy(l->keys);
+    fl_packet_pool_destroy(l->pool);
+    *l = (run_node_link){0};
+}
+
+bool run_node_link_lets_in(const run_node_link *l, const fl_peer *from)
+{
+    return !l->guard ||
+           (from->sender > 0 && from->sender < FL_GUARD_SUBSCRIBER);
+}
+
+fleet_status run_node_link_wait(run_node_link *l, int ms)
+{
+    return fl_socket_wait(&l->socket, 1, NULL, ms);
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+fleet_status run_node_link_send(run_node_link *l, const fl_peer *to,
+                                const run_node_message *m)
+{
+    fl_text text = {0};
+    fl_packet *packet = NULL;
+    fleet_status status;
+    void *frame = NULL;
+
+    run_node_message_write(m, &text);
+    status = text.status;
+    if (status == FLEET_OK)
+        status = fl_packet_create(l->pool, &packet);
+    if (status == FLEET_OK)
+        frame = fl_packet_add(packet, text.length);
+    if (frame) {
+        memcpy(frame, fl_text_chars(&text), text.length);
+        status = fl_socket_send(l->socket, to, packet);
+        if (status == FLEET_ENOENT) /* it may come again, or is silent */
+            status = FLEET_OK;
+    } else if (status == FLEET_OK) {
+        status = FLEET_ENOMEM;
+    }
+    fl_packet_drop(packet);
+    fl_text_done(&text);
+    return status;
+}
+
+fleet_status run_node_link_receive(run_node_link *l, fl_peer *from,
+                                   run_node_message *m, char **text)
+{
+    fl_packet *p;
+
+    for (;;) {
+        *text = NULL;
+        FL_TRY(fl_socket_receive(l->socket, from, &p));
+        if (!p)
+            return FLEET_OK;
+        if (p->n_frame == 1 && p->frame[0].size < MOST_BYTES) {
+            *text = fl_strndup(p->frame[0].data, p->frame[0].size);
+            if (!*text) {
+                fl_packet_drop(p);
+                return FLEET_ENOMEM;
+            }
+        }
+        fl_packet_drop(p);
+        if (*text && run_node_message_read(m, *text))
+            return FLEET_OK;
+        fl_free(*text);
+    }
+}

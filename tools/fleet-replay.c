@@ -56,9 +56,10 @@ typedef struct listing {
 
 static const char *name_of(uint16_t kind)
 {
-    static const char *const name[] = {
-        "?",       "run",   "place", "update", "leave", "pass",  "reduced",
-        "command", "state", "dense", "table",  "rows",  "whole", "life"};
+    static const char *const name[] = {"?",     "run",   "place",   "update",
+                                       "leave", "pass",  "reduced", "command",
+                                       "state", "dense", "table",   "rows",
+                                       "whole", "life",  "lease"};
 
     return kind < sizeof name / sizeof *name ? name[kind] : name[0];
 }

@@ -154,6 +154,18 @@ typedef struct fleet_dataset_options {
      */
     int64_t shuffle;
 
+    /* Lines of a lease, rounded up to whole batches; 0: workers have fixed
+     * shares. With leases a training pass of several workers is shared out as
+     * they get on: who has trained a lease asks server 0 for the next one of
+     * all files, so a worker that is slow, or comes late, trains fewer lines,
+     * and each line is trained once. Leases follow the order of the pass, the
+     * shuffled one with `shuffle`. Each worker reads all files, and parses its
+     * own batches. Of workers that update apart (ps-async, ps-half-async,
+     * ps-geo); in other jobs of several workers a pass is FLEET_EUNSUPPORTED.
+     * One worker has all leases, which are the batches that it has without
+     * them. Not for in-memory datasets, whose samples are in one worker. */
+    int64_t lease_lines;
+
     /* Lines that cannot be read as the slots say, and that are left out of a
      * pass: the first ones are logged, with file, line and reason, and how many
      * they were; one more is FLEET_EFORMAT. 0: a bad line is FLEET_EFORMAT. A

@@ -6,6 +6,7 @@
  * is made; parsing runs side by side. A thread has its buffer before it takes a
  * place in the order, so the batch that is wanted next is always on its way.
  */
+#include "data/layout/leases.h"
 #include "data/layout/sampling.h"
 #include "data/stream.h"
 
@@ -47,6 +48,7 @@ struct fl_stream {
     fl_reader *reader;
     bool started, all_read;
     int64_t n_batch; /* read so far, of all shares */
+    int64_t n_own;   /* of these, of this share */
     int64_t n_order; /* of this share, and an error at the end */
 
     pthread_mutex_t lock; /* over these; never held while waiting for data */
@@ -67,6 +69,7 @@ struct fl_stream {
     /* the caller's alone, with a budget of bad lines */
     fl_bad_lines bad;
     int64_t passed; /* batches that were passed over, of first_batch */
+    fl_leases leases;
 };
 
 /* --- the threads ---------------------------------------------------------- */
@@ -121,29 +124,46 @@ static bool may_shrink(const fl_stream_spec *spec)
     return spec->max_bad_lines > 0 || fl_sampling_drops(spec);
 }
 
+/* How many of our batches are passed over without being parsed. Where batches
+ * shrink none is: which of them have rows left is known then. */
+static int64_t unparsed(const fl_stream_spec *spec)
+{
+    return may_shrink(spec) ? 0 : spec->first_batch;
+}
+
+/* The place of our next batch; under read_lock. -1: the stream is being closed,
+ * and the lease that has it was not given. */
+static int64_t next_own(fl_stream *s)
+{
+    return s->spec.next_lease
+               ? fl_leases_find(&s->leases, s->n_own)
+               : s->n_own * s->spec.share_count + s->spec.share_index;
+}
+
 /* Read the lines of our next batch; batches of other shares are passed over.
- * Where batches shrink, those before first_batch are parsed, too: which of them
- * have rows left is known then.
  * FLEET_EEND: the last batch may have lines nevertheless. */
 static fleet_status read_batch(fl_stream *s, fl_batch_buffer *buffer)
 {
     const int64_t size = s->spec.batch_size;
-    const int64_t first = may_shrink(&s->spec) ? 0 : s->spec.first_batch;
 
-    for (int64_t n = 0;;) {
-        bool ours = s->n_batch % s->spec.share_count == s->spec.share_index &&
-                    s->n_batch / s->spec.share_count >= first;
+    for (int64_t n = 0, own = next_own(s);;) {
+        bool is_own = s->n_batch == own;
+        bool ours = is_own && s->n_own >= unparsed(&s->spec);
         fleet_status status;
         int64_t got;
 
+        if (own < 0)
+            return fl_fail(FLEET_ESTATE, "the stream was closed");
         buffer->batch.index = s->n_batch++;
         status = s->reader->read(s->reader, ours ? &buffer->lines : NULL, size,
                                  &got);
         buffer->batch.share = status == FLEET_EEND ? 1 : s->reader->share;
         FL_TRY(status);
         n += ours;
+        s->n_own += is_own;
         if (ours && n >= s->spec.joined)
             return FLEET_OK;
+        own = is_own ? next_own(s) : own;
         if (atomic_load_explicit(&s->stop, memory_order_relaxed))
             return fl_fail(FLEET_ESTATE, "the stream was closed");
     }
@@ -334,6 +354,7 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     pthread_cond_init(&s->filled, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&s->emptied, NULL);
+    fl_leases_init(&s->leases, &s->spec);
     FL_GOTO(failed, fl_fd_wakeup(&s->wakeup));
     FL_GOTO(failed, fl_parser_init(&s->parser, &s->spec, parse_lines));
     s->parser.cached = &s->cached;
@@ -386,27 +407,46 @@ static fleet_status next_batch(fl_stream *s, fl_batch **batch)
     return FLEET_OK;
 }
 
-static fleet_status take_batch(fl_stream *s, fl_batch **batch)
+/* Unless all has been read, leases have the batch that comes next. */
+static fleet_status ask_leases(fl_stream *s)
 {
-    fleet_status status;
+    bool all_read;
 
-    *batch = NULL;
     pthread_mutex_lock(&s->lock);
-    status =
-        s->n_held < s->spec.most_held
-            ? next_batch(s, batch)
-            : fl_fail(FLEET_ESTATE, "%d batches are held already", s->n_held);
+    all_read = s->end >= 0 || s->error.code != FLEET_OK;
     pthread_mutex_unlock(&s->lock);
-    return status;
+    return all_read ? FLEET_OK
+                    : fl_leases_ask(&s->leases, s->next + unparsed(&s->spec));
 }
 
-/* A budget of bad lines that is exceeded ends the stream, as all errors do. */
+/* As all errors do: a budget of bad lines that is exceeded, a lease that does
+ * not come. */
 static fleet_status end_stream(fl_stream *s, fleet_status status)
 {
     pthread_mutex_lock(&s->lock);
     fl_error_take(&s->error, status);
     pthread_mutex_unlock(&s->lock);
     return fl_error_raise(&s->error);
+}
+
+static fleet_status take_batch(fl_stream *s, fl_batch **batch)
+{
+    fleet_status status = s->spec.next_lease ? ask_leases(s) : FLEET_OK;
+
+    *batch = NULL;
+    if (status != FLEET_OK)
+        return end_stream(s, status);
+    pthread_mutex_lock(&s->lock);
+    status =
+        s->n_held < s->spec.most_held
+            ? next_batch(s, batch)
+            : fl_fail(FLEET_ESTATE, "%d batches are held already", s->n_held);
+    pthread_mutex_unlock(&s->lock);
+    if (s->spec.next_lease && status == FLEET_OK)
+        fl_leases_count(&s->leases, (*batch)->rows);
+    else if (s->spec.next_lease && status == FLEET_EEND)
+        fl_leases_log(&s->leases);
+    return status;
 }
 
 /* *wanted: it has rows, and is behind the batches that are passed over. */
@@ -473,6 +513,7 @@ void fl_stream_release(fl_stream *s, fl_batch *batch)
 static void stop_threads(fl_stream *s)
 {
     atomic_store(&s->stop, true);
+    fl_leases_stop(&s->leases);
     if (s->wakeup >= 0)
         fl_fd_wake(s->wakeup);
     pthread_mutex_lock(&s->lock);
@@ -497,6 +538,7 @@ void fl_stream_close(fl_stream *s)
     fl_fd_close(&s->wakeup);
     pthread_cond_destroy(&s->filled);
     pthread_cond_destroy(&s->emptied);
+    fl_leases_done(&s->leases);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->read_lock);
     fl_free(s->thread);

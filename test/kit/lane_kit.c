@@ -384,6 +384,18 @@ void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
     lane_tell(k, &w, (int)stream);
 }
 
+void lane_lease(lane_kit *k, uint32_t stream, uint64_t sums,
+                const fl_lease_question *q)
+{
+    fl_msg_head head = lane_head(FL_MSG_LEASE, stream, sums, 0);
+    fl_msg_writer w;
+
+    lane_begin(k, &w, &head);
+    fl_msg_section(&w, FL_SECTION_LEASE, 0);
+    memcpy(fl_msg_column(&w, FL_COLUMN_BYTES, sizeof *q), q, sizeof *q);
+    lane_tell(k, &w, (int)stream);
+}
+
 static void pull_rows(lane_kit *k, const fl_msg_head *head, uint64_t version,
                       uint32_t n)
 {

@@ -118,6 +118,10 @@ void lane_read(lane_kit *k, uint32_t stream, const char *text);
 void lane_numbers(lane_kit *k, uint32_t stream, uint64_t number, int how,
                   const double *x, int n);
 
+/* In async: for a lease, behind so many sums. */
+void lane_lease(lane_kit *k, uint32_t stream, uint64_t sums,
+                const fl_lease_question *q);
+
 /* A pull of that version: of n rows of table 0. */
 void lane_pull(lane_kit *k, uint32_t stream, uint64_t version, uint32_t n);
 

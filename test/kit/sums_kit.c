@@ -25,14 +25,18 @@ fleet_var *sums_build(ps_node *n, const fleet_options *o,
     return id;
 }
 
+int64_t sums_lease_lines;
+
 void sums_read(ps_node *n, fleet_var *id, const char *const *files, int n_file,
                int64_t batch)
 {
     if (n->server)
         return;
     n->s.data = fleet_queue_dataset(
-        n->s.f, &(fleet_dataset_options){
-                    .batch_size = batch, .use_var = &id, .n_use_var = 1});
+        n->s.f, &(fleet_dataset_options){.batch_size = batch,
+                                         .lease_lines = sums_lease_lines,
+                                         .use_var = &id,
+                                         .n_use_var = 1});
     CHECK(n->s.data != NULL);
     CHECK_OK(fleet_dataset_set_filelist(n->s.data, files, n_file));
 }

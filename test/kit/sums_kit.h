@@ -12,6 +12,9 @@ enum { SUMS_KEYS = 97, SUMS_BATCH = 4 /* samples: their mean is exact */ };
 fleet_var *sums_build(ps_node *n, const fleet_options *o,
                       const fleet_distributed_strategy *s);
 
+/* Of datasets that are read from here on: dataset.lease_lines. */
+extern int64_t sums_lease_lines;
+
 /* A worker's batches of a file. */
 void sums_read(ps_node *n, fleet_var *id, const char *const *files, int n_file,
                int64_t batch);

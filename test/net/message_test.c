@@ -26,6 +26,7 @@ TEST(kinds_and_ops_have_their_numbers_on_the_wire)
     CHECK_INT(FL_MSG_FEED, 11);
     CHECK_INT(FL_MSG_FOLLOW, 12);
     CHECK_INT(FL_MSG_ADMIN, 13);
+    CHECK_INT(FL_MSG_LEASE, 14);
     CHECK_INT(FL_SECTION_DENSE, 1);
     CHECK_INT(FL_SECTION_ROWS, 2);
     CHECK_INT(FL_SECTION_CLIP, 3);
@@ -38,6 +39,7 @@ TEST(kinds_and_ops_have_their_numbers_on_the_wire)
     CHECK_INT(FL_SECTION_HELLO, 10);
     CHECK_INT(FL_SECTION_FEED, 15);
     CHECK_INT(FL_SECTION_GONE, 16);
+    CHECK_INT(FL_SECTION_LEASE, 18);
 }
 
 TEST(every_kind_has_a_name)

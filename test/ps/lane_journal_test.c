@@ -162,6 +162,20 @@ static void check_lives(const known_lives *a, const lane_kit *b)
     }
 }
 
+static void check_leases(const fl_lease_queue *a, const fl_lease_queue *b)
+{
+    CHECK((a->list != NULL) == (b->list != NULL));
+    CHECK_INT(b->next, a->next);
+    CHECK_INT(b->sums, a->sums);
+    CHECK(memcmp(&a->pass, &b->pass, sizeof a->pass) == 0);
+    for (int i = 0; a->list && i < a->n_worker; i++) {
+        CHECK_INT(b->list[i].n, a->list[i].n);
+        CHECK(a->list[i].n == 0 ||
+              memcmp(a->list[i].at, b->list[i].at,
+                     a->list[i].n * sizeof *a->list[i].at) == 0);
+    }
+}
+
 static void check_same_but_life(const lane_kit *a, const lane_kit *b)
 {
     const fl_ps_lane *x = a->lane, *y = b->lane;
@@ -177,6 +191,7 @@ static void check_same_but_life(const lane_kit *a, const lane_kit *b)
     CHECK(x->n_reduced == 0 ||
           memcmp(x->reduced, y->reduced,
                  (size_t)x->n_reduced * sizeof *x->reduced) == 0);
+    check_leases(&x->leases, &y->leases);
     for (int i = 0; i < a->n_stream; i++) {
         const fl_stream_state *s = &x->stream[i], *t = &y->stream[i];
 
@@ -391,6 +406,26 @@ static void command(random_job *j, int i, uint64_t step)
     }
 }
 
+/* The next one, or once more one that it has had. Where the workers have made
+ * as many sums a new pass may begin. */
+static void lease(random_job *j, int i)
+{
+    const fl_lease_queue *q = &j->k->lane->leases;
+    const fl_stream_state *s = &j->k->lane->stream[i];
+    uint64_t had = q->list ? q->list[i].n : 0;
+    fl_lease_question ask = {
+        .pass = {.pass = q->pass.pass, .dataset = 1, .batches = 4},
+        .number = had > 0 && draw(j, 3) == 0 ? draw(j, had) : had};
+
+    if (j->sync)
+        return;
+    if (q->list && s->reduced > q->sums && draw(j, 2)) {
+        ask.pass.pass++;
+        ask.number = 0;
+    }
+    lane_lease(j->k, (uint32_t)i, s->reduced, &ask);
+}
+
 static void act(random_job *j, int i)
 {
     const fl_stream_state *s = &j->k->lane->stream[i];
@@ -407,6 +442,8 @@ static void act(random_job *j, int i)
         command(j, i, step);
     else if (luck < 4 && !s->reducing)
         lane_numbers(j->k, (uint32_t)i, s->reduced + 1, FL_REDUCTION_MAX, x, 2);
+    else if (luck > 30 && luck < 35)
+        lease(j, i);
     else if (luck == 5 && step > 1)
         push(j, i, step - 1); /* a copy */
     else

@@ -36,9 +36,9 @@ static void check_foreign(lane_kit *k, fl_msg_kind kind, int sender,
 TEST(no_message_of_another_worker_is_taken)
 {
     static const fl_msg_kind kind[] = {
-        FL_MSG_HELLO,     FL_MSG_STEP,  FL_MSG_CLIP,
-        FL_MSG_PULL,      FL_MSG_QUERY, FL_MSG_REDUCE,
-        FL_MSG_HEARTBEAT, FL_MSG_ABORT, FL_MSG_BYE};
+        FL_MSG_HELLO, FL_MSG_STEP,   FL_MSG_CLIP,      FL_MSG_PULL,
+        FL_MSG_QUERY, FL_MSG_REDUCE, FL_MSG_HEARTBEAT, FL_MSG_ABORT,
+        FL_MSG_BYE,   FL_MSG_LEASE};
     lane_kit k;
 
     lane_open(&k, SIM_SGD, 2, false);

@@ -256,6 +256,50 @@ TEST_LIMIT(workers_that_are_killed_go_on_and_async_has_each_push_once, 120)
     check_hash(&j, &want);
 }
 
+/* A lease is asked for once more by the process that goes on, and is not
+ * trained again: as many lines of each id as a job with fixed shares trains. */
+TEST_LIMIT(workers_that_are_killed_train_the_rest_of_their_leases, 120)
+{
+    ps_job j = job_of(true), want;
+
+    j.file[0] = NULL;
+    j.passes = 3;
+    j.user = (void *)(uintptr_t)sums_file(LINES);
+    j.open = open_sums;
+    want = undisturbed(&j);
+    sums_lease_lines = 5 * SUMS_BATCH;
+    ps_start_all(&j);
+    disturb(&j, 6, 20);
+    ps_check_all_end(&j);
+    check_hash(&j, &want);
+    CHECK_CONTAINS(ps_said(ps_worker(&j, 0)), "this worker had ");
+}
+
+/* Its log has who got which lease. */
+TEST_LIMIT(a_server_that_is_killed_gives_no_lease_twice, 120)
+{
+    ps_job j = job_of(true), want;
+
+    j.file[0] = NULL;
+    j.passes = 3;
+    j.user = (void *)(uintptr_t)sums_file(LINES);
+    j.open = open_sums;
+    want = undisturbed(&j);
+    sums_lease_lines = SUMS_BATCH;
+    ps_start_all(&j);
+    for (int i = 0; i < 4; i++) {
+        await_pushes(&j, 0, pushes_of(&j, 0) + 60);
+        kill_it(ps_server(&j, 0));
+        if (i == 2)
+            kill_it(ps_worker(&j, 1));
+        ps_start(ps_server(&j, 0));
+        if (i == 2)
+            ps_start(ps_worker(&j, 1));
+    }
+    ps_check_all_end(&j);
+    check_hash(&j, &want);
+}
+
 /* --- at each point of a program ------------------------------------------- */
 
 typedef enum moment {

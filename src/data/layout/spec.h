@@ -72,6 +72,13 @@ typedef struct fl_stream_spec {
                        not for first_batch; 0: each by itself */
     int64_t first_batch; /* how many of our batches are passed over first; none
                             that has no row without its bad lines counts */
+    /* In place of shares: batches are handed out by leases, lease i being of
+     * the batches from i * lease_batches on. When all batches of the leases so
+     * far were handed out the caller's thread asks for the number-th lease,
+     * from 0 on, which is behind the one before; the data's end ends it. NULL:
+     * the stream has none. */
+    fleet_status (*next_lease)(void *job, int64_t number, int64_t *lease);
+    int64_t lease_batches;
     fl_log *log;
 
     /* How the job does that the stream is a part of: asked now and then while

@@ -112,6 +112,8 @@ static fleet_status read_passes(fl_config *c, const fl_at *at)
     o->thread_num = (int)threads;
     one = fl_at_key(at, "shuffle");
     FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->shuffle));
+    one = fl_at_key(at, "lease_lines");
+    FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 32, &o->lease_lines));
     one = fl_at_key(at, "max_bad_lines");
     FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 40, &o->max_bad_lines));
     one = fl_at_key(at, "cache");
@@ -135,6 +137,10 @@ static fleet_status read_memory(fl_config *c, const fl_at *at)
     if (c->in_memory && c->dataset.shuffle > 0)
         return fl_at_expected(&one, "0: with in_memory there is memory_shuffle "
                                     "for it");
+    one = fl_at_key(at, "lease_lines");
+    if (c->in_memory && c->dataset.lease_lines > 0)
+        return fl_at_expected(&one, "0: with in_memory each worker has its "
+                                    "samples in memory");
     one = fl_at_key(at, "negative_rate");
     if (c->in_memory && one.json)
         return fl_at_expected(&one, "nothing: with in_memory each pass has all "
@@ -178,6 +184,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
                                        "batch_size",
                                        "thread_num",
                                        "shuffle",
+                                       "lease_lines",
                                        "separator",
                                        "header",
                                        "skip_lines",

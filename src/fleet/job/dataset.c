@@ -227,6 +227,10 @@ static fleet_status copy_options(fleet_dataset *d,
     FL_TRY(copy_text(&d->arena, &d->options.negative_label));
     FL_TRY(copy_text(&d->arena, &d->options.draw_slot));
     FL_TRY(fl_dataset_check_sampling(o));
+    if (o->lease_lines < 0)
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: lease_lines: expected 0 or more, got %lld",
+                       (long long)o->lease_lines);
     return take_slots(d, o);
 }
 
@@ -460,6 +464,53 @@ fleet_status fl_dataset_check_worker(const fleet_dataset *d)
                    fleet_is_server(d->fleet) ? "server" : "heter worker");
 }
 
+/* --- leases --------------------------------------------------------------- */
+
+static int64_t lease_batches(const fleet_dataset *d)
+{
+    return (d->options.lease_lines - 1) / d->options.batch_size + 1;
+}
+
+static fleet_status next_lease(void *dataset, int64_t number, int64_t *lease)
+{
+    const fleet_dataset *d = dataset;
+    const fl_lease_question q = {
+        .pass = {.pass = (uint64_t)d->at.pass,
+                 .dataset = (uint32_t)d->begun,
+                 .batches = (uint32_t)lease_batches(d)},
+        .number = (uint64_t)number};
+    uint64_t got = 0;
+
+    FL_TRY(fl_worker_io_lease(d->fleet->worker_io, &q, &got));
+    *lease = got <= INT64_MAX ? (int64_t)got : -1;
+    return FLEET_OK;
+}
+
+/* In sync all workers make each step together, so none would get on before a
+ * slow one; ranks have no server to ask. */
+static fleet_status lease_out(const fleet_dataset *d, fl_stream_spec *spec)
+{
+    const fl_job_mode mode = fl_handle_mode(d->fleet);
+
+    if (fl_mode_is_sync(mode) || fl_mode_has_ranks(mode))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "dataset: lease_lines %lld in mode %s: expected 0, or "
+                       "workers that update apart, in ps-async, ps-half-async "
+                       "or ps-geo",
+                       (long long)d->options.lease_lines,
+                       fl_job_mode_name(mode));
+    if (lease_batches(d) > UINT32_MAX)
+        return fl_fail(FLEET_EINVAL,
+                       "dataset: lease_lines %lld: expected %lld at most, in "
+                       "batches of %lld",
+                       (long long)d->options.lease_lines,
+                       (long long)(UINT32_MAX * d->options.batch_size),
+                       (long long)d->options.batch_size);
+    spec->next_lease = next_lease;
+    spec->lease_batches = lease_batches(d);
+    return FLEET_OK;
+}
+
 /* idx is one pair of files. */
 fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
                               int64_t *first_file)
@@ -468,6 +519,8 @@ fleet_status fl_dataset_share(const fleet_dataset *d, fl_stream_spec *spec,
     int64_t count;
 
     FL_TRY(fl_dataset_check_worker(d));
+    if (d->options.lease_lines > 0 && r->worker_num > 1)
+        return lease_out(d, spec);
     if (d->options.format == FLEET_IDX || spec->n_file < r->worker_num) {
         spec->share_index = r->index;
         spec->share_count = r->worker_num;

@@ -84,6 +84,8 @@ static fleet_status put_data(const fleet_dataset *d, fl_json *json)
     FL_TRY(fl_json_put(json, "shuffle", fl_json_int(o->shuffle)));
     FL_TRY(fl_json_put(json, "pipe_command", fl_json_string(pipe)));
     FL_TRY(fl_json_put(json, "lines", lines_of(o)));
+    if (o->lease_lines > 0)
+        FL_TRY(fl_json_put(json, "lease_lines", fl_json_int(o->lease_lines)));
     if (o->negative_rate > 0)
         FL_TRY(fl_json_put(json, "negative_rate",
                            fl_json_double(o->negative_rate, 17)));

@@ -58,11 +58,12 @@ fleet_status fl_read_once_begin(fleet_dataset *d, const fl_stream_spec *spec)
         return FLEET_OK;
     for (int i = 0; i < spec->n_file; i++)
         standard = standard || is_standard_input(spec->files[i]);
-    if (spec->share_count > 1)
+    if (spec->share_count > 1 || spec->next_lease)
         return fl_fail(FLEET_EINVAL,
-                       "dataset: %.500s can be read once, and %lld workers "
-                       "would read it: expected a file for each",
-                       name_of(path), (long long)spec->share_count);
+                       "dataset: %.500s can be read once, and %d workers "
+                       "would read it: expected a file for each%s",
+                       name_of(path), d->fleet->role.worker_num,
+                       spec->next_lease ? ", and lease_lines 0" : "");
     if (d->read_once || (standard && d->fleet->read_stdin))
         return fl_fail(FLEET_ESTATE,
                        "dataset: %.500s was read already, and can be read "

@@ -21,6 +21,11 @@ static fleet_status check_options(const fleet_dataset_options *o)
                        "fleet_in_memory_dataset: memory_limit: expected 0 or "
                        "more bytes, got %lld",
                        (long long)o->memory_limit);
+    if (o && o->lease_lines != 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_in_memory_dataset: lease_lines: expected 0, got "
+                       "%lld: each worker has its samples in memory",
+                       (long long)o->lease_lines);
     if (o && o->negative_rate != 0)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "fleet_in_memory_dataset: negative_rate: expected 0, "

@@ -9,6 +9,7 @@
 
 #include "net/message.h"
 #include "ps/journal/journal_record.h"
+#include "ps/lease_queue.h"
 #include "runtime/optim/update_settings.h"
 #include "runtime/store/table_api.h"
 
@@ -28,8 +29,10 @@ typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_TABLE, /* fl_table_record; then its rows: */
     FL_LANE_RECORD_ROWS,  /* fl_rows_record_head, rows */
     FL_LANE_RECORD_WHOLE, /* fl_whole_record: that was all */
-    FL_LANE_RECORD_LIFE   /* behind the state, of each table with a life:
+    FL_LANE_RECORD_LIFE,  /* behind the state, of each table with a life:
                              fl_table_life_record, fl_life_marks */
+    FL_LANE_RECORD_LEASE  /* fl_lease_record, leases; of a snapshot all of a
+                             stream's, behind the state */
 } fl_lane_record_kind;
 
 typedef struct fl_run_record {
@@ -75,6 +78,14 @@ typedef struct fl_reduced_record {
     uint32_t how, first; /* whose numbers were the first */
     uint32_t n, n_stream;
 } fl_reduced_record;
+
+/* Followed by n leases of the stream, of 8 bytes: its first - th of the pass,
+ * from 0 on, and those behind it. */
+typedef struct fl_lease_record {
+    fl_lease_pass pass;
+    uint64_t sums, first;
+    uint32_t stream, n;
+} fl_lease_record;
 
 /* A step that was a command. The request of a load or a write is what a replay
  * does again; other commands have changed nothing. */
@@ -143,6 +154,7 @@ _Static_assert(sizeof(fl_state_record) == 48 && sizeof(fl_place_state) == 168 &&
                "records are written as they lie in memory");
 
 _Static_assert(sizeof(fl_place_record) == 120 &&
+                   sizeof(fl_lease_record) == 40 &&
                    sizeof(fl_update_record) == 56 &&
                    sizeof(fl_section_record) == 24 &&
                    sizeof(fl_command_record) == 32,

@@ -57,6 +57,7 @@ fleet_status fl_lane_create(fl_ps_lane **lane, const fl_lane_options *o,
     l->now_ms = l->begun_ms = now_ms;
     l->pending_ms = -1;
     l->last_behind = &l->behind;
+    fl_lease_init(&l->leases, o->n_stream);
     l->version = o->layout->store->updates;
     status = fl_aggregate_init(&l->aggregate, o->layout,
                                fl_bucket_map_own(o->map, o->server, o->lane));
@@ -141,6 +142,7 @@ void fl_lane_destroy(fl_ps_lane *l)
     fl_free(l->command.text);
     fl_free(l->cut);
     fl_free(l->reduced);
+    fl_lease_done(&l->leases);
     fl_free(l->stream);
     fl_feed_done(l);
     fl_aggregate_done(&l->aggregate);

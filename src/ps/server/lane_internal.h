@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "net/refusals.h"
 #include "ps/aggregate/aggregate_live.h"
+#include "ps/lease_queue.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
 
@@ -163,6 +164,7 @@ struct fl_ps_lane {
     double *reduced;          /* the last result */
     int n_reduced;
     uint32_t reduced_how, reduced_first; /* whose numbers were the first */
+    fl_lease_queue leases;
 
     /* its journal */
     fl_record_parts record;
@@ -375,6 +377,9 @@ fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream);
 fleet_status fl_lane_record_pass(fl_ps_lane *l); /* of streams that have
                                                     ended it */
 fleet_status fl_lane_record_reduced(fl_ps_lane *l);
+fleet_status fl_lane_record_lease(fl_ps_lane *l, uint32_t stream,
+                                  const fl_lease_pass *pass, uint64_t sums,
+                                  uint64_t number, uint64_t lease);
 fleet_status fl_lane_record_command(fl_ps_lane *l, fleet_status status,
                                     const char *answer);
 
@@ -411,6 +416,7 @@ fl_lane_handler fl_lane_step;                /* lane_push.c */
 fl_lane_handler fl_lane_clip;                /* lane_update.c */
 fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
+fl_lane_handler fl_lane_lease;               /* lane_reduce.c */
 fl_lane_handler fl_lane_feed;                /* lane_feed.c: of subscribers */
 fl_lane_handler fl_lane_follow_asked;        /* lane_replica.c: of replicas */
 fl_lane_handler fl_lane_control; /* ps/control/lane_control.c: of fleetctl */

@@ -227,6 +227,20 @@ fleet_status fl_lane_record_reduced(fl_ps_lane *l)
     return write_record(l, FL_LANE_RECORD_REDUCED, p->parts.at, p->parts.n);
 }
 
+fleet_status fl_lane_record_lease(fl_ps_lane *l, uint32_t stream,
+                                  const fl_lease_pass *pass, uint64_t sums,
+                                  uint64_t number, uint64_t lease)
+{
+    const fl_lease_record r = {
+        .pass = *pass, .sums = sums, .first = number, .stream = stream, .n = 1};
+
+    if (!l->o.journal.put)
+        return FLEET_OK;
+    return write_record(
+        l, FL_LANE_RECORD_LEASE,
+        (fl_journal_part[]){{&r, sizeof r}, {&lease, sizeof lease}}, 2);
+}
+
 fleet_status fl_lane_record_command(fl_ps_lane *l, fleet_status status,
                                     const char *answer)
 {

@@ -1,7 +1,8 @@
 /* lane_reduce.c - the coordinator: numbers of all workers, added up in the
  * streams' order when the last has come. Of no numbers it is a barrier. A
  * stream's reductions are counted, so that a repeated one is answered and not
- * counted again; streams that have left are not waited for. */
+ * counted again; streams that have left are not waited for. And leases, which
+ * workers get one after the other. */
 #include <stdio.h>
 #include <string.h>
 
@@ -152,4 +153,75 @@ void fl_lane_try_reduce(fl_ps_lane *l)
         fl_lane_note_progress(l, (uint32_t)i);
         fl_lane_file_stream(l, (uint32_t)i);
     }
+}
+
+/* --- leases --------------------------------------------------------------- */
+
+static void answer_lease(fl_ps_lane *l, const fl_peer *to, uint64_t lease)
+{
+    fl_msg_writer w;
+    void *bytes;
+
+    fl_lane_begin_answer(l, &w, &l->msg.head, FL_ANSWER_OK, FL_NOBODY);
+    fl_msg_section(&w, FL_SECTION_LEASE, 0);
+    bytes = fl_msg_column(&w, FL_COLUMN_BYTES, sizeof lease);
+    if (bytes)
+        memcpy(bytes, &lease, sizeof lease);
+    fl_lane_end_answer(l, &w, to);
+}
+
+/* Written down before a worker has it. */
+static fleet_status give_lease(fl_ps_lane *l, const fl_lease_question *q,
+                               uint64_t lease)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    FL_TRY(fl_lane_record_lease(l, head->stream, &q->pass, head->step,
+                                q->number, lease));
+    FL_TRY(fl_lease_give(&l->leases, head->stream, &q->pass, head->step,
+                         q->number, lease));
+    fl_counter_add(&l->counters.leases, 1);
+    fl_lane_note_progress(l, head->stream);
+    return FLEET_OK;
+}
+
+static void lease_for(fl_ps_lane *l, const fl_peer *from)
+{
+    const fl_msg_head *head = &l->msg.head;
+    fl_lease_question q;
+    uint64_t lease;
+    bool fresh;
+
+    memcpy(&q, l->msg.column[0][FL_AT_BYTES].data, sizeof q);
+    if (fl_lease_find(&l->leases, head->stream, &q.pass, head->step, q.number,
+                      &lease, &fresh) != FLEET_OK) {
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL, "%s",
+                       fleet_last_error());
+        return;
+    }
+    if (fresh && give_lease(l, &q, lease) != FLEET_OK)
+        fl_lane_fail(l);
+    else
+        answer_lease(l, from, lease);
+}
+
+/* Its step is how many sums the worker has made: a question of a pass that is
+ * over, which comes late, is known by it. */
+void fl_lane_lease(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &l->msg.head;
+
+    (void)p;
+    if (head->n_section != 1 || l->msg.section[0].op != FL_SECTION_LEASE ||
+        l->msg.column[0][FL_AT_BYTES].size != sizeof(fl_lease_question))
+        fl_counter_add(&l->counters.bad, 1);
+    else if (l->o.sync || l->o.server != 0 || l->o.lane != 0)
+        fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
+                       "worker %u asks for a lease: lane 0 of server 0 has "
+                       "them, where workers update apart",
+                       head->stream);
+    else if (head->step != l->stream[head->stream].reduced)
+        fl_counter_add(&l->counters.gaps, 1);
+    else
+        lease_for(l, from);
 }

@@ -235,6 +235,23 @@ static fleet_status replay_reduced(fl_ps_lane *l, fl_record_reader *b)
     return FLEET_OK;
 }
 
+/* Leases that the stream was given, one after the other. */
+static fleet_status replay_leases(fl_ps_lane *l, fl_record_reader *b)
+{
+    const fl_lease_record *r = fl_record_take(b, sizeof *r);
+    const uint64_t *lease;
+
+    if (!r || !(lease = fl_record_take(b, (size_t)r->n * sizeof *lease)))
+        return is_short();
+    if (r->stream >= (uint32_t)l->o.n_stream)
+        return fl_fail(FLEET_ECORRUPT, "worker %u of %d", r->stream,
+                       l->o.n_stream);
+    for (uint32_t i = 0; i < r->n; i++)
+        FL_TRY(fl_lease_give(&l->leases, r->stream, &r->pass, r->sums,
+                             r->first + i, lease[i]));
+    return FLEET_OK;
+}
+
 /* The server's lanes are made again at once, and one may have written down a
  * later run than another one: the server is of the latest. */
 void fl_server_enter_run(fl_server_identity *of, uint32_t run)
@@ -395,6 +412,8 @@ static fleet_status replay_record(fl_ps_lane *l, const fl_journal_record *r)
         return replay_reduced(l, &b);
     case FL_LANE_RECORD_COMMAND:
         return replay_command(l, &b);
+    case FL_LANE_RECORD_LEASE:
+        return replay_leases(l, &b);
     case FL_LANE_RECORD_STATE:
     case FL_LANE_RECORD_DENSE:
     case FL_LANE_RECORD_TABLE:

@@ -78,6 +78,26 @@ static fleet_status write_state(const fl_ps_lane *l, const fl_journal_sink *to)
     return status;
 }
 
+static fleet_status write_leases(const fl_lease_queue *q,
+                                 const fl_journal_sink *to)
+{
+    for (int i = 0; q->list && i < q->n_worker; i++) {
+        const fl_lease_list *list = &q->list[i];
+        const fl_lease_record r = {.pass = q->pass,
+                                   .sums = q->sums,
+                                   .stream = (uint32_t)i,
+                                   .n = (uint32_t)list->n};
+
+        if (list->n > 0)
+            FL_TRY(to->put(
+                to->arg, FL_LANE_RECORD_LEASE,
+                (fl_journal_part[]){{&r, sizeof r},
+                                    {list->at, list->n * sizeof *list->at}},
+                2));
+    }
+    return FLEET_OK;
+}
+
 /* Now, and not with the rows: a load or a shrink behind the snapshot changes
  * it. */
 static fleet_status write_lives(const fl_store *s, const fl_journal_sink *to)
@@ -110,6 +130,7 @@ bool fl_lane_may_freeze(const fl_ps_lane *l)
 fleet_status fl_lane_freeze(fl_ps_lane *l, const fl_journal_sink *to)
 {
     FL_TRY(write_state(l, to));
+    FL_TRY(write_leases(&l->leases, to));
     FL_TRY(write_lives(l->o.layout->store, to));
     FL_TRY(fl_snapshot_begin(l->o.layout->store, l->version, NULL, 0));
     l->frozen = true;
@@ -328,6 +349,7 @@ static fleet_status restore_state(fl_ps_lane *l, const fl_journal_record *r)
         end += place[i].text_size;
     }
     fl_staleness_restore(l);
+    fl_lease_done(&l->leases); /* records behind this one have them */
     l->version = (int64_t)s->version;
     l->o.layout->store->updates = (int64_t)s->updates;
     l->last_clip = s->clip;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ps/codec.h"
+#include "ps/lease_queue.h"
 #include "ps/worker/client.h"
 #include "ps/partition.h"
 #include "ps/trail/trail.h"
@@ -184,6 +185,12 @@ fleet_status fl_worker_leave_again(fl_worker *w);
  * FLEET_EINVAL if another worker brings other numbers, or for something else.
  */
 fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n);
+
+/* The part of a pass that comes next for this worker, or once more the one that
+ * it was given: of the coordinator. FLEET_EINVAL: workers are in different
+ * passes. */
+fleet_status fl_worker_lease(fl_worker *w, const fl_lease_question *q,
+                             uint64_t *lease);
 
 /* Wait for all workers; in sync, and where staleness is bounded, the pass ends.
  * The dense weights are renewed after that. */

@@ -276,6 +276,8 @@ FORWARDED(note_saved, (fl_worker_io * l, fleet_status status),
           fl_worker_note_saved(&l->worker, status))
 FORWARDED(load, (fl_worker_io * l, const char *text),
           fl_worker_load(&l->worker, text))
+FORWARDED(lease, (fl_worker_io * l, const fl_lease_question *q, uint64_t *to),
+          fl_worker_lease(&l->worker, q, to))
 FORWARDED(read, (fl_worker_io * l, const char *text, char **answer),
           fl_worker_read(&l->worker, text, answer))
 FORWARDED(hash,
@@ -505,12 +507,8 @@ static void tell_why(fl_worker_io *l, const char *error)
 /* Its process before had nothing more to do, and not all lanes may know. */
 static fleet_status leave_again(fl_worker_io *l)
 {
-    fleet_status status;
-
     FL_TRY(lock_open(l));
-    status = unlock(l, fl_worker_leave_again(&l->worker));
-    if (status != FLEET_OK)
-        return status;
+    FL_TRY(unlock(l, fl_worker_leave_again(&l->worker)));
     l->left = true;
     close_all(l);
     return fl_fail(FLEET_EEND,

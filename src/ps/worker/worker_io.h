@@ -79,6 +79,8 @@ fleet_status fl_worker_io_command(fl_worker_io *l, fl_job_command command,
 fleet_status fl_worker_io_load(fl_worker_io *l, const char *text);
 fleet_status fl_worker_io_read(fl_worker_io *l, const char *text,
                                char **answer);
+fleet_status fl_worker_io_lease(fl_worker_io *l, const fl_lease_question *q,
+                                uint64_t *lease);
 fleet_status fl_worker_io_hash(fl_worker_io *l, const char *table,
                                uint64_t *sum, uint64_t *rows);
 

@@ -107,6 +107,53 @@ fleet_status fl_worker_reduce(fl_worker *w, fl_reduction how, double *x, int n)
     return w->bounds_staleness ? fl_worker_wait_update(w) : FLEET_OK;
 }
 
+/* --- leases --------------------------------------------------------------- */
+
+static fleet_status ask_lease(fl_worker *w, fl_request *r,
+                              const fl_lease_question *q)
+{
+    fl_msg_writer writer;
+    void *bytes;
+
+    fl_client_begin(w->client, 0, r, &writer, FL_MSG_LEASE, w->reduced, 0);
+    fl_msg_section(&writer, FL_SECTION_LEASE, 0);
+    bytes = fl_msg_column(&writer, FL_COLUMN_BYTES, sizeof *q);
+    if (bytes)
+        memcpy(bytes, q, sizeof *q);
+    FL_TRY(fl_client_add(w->client, r, &writer));
+    fl_client_send(w->client, r, fl_worker_now(w));
+    return FLEET_OK;
+}
+
+static fleet_status take_lease(fl_worker *w, fl_request *r, uint64_t *lease)
+{
+    const fl_msg *msg;
+
+    FL_TRY(fl_worker_wait(w, r, 1, "lease"));
+    msg = fl_client_answer(w->client, r);
+    if (!msg || msg->head.n_section != 1 ||
+        msg->column[0][FL_AT_BYTES].size != sizeof *lease)
+        return fl_fail(FLEET_EFORMAT, "%s has sent no lease",
+                       fl_client_lane_name(w->client, 0));
+    memcpy(lease, msg->column[0][FL_AT_BYTES].data, sizeof *lease);
+    return FLEET_OK;
+}
+
+fleet_status fl_worker_lease(fl_worker *w, const fl_lease_question *q,
+                             uint64_t *lease)
+{
+    fl_request r = {0};
+    fleet_status status = fl_client_status(w->client);
+
+    if (status == FLEET_OK)
+        status = ask_lease(w, &r, q);
+    if (status == FLEET_OK)
+        status = take_lease(w, &r, lease);
+    fl_client_cancel(w->client, &r);
+    fl_request_done(&r);
+    return status;
+}
+
 /* --- passes --------------------------------------------------------------- */
 
 static fleet_status close_pass(fl_worker *w, double *sum, int n)

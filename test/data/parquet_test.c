@@ -458,6 +458,74 @@ TEST(numbers_that_no_slot_has_are_refused)
     DATA_FAILS(&spec, FLEET_EFORMAT, "2 bad lines", "181: slot \"s\"");
 }
 
+/* A block has rows of several batches, and a column with nulls or without. */
+static const char *kinds_file(void)
+{
+    static const char *const name[] = {"i", "u", "r", "n"};
+    const char *path = test_path("kinds.parquet");
+    parquet_sheet s;
+
+    parquet_open(&s, path, name, "iuri");
+    for (int i = 0; i < 300; i++) {
+        parquet_int(&s, 0, i);
+        parquet_int(&s, 1, INT64_MIN + i); /* 2^63 + i */
+        parquet_real(&s, 2, i - 0.5);
+        if (i % 100 == 7)
+            parquet_null(&s, 3);
+        else
+            parquet_int(&s, 3, 1000 - i);
+        if (i == 199)
+            parquet_group(&s);
+    }
+    parquet_close(&s);
+    return path;
+}
+
+static void check_kinds(const fl_batch *b, int first)
+{
+    const float *x = b->slot[0].values;
+    const int64_t *from_i = b->slot[1].values, *from_u = b->slot[2].values;
+
+    for (int r = 0; r < b->rows; r++, x += 4) {
+        const int i = first + r;
+
+        CHECK(x[0] == (float)(1000 - i) || (i % 100 == 7 && x[0] == 0));
+        CHECK(x[1] == (float)i - 0.5f && x[2] == (float)i);
+        CHECK(x[3] == 0x1p63f);
+        CHECK_INT(from_i[r], i);
+        CHECK(from_u[r] == INT64_MIN + i);
+    }
+}
+
+TEST(numbers_of_each_kind_are_copied_side_by_side)
+{
+    const fleet_slot kinds[] = {
+        {.name = "x", .dim = 4, COLUMNS("n", "r", "i", "u")},
+        {.name = "i",
+         .dtype = FLEET_INT64,
+         COLUMNS("i"),
+         TRANSFORM(FLEET_TRANSFORM_NONE)},
+        {.name = "u",
+         .dtype = FLEET_INT64,
+         COLUMNS("u"),
+         TRANSFORM(FLEET_TRANSFORM_NONE)}};
+    const char *path = kinds_file();
+    fl_stream_spec spec = spec_of(kinds, 3, &path);
+    fl_stream *stream;
+    const int batch = 7;
+    int rows = 0;
+
+    spec.batch_size = batch;
+    CHECK_OK(fl_stream_open(&stream, &spec));
+    for (fl_batch *b; fl_stream_next(stream, &b) == FLEET_OK;) {
+        check_kinds(b, rows);
+        rows += (int)b->rows;
+        fl_stream_release(stream, b);
+    }
+    fl_stream_close(stream);
+    CHECK_INT(rows, 300);
+}
+
 TEST(options_that_parquet_has_not_are_refused)
 {
     const char *path = small_file();

@@ -209,6 +209,18 @@ int64_t add_numbers(column_state &c, int64_t n)
     return r.levels;
 }
 
+/* The same of a type that has them already. */
+template <typename Type> int64_t take_numbers(column_state &c, int64_t n)
+{
+    static_assert(sizeof(typename Type::c_type) == sizeof(uint64_t), "");
+    uint64_t *to = room(c.values, c.n_value + (size_t)n) + c.n_value;
+    const read_levels<Type> r =
+        next_levels<Type>(c, n, (typename Type::c_type *)(void *)to);
+
+    c.n_value += (size_t)r.values;
+    return r.levels;
+}
+
 int64_t add_texts(column_state &c, int64_t n)
 {
     typedef parquet::ByteArray raw;
@@ -251,11 +263,11 @@ int64_t add_some(column_state &c, int64_t n)
             return got;
         }
     case parquet::Type::INT64:
-        return add_numbers<parquet::Int64Type, int64_t>(c, n);
+        return take_numbers<parquet::Int64Type>(c, n);
     case parquet::Type::FLOAT:
         return add_numbers<parquet::FloatType, double>(c, n);
     case parquet::Type::DOUBLE:
-        return add_numbers<parquet::DoubleType, double>(c, n);
+        return take_numbers<parquet::DoubleType>(c, n);
     default:
         return add_texts(c, n);
     }

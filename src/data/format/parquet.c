@@ -144,19 +144,21 @@ static fleet_status put_float(const value_place *v, float *out)
                : refuse_number(v, "a number that is finite as float32");
 }
 
+static int slot_of(const value_place *v)
+{
+    return (int)(v->f - v->r->p->layout.field);
+}
+
 static fleet_status put_cell(const value_place *v, const fl_cell *cell)
 {
-    const int slot = (int)(v->f - v->r->p->layout.field);
-
     return fl_csv_value(v->r->p, v->line, v->f, v->column, cell,
-                        &v->r->buffer->batch.slot[slot], v->out);
+                        &v->r->buffer->batch.slot[slot_of(v)], v->out);
 }
 
 static fleet_status put_number(const value_place *v)
 {
     const fleet_transform t = v->r->p->layout.column[v->column].transform;
-    const int slot = (int)(v->f - v->r->p->layout.field);
-    void *values = v->r->buffer->batch.slot[slot].values;
+    void *values = v->r->buffer->batch.slot[slot_of(v)].values;
     const int64_t *from = fl_parquet_at(v->r->b, v->s->values);
     number_text text;
 
@@ -190,12 +192,66 @@ static fleet_status put_missing(const value_place *v)
 
 /* --- dense slots ---------------------------------------------------------- */
 
-/* A column that has one value of each row: the k-th of its slot. */
+/* Numbers as they are: no null, no transform. */
+static bool is_plain(const value_place *v)
+{
+    return v->s->kind != FL_PARQUET_TEXT && !v->s->there && !v->s->offsets &&
+           v->r->p->layout.column[v->column].transform == FLEET_TRANSFORM_NONE;
+}
+
+/* False: one of them is negative, where that can be. */
+static bool copy_ids(const value_place *v, size_t k)
+{
+    const block_rows *r = v->r;
+    const size_t dim = (size_t)v->f->dim, n = r->n;
+    const int64_t *from =
+        (const int64_t *)fl_parquet_at(r->b, v->s->values) + r->from;
+    int64_t *to =
+        (int64_t *)r->buffer->batch.slot[slot_of(v)].values + r->row * dim + k;
+    int64_t any = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        any |= from[i];
+        to[i * dim] = from[i];
+    }
+    return any >= 0 || v->s->kind == FL_PARQUET_UINT;
+}
+
+/* False: one of them is not finite: its difference from itself is not 0. */
+static bool copy_floats(const value_place *v, size_t k)
+{
+    const block_rows *r = v->r;
+    const size_t dim = (size_t)v->f->dim, n = r->n;
+    const void *values = fl_parquet_at(r->b, v->s->values);
+    float *to =
+        (float *)r->buffer->batch.slot[slot_of(v)].values + r->row * dim + k;
+    bool bad = false;
+
+    if (v->s->kind == FL_PARQUET_INT)
+        for (size_t i = 0; i < n; i++)
+            to[i * dim] = (float)((const int64_t *)values)[r->from + i];
+    else if (v->s->kind == FL_PARQUET_UINT)
+        for (size_t i = 0; i < n; i++)
+            to[i * dim] = (float)((const uint64_t *)values)[r->from + i];
+    else
+        for (size_t i = 0; i < n; i++) {
+            const float x = (float)((const double *)values)[r->from + i];
+
+            bad |= x - x != 0;
+            to[i * dim] = x;
+        }
+    return !bad;
+}
+
+/* A column that has one value of each row: the k-th of its slot. Where one of
+ * plain numbers cannot be, the way by single values says which. */
 static fleet_status read_single(value_place *v, size_t k)
 {
     const block_rows *r = v->r;
     const size_t dim = (size_t)v->f->dim;
 
+    if (is_plain(v) && (v->f->is_id ? copy_ids(v, k) : copy_floats(v, k)))
+        return FLEET_OK;
     for (size_t i = 0; i < r->n; i++) {
         size_t from, to;
 
@@ -298,7 +354,7 @@ static fleet_status read_ragged_row(value_place *v, int slot, size_t i)
 
 static fleet_status read_ragged(value_place *v)
 {
-    const int slot = (int)(v->f - v->r->p->layout.field);
+    const int slot = slot_of(v);
 
     for (size_t i = 0; i < v->r->n; i++)
         FL_TRY(read_ragged_row(v, slot, i));

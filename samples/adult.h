@@ -53,18 +53,23 @@ static const fleet_slot adult_slots[2 + ADULT_IDS] = {
 #undef ID
 };
 
+static inline fleet_dataset_options adult_options(int64_t shuffle)
+{
+    return (fleet_dataset_options){.format = FLEET_CSV,
+                                   .batch_size = 128,
+                                   .slots = adult_slots,
+                                   .n_slot = 2 + ADULT_IDS,
+                                   .missing = "?",
+                                   .comment = '|',
+                                   .shuffle = shuffle};
+}
+
 /* One file of the folder, its samples shuffled in a buffer of that many. */
 static inline fleet_status adult_open_file(fleet *f, const char *folder,
                                            const char *file, int64_t shuffle,
                                            fleet_dataset **data)
 {
-    fleet_dataset_options options = {.format = FLEET_CSV,
-                                     .batch_size = 128,
-                                     .slots = adult_slots,
-                                     .n_slot = 2 + ADULT_IDS,
-                                     .missing = "?",
-                                     .comment = '|',
-                                     .shuffle = shuffle};
+    fleet_dataset_options options = adult_options(shuffle);
     char path[4096];
 
     *data = fleet_queue_dataset(f, &options);

@@ -19,6 +19,7 @@
 #include <fleet/optimizer.h>
 #include <fleet/predict.h>
 #include <fleet/program.h>
+#include <fleet/psgpu.h>
 #include <fleet/replay.h>
 #include <fleet/report.h>
 #include <fleet/schedule.h>

@@ -1,6 +1,7 @@
 /* init.c - the handle's life, its programs and their variables. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "fleet/job/pass_rows.h"
 #include "fleet/job/position.h"
 #include "fleet/job/stop.h"
 #include "fleet/strategy/strategy_log.h"
@@ -80,6 +81,7 @@ void fleet_destroy(fleet *f)
                        fl_role_stream(&f->role)) != FLEET_OK)
         FL_WARN(&f->context.log, "the trace is not written: %s",
                 fleet_last_error());
+    fl_psgpu_destroy(f->psgpu);
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);
     while (f->n_program > 0)

@@ -35,6 +35,7 @@ static void follow_mode(fleet *f)
         f->store->remote->sync = fl_mode_is_sync(mode);
     f->store->dense_local = fl_mode_has_ranks(mode);
     f->store->sums = mode == FL_PS_GEO;
+    f->store->gpu_passes = f->strategy.a_sync_configs.use_ps_gpu != 0;
     f->store->layerwise = f->trained->training.layerwise;
     f->store->worker = f->role.index;
     f->store->workers = f->role.worker_num;

@@ -448,8 +448,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
              "strategy.amp_configs.use_pure_fp16");
     STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
              "strategy.sync_batch_norm");
-    STRATEGY(a_sync_configs.use_ps_gpu = 1, FLEET_EUNSUPPORTED,
-             "strategy.a_sync_configs.use_ps_gpu");
 }
 
 TEST(a_strategy_field_that_cannot_be_so_is_refused)

@@ -102,6 +102,16 @@ static void *sample_fleet_predictor_1(void)
     return p;
 }
 
+static void *sample_fleet_psgpu_1(void)
+{
+    static fleet_psgpu *g;
+
+    if (!g)
+        g = fleet_psgpu_create(sample_fleet_1(), NULL);
+    CHECK(g != NULL);
+    return g;
+}
+
 static void *sample_fleet_dataset_1(void)
 {
     static const fleet_slot slot = {.name = "x", .dim = 2};
@@ -257,6 +267,7 @@ ZEROS(fleet_onnx_options)
 ZEROS(fleet_pool_options)
 ZEROS(fleet_predict_options)
 ZEROS(fleet_predict_result)
+ZEROS(fleet_psgpu_options)
 ZEROS(fleet_report)
 ZEROS(fleet_sparse_embedding_options)
 ZEROS(fleet_slot_statistics)

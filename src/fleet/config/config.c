@@ -187,13 +187,37 @@ static fleet_status read_trainer(fl_config *c, const fl_at *at)
     return FLEET_OK;
 }
 
+/* A pass of samples in memory, and its rows on a GPU. */
+static fleet_status read_ps_gpu(fl_config *c, const fl_at *root)
+{
+    static const char *const keys[] = {"memory_bytes", NULL};
+    fl_at at = fl_at_key(root, "ps_gpu"), one;
+
+    FL_TRY(fl_at_keys(&at, keys));
+    one = fl_at_key(&at, "memory_bytes");
+    FL_TRY(fl_at_int(&one, 0, (int64_t)1 << 50, &c->ps_gpu_bytes));
+    if (!c->strategy.a_sync_configs.use_ps_gpu)
+        return at.json ? fl_at_expected(&at, "nothing: strategy.a_sync_configs."
+                                             "use_ps_gpu is not true")
+                       : FLEET_OK;
+    one = fl_at_key(root, "device");
+    if (!c->own_gpu && c->device <= 0)
+        return fl_at_expected(&one, "\"gpu\" or \"gpu:0\": strategy has "
+                                    "a_sync_configs.use_ps_gpu");
+    at = fl_at_key(root, "dataset");
+    one = fl_at_key(&at, "in_memory");
+    return c->in_memory ? FLEET_OK
+                        : fl_at_expected(&one, "true: strategy has "
+                                               "a_sync_configs.use_ps_gpu");
+}
+
 static fleet_status read_top(fl_config *c)
 {
     static const char *const keys[] = {
-        "model",  "optimizer",  "strategy",       "device",
-        "epochs", "seed",       "dataset",        "slots",
-        "save",   "save_every", "validate_every", "metrics_log",
-        "load",   "deadlines",  "trainer",        NULL};
+        "model",          "optimizer",   "strategy", "device",    "epochs",
+        "seed",           "dataset",     "slots",    "save",      "save_every",
+        "validate_every", "metrics_log", "load",     "deadlines", "trainer",
+        "ps_gpu",         NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 
@@ -217,6 +241,7 @@ static fleet_status read_top(fl_config *c)
     FL_TRY(read_trainer(c, &at));
     at = fl_at_key(&root, "dataset");
     FL_TRY(fl_config_read_dataset(c, &at));
+    FL_TRY(read_ps_gpu(c, &root));
     at = fl_at_key(&root, "slots");
     FL_TRY(fl_config_read_slots(c, &at));
     at = fl_at_key(&root, "model");

@@ -85,6 +85,7 @@ typedef struct fl_config {
     bool in_memory;     /* the training's; memory_limit is its own */
     int memory_shuffle; /* before each epoch; 0: none */
     int64_t memory_limit;
+    int64_t ps_gpu_bytes; /* of strategy's use_ps_gpu; 0: what the GPU has */
     const char **train, **test, **validation;
     int n_train, n_test, n_validation;
     bool validates;         /* between batches of the first worker; */

@@ -78,5 +78,9 @@ fleet_status fl_run_make_executors(fl_config_run *t);
 fleet_status fl_run_memory_load(fl_config_run *t);
 fleet_status fl_run_memory_shuffle(fl_config_run *t);
 
+/* Around a training pass: with use_ps_gpu its rows come and go. */
+fleet_status fl_run_begin_pass(fl_config_run *t);
+fleet_status fl_run_end_pass(fl_config_run *t);
+
 /* FLEET_CONFIG_CHECK. */
 fleet_status fl_run_check(fl_config_run *t, char **line);

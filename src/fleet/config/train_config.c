@@ -217,7 +217,9 @@ static fleet_status train_epoch(fl_config_run *t, const fleet_train_options *o,
     FL_TRY(fl_run_memory_shuffle(t));
     fl_run_lines_begin_pass(t);
     before = fl_store_is_shared(t->trainer->store) ? 0 : t->epoch_samples;
+    FL_TRY(fl_run_begin_pass(t));
     FL_TRY(fl_train_pass(t->trainer, t->train, o, between_batches, t, &t->r));
+    FL_TRY(fl_run_end_pass(t));
     if (t->r.samples == 0 && !goes_on && !t->r.stopped)
         return fl_fail(FLEET_EEND,
                        "dataset.train: the files have no sample for worker "

@@ -32,6 +32,7 @@ struct fleet_dataset {
     int in_round;     /* that it holds and has not begun to train */
     double share;     /* of this pass that was read, 0 to 1 */
     struct fl_dataset_memory *memory; /* NULL: a queue dataset */
+    struct fleet_psgpu *psgpu;        /* whose passes are over it; NULL: none */
     fleet_dataset *next;
 };
 

@@ -20,6 +20,7 @@ struct fleet {
     size_t n_program, program_capacity;
     fleet_optimizer *optimizers;
     fleet_dataset *datasets;
+    struct fleet_psgpu *psgpu; /* NULL: none */
     fl_statistics loaded; /* of a checkpoint, for datasets to come; n 0: none */
     struct fl_saved_position *saved_position; /* of it, likewise */
     int n_saved_position;

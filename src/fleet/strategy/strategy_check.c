@@ -91,6 +91,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_REPLICAS)
         return " (lanes have second copies in the modes ps-sync and ps-async; "
                "expected 1)";
+    if (f->purpose == FL_FOR_PS_GPU)
+        return " (rows of a pass are on the GPU of one process that trains "
+               "alone; expected 0)";
     if (f->purpose == FL_FOR_HALF_ASYNC)
         return " (it is for workers of parameter servers that are no ranks)";
     if (got > 0)

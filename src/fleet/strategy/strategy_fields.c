@@ -60,6 +60,8 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
     [FL_FOR_FIXED_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
                             FL_NO_EFFECT_COLLECTIVE, FL_NO_EFFECT_COLLECTIVE,
                             FL_FIXED, FL_FIXED, FL_FIXED},
+    [FL_FOR_PS_GPU] = {FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_REFUSED,
+                       FL_REFUSED, FL_REFUSED, FL_REFUSED},
     [FL_FOR_LATER] = EVERY(FL_REFUSED),
 };
 #undef EVERY
@@ -193,7 +195,7 @@ const fl_strategy_field *fl_strategy_field_switch(const fl_strategy_field *f)
 {
     const char *end = strstr(f->name, "_configs.");
 
-    return end && f->purpose != FL_FOR_CACHE
+    return end && f->purpose != FL_FOR_CACHE && f->purpose != FL_FOR_PS_GPU
                ? fl_strategy_field_named(f->name, (size_t)(end - f->name))
                : NULL;
 }

@@ -36,6 +36,7 @@ typedef enum fl_purpose {
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */
     FL_FOR_LOCALSGD,    /* means of weights in place of sums of gradients */
     FL_FOR_FIXED_RANKS, /* has one value in modes with ranks */
+    FL_FOR_PS_GPU,      /* rows of a pass on a GPU, of one process's tables */
     FL_FOR_LATER,       /* not in this version */
     FL_N_PURPOSE
 } fl_purpose;

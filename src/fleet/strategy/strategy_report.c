@@ -50,7 +50,8 @@ static const char *effect_of(const fleet_distributed_strategy *s,
                : f->purpose == FL_FOR_STALENESS ? "off: for servers in async"
                : f->purpose == FL_FOR_CACHE || f->purpose == FL_FOR_CACHE_AGE
                    ? "off: for workers without copies that are no ranks"
-               : f->purpose == FL_FOR_WIRE ? "off: in ps-geo all is exact"
+               : f->purpose == FL_FOR_PS_GPU ? "off: for one process alone"
+               : f->purpose == FL_FOR_WIRE   ? "off: in ps-geo all is exact"
                : f->purpose == FL_FOR_LOG
                    ? "off: for ps-sync, ps-async and ps-half-async"
                : f->purpose == FL_FOR_REPLICAS ? "off: for ps-sync and ps-async"

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "fleet/job/inexact.h"
+#include "fleet/job/pass_rows.h"
 #include "fleet/job/stop.h"
 #include "fleet/job/trail_mark.h"
 #include "fleet/train/progress.h"
@@ -223,6 +224,7 @@ static fleet_status step(pass *p, const fl_batch *b)
     bind_batch(p, b, p->e->input);
     if (p->e->training && stops_together(p))
         pass_on_wish(p, fl_stop_wanted(p->d->fleet));
+    FL_TRY(fl_psgpu_batch(p->d->psgpu, p->e, batch_number(p)));
     FL_TRY(fl_executor_iterate(p->e, b->rows));
     count_batch(p, b->rows);
     if (p->observer)
@@ -406,7 +408,8 @@ static fleet_status open_pass(pass *p)
     p->d->stops = p->e->training;
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->bounds, &p->stream));
     memset(p->e->input, 0, p->e->program->n_var * sizeof *p->e->input);
-    if (p->e->store->remote || fl_program_expects(p->e->program))
+    if (p->e->store->remote ||
+        (!p->e->store->gpu_passes && fl_program_expects(p->e->program)))
         FL_TRY(FL_NEW(&p->next, p->e->program->n_var * sizeof *p->next));
     return p->e->training ? FLEET_OK : fl_executor_refresh(p->e);
 }
@@ -442,6 +445,8 @@ static fleet_status run_rest(pass *p)
     }
     if (!p->stream) /* it was stopped before there was one */
         return FLEET_OK;
+    if (p->e->training)
+        FL_TRY(fl_psgpu_enter(p->d->psgpu, p->e));
     return p->crew ? run_rounds(p) : run_batches(p);
 }
 
@@ -458,12 +463,6 @@ static void end_position(pass *p)
     d->at.loss_sum = p->e->loss_sum;
     if (!p->r.stopped)
         d->at = (fl_position){.pass = d->at.pass + 1, .last_loss = p->r.loss};
-}
-
-/* Of a job: after the last batch of the pass. */
-static bool went_on(const pass *p)
-{
-    return p->e->training && p->d->at.batch > 0;
 }
 
 static fleet_status run_pass(pass *p, fleet_train_result *result)
@@ -492,13 +491,14 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
             status = end_pass(p);
         fl_executor_forget(p->e); /* the batches go */
     }
+    p->e->in_pass = false;
     if (p->crew)
         fl_crew_rest(p->crew);
     if (p->r.batches > 0)
         p->r.seconds = (double)(fl_now_ns() - p->started_ns) * 1e-9;
     if (p->r.samples > 0)
         p->r.loss /= (double)p->r.samples;
-    else if (went_on(p) && !p->r.stopped)
+    else if (p->e->training && p->d->at.batch > 0 && !p->r.stopped)
         p->r.loss = (double)NAN; /* that of other workers is in no save */
     else if (status == FLEET_OK && !p->r.stopped)
         FL_WARN(&p->e->context->log, "no sample in the files of this pass");

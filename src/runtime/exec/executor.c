@@ -369,11 +369,24 @@ static fleet_status run_locked(fleet_executor *e, fl_compiled *c, int64_t batch,
     return status;
 }
 
+/* A batch of no pass would find first values where its rows are at home. */
+static fleet_status check_in_pass(const fleet_executor *e)
+{
+    if (!e->training || !e->store->gpu_passes || e->in_pass)
+        return FLEET_OK;
+    return fl_fail(FLEET_ESTATE,
+                   "a_sync_configs.use_ps_gpu: training is by "
+                   "fleet_train_from_dataset() alone, on the dataset of "
+                   "fleet_psgpu_set_dataset(), between "
+                   "fleet_psgpu_begin_pass() and fleet_psgpu_end_pass()");
+}
+
 static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
 {
     fl_compiled *c, *next;
     fleet_status status;
 
+    FL_TRY(check_in_pass(e));
     FL_TRY(fl_executor_plan(e, batch, &c));
     next = fl_executor_prefetch_plan(e, c);
     if (c->changes_store || e->remote)

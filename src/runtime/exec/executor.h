@@ -64,6 +64,7 @@ struct fleet_executor {
     fl_pulled current;        /* this iteration's pull */
     fl_pulled next;           /* the next one's, if its batch is known */
     bool has_passed; /* a pass over a dataset has begun, for its time */
+    bool in_pass;    /* its batches are of the pass whose rows a GPU has */
     bool joins;      /* takes part in the updates of other ranks */
     struct fl_in_flight *in_flight; /* the backend's: iterations under way;
                                      * NULL: none has begun yet */

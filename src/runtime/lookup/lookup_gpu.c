@@ -26,13 +26,10 @@ FL_GPU_STEP(kernel_update, "update");
 
 /* --- which tables -------------------------------------------------------- */
 
-bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
+bool fl_table_fits_gpu(const fleet_program *p, const fl_place *at,
+                       const fleet_var *table)
 {
-    const fl_place *at = l->plan->place;
-    const fleet_program *p = l->program;
-
-    if (!at->gpu || fl_store_is_shared(l->plan->store) ||
-        fl_table_has_life(&table->ids.life) || table->cap.bytes > 0)
+    if (!at->gpu || fl_table_has_life(&table->ids.life))
         return false;
     for (size_t i = 0; i < p->n_node; i++) {
         const fl_node *n = p->node[i];
@@ -42,6 +39,17 @@ bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
             return false;
     }
     return true;
+}
+
+/* In passes a GPU has rows for plans that train alone. */
+bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table)
+{
+    const fl_store *s = l->plan->store;
+
+    if (fl_store_is_shared(s) ||
+        (s->gpu_passes ? !l->plan->training : table->cap.bytes > 0))
+        return false;
+    return fl_table_fits_gpu(l->program, l->plan->place, table);
 }
 
 /* --- values -------------------------------------------------------------- */

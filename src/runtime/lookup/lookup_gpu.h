@@ -2,7 +2,9 @@
  * their steps are the kernels of lookup_kernels.h, in place of lookup.h's.
  *
  * A table's rows are on a GPU when this process keeps them for itself, and all
- * of the program's lookups in it are placed on the GPU.
+ * of the program's lookups in it are placed on the GPU. In passes
+ * (fl_store.gpu_passes) these are plans that train alone; plans for test find
+ * rows at home, in the host's memory.
  */
 #pragma once
 
@@ -43,6 +45,10 @@ typedef struct fl_lookup_gpu {
     fl_table_gpu *on_gpu;
     int64_t keys; /* offered by the merge group so far */
 } fl_lookup_gpu;
+
+/* May all lookups of the program in it be on the GPU? */
+bool fl_table_fits_gpu(const fleet_program *p, const fl_place *at,
+                       const fleet_var *table);
 
 bool fl_table_on_gpu(const fl_lowering *l, const fleet_var *table);
 

@@ -56,7 +56,7 @@ static void destroy_array(fl_mirror *m)
     fl_free(m);
 }
 
-static const fl_mirror_class arrays = {copy_array, destroy_array};
+static const fl_mirror_class arrays = {copy_array, destroy_array, NULL};
 
 static fleet_status make_array(fl_gpu *gpu, void *host, size_t bytes,
                                fl_mirror **mirror)
@@ -147,6 +147,21 @@ fleet_status fl_mirror_use(fl_store *s, const void *host, bool on_gpu,
         status = bring_up_to_date(m, on_gpu);
     if (m && writes && status == FLEET_OK)
         *(on_gpu ? &m->host_is_old : &m->gpu_is_old) = true;
+    unlock_all(s, gpu);
+    return status;
+}
+
+fleet_status fl_mirror_leave(fl_store *s, const void *host, bool lost)
+{
+    fl_gpu *gpu = lock_all(s);
+    fl_mirror *m = find_mirror(s, host);
+    fleet_status status = m ? bring_up_to_date(m, false) : FLEET_OK;
+
+    if (m && (status == FLEET_OK || lost)) {
+        m->host_is_old = false;
+        m->gpu_is_old = true;
+        m->methods->leave(m);
+    }
     unlock_all(s, gpu);
     return status;
 }

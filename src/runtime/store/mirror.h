@@ -22,6 +22,9 @@ typedef struct fl_mirror_class {
      * when the call returns. */
     fleet_status (*copy)(fl_mirror *m, bool to_gpu);
     void (*destroy)(fl_mirror *m); /* what it has of the GPU's, and itself */
+    /* Give back the GPU's memory of it, if it can do without. NULL: it
+     * cannot. */
+    void (*leave)(fl_mirror *m);
 } fl_mirror_class;
 
 struct fl_mirror {
@@ -51,6 +54,11 @@ fleet_status fl_mirror_of(struct fl_store *s, fl_gpu *gpu, void *host,
  * One that no GPU has used has nothing to do. */
 fleet_status fl_mirror_use(struct fl_store *s, const void *host, bool on_gpu,
                            bool writes);
+
+/* A table leaves the GPU: its rows come to the host, and their memory on the
+ * GPU is free until a plan uses it on the GPU again. lost: what fails to come
+ * is given up, and the host's copy counts. */
+fleet_status fl_mirror_leave(struct fl_store *s, const void *host, bool lost);
 
 /* Has a GPU used any of it? One that begins to meanwhile has copied nothing
  * yet, and does so under the store's lock. */

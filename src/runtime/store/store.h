@@ -119,6 +119,8 @@ typedef struct fl_store {
     struct fl_snapshot *snapshot; /* that a save is written from; NULL: none */
     bool sums; /* what changes it are sums of what workers have changed in their
                   copies: it has no states of an optimizer */
+    bool gpu_passes; /* tables on a GPU have a pass's rows in its memory
+                        alone, and home is the host's memory */
     bool joins;      /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
     int worker, workers; /* which of a job's workers this process is, of how

@@ -208,8 +208,24 @@ typedef struct fl_change_watch {
                     int64_t n);
 } fl_change_watch;
 
+/* Which rows of a table a GPU has, if not all: a pass's
+ * (runtime/working_set/working_set.h). */
+typedef struct fl_row_subset {
+    int64_t n; /* keys: the GPU never has more rows */
+
+    /* Visit each row that the table has of them, in any order. */
+    fleet_status (*each)(const struct fl_row_subset *s, fl_rows *rows,
+                         fl_row_visitor *visit, void *arg);
+
+    /* n rows from the GPU, `stride` bytes each (fl_device_rows.row): the
+     * table's, whose keys they have, become as they are. */
+    fleet_status (*keep)(const struct fl_row_subset *s, fl_rows *rows,
+                         const char *from, size_t stride, int64_t n);
+} fl_row_subset;
+
 struct fl_rows {
     const fl_rows_class *methods;
+    const fl_row_subset *subset; /* of its rows, that a GPU has; NULL: all */
     const char *name;
     int64_t dim;
     int64_t modulo;            /* ids are taken modulo this; 0: as they are */

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "runtime/graph/op.h"
+#include "runtime/store/store.h"
 
 /* Bytes that cross at a time; kernels read 16 bytes of a row at once. */
 enum { PIECE = 4 << 20, ROW_ALIGN = 16 };
@@ -46,16 +47,23 @@ static void drop_rows(const fl_table_gpu *x, fl_device_rows *r)
     r->room = 0;
 }
 
+static size_t places_for(int64_t room)
+{
+    size_t places = 16;
+
+    while (places < 2 * (size_t)room)
+        places *= 2;
+    return places;
+}
+
 /* Memory for `room` rows and an empty index of them. */
 static fleet_status lay_out(const fl_table_gpu *x, fl_device_rows *r,
                             int64_t room)
 {
+    size_t places = places_for(room);
     fl_gpu *g = x->mirror.gpu;
-    size_t places = 16;
     void *row, *index;
 
-    while (places < 2 * (size_t)room)
-        places *= 2;
     r->row = NULL;
     r->index = NULL;
     FL_TRY(g->m->alloc(g->d, g->queue, (size_t)(room * r->stride), &row));
@@ -100,13 +108,24 @@ static size_t row_bytes(const fl_rows *r)
     return (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
 }
 
-static fl_device_rows describe_table(const fl_rows *r)
+static int64_t stride_of(const fl_rows *r)
 {
     size_t used = sizeof(fl_row_head) + row_bytes(r) + sizeof(uint64_t);
 
+    return (int64_t)((used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN);
+}
+
+int64_t fl_table_gpu_bytes(const fl_rows *rows, int64_t n)
+{
+    return n * stride_of(rows) +
+           (int64_t)(places_for(n) * sizeof(fl_device_entry));
+}
+
+static fl_device_rows describe_table(const fl_rows *r)
+{
     return (fl_device_rows){
-        .n = r->methods->count(r),
-        .stride = (int64_t)((used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN),
+        .n = r->subset ? 0 : r->methods->count(r),
+        .stride = stride_of(r),
         .kind = (int32_t)r->filler.kind,
         .a = r->filler.a,
         .b = r->filler.b,
@@ -122,15 +141,17 @@ typedef struct crossing {
     const fl_table_gpu *x;
     char *piece, *at; /* pinned; in the GPU's memory */
     size_t stride, size, used;
+    int64_t n; /* rows that were sent */
 } crossing;
 
+/* Of at most that many rows. */
 static fleet_status begin_crossing(crossing *c, const fl_table_gpu *x,
-                                   const fl_device_rows *r)
+                                   const fl_device_rows *r, int64_t most)
 {
     *c = (crossing){.x = x, .at = r->row, .stride = (size_t)r->stride};
     c->size = c->stride > PIECE ? c->stride : PIECE / c->stride * c->stride;
-    if ((size_t)r->n < c->size / c->stride)
-        c->size = (size_t)r->n * c->stride;
+    if ((size_t)most < c->size / c->stride)
+        c->size = (size_t)most * c->stride;
     return FL_NEW(&c->piece, c->size);
 }
 
@@ -152,35 +173,61 @@ static fleet_status send_row(void *arg, int bucket, uint64_t key,
     memcpy(c->piece + c->used, head, sizeof *head + row_bytes(rows_of(c->x)));
     c->used += c->stride;
     memcpy(c->piece + c->used - sizeof key, &key, sizeof key);
+    c->n++;
     return c->used < c->size ? FLEET_OK : send_piece(c);
 }
 
-static fleet_status send_rows(const fl_table_gpu *x, const fl_device_rows *to)
+static fleet_status send_rows(const fl_table_gpu *x, fl_device_rows *to)
 {
-    const fl_rows *rows = rows_of(x);
+    fl_rows *rows = rows_of(x);
+    const fl_row_subset *subset = rows->subset;
     fleet_status status;
     crossing c;
 
-    FL_TRY(begin_crossing(&c, x, to));
-    status = rows->methods->each(rows, send_row, &c);
+    FL_TRY(begin_crossing(&c, x, to, subset ? to->room : to->n));
+    status = subset ? subset->each(subset, rows, send_row, &c)
+                    : rows->methods->each(rows, send_row, &c);
     if (status == FLEET_OK)
         status = send_piece(&c);
+    to->n = c.n;
     fl_free(c.piece);
     return status;
+}
+
+/* New rows of a subset are of its keys; else there are more than are known. */
+static int64_t first_room(const fl_table_gpu *x, int64_t n)
+{
+    const fl_row_subset *subset = rows_of(x)->subset;
+
+    return subset ? subset->n : n + n / 2;
+}
+
+static fleet_status check_subset(const fl_table_gpu *x)
+{
+    const fl_rows *rows = rows_of(x);
+
+    if (rows->filler.vector_at > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "table \"%s\" comes from a training with embedx_dim: "
+                       "its rows are read on the host alone",
+                       rows->name);
+    if (x->by_pass && !rows->subset)
+        return fl_fail(FLEET_ESTATE,
+                       "table \"%s\": a_sync_configs.use_ps_gpu: its rows are "
+                       "on the GPU in a pass alone: call "
+                       "fleet_psgpu_begin_pass() before",
+                       rows->name);
+    return FLEET_OK;
 }
 
 /* The GPU's rows are out of date: their memory goes first. */
 static fleet_status send_all(fl_table_gpu *x)
 {
     fl_device_rows next = describe_table(rows_of(x));
-    int64_t room = next.n + next.n / 2;
+    int64_t room = first_room(x, next.n);
     fleet_status status;
 
-    if (rows_of(x)->filler.vector_at > 0)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "table \"%s\" comes from a training with embedx_dim: "
-                       "its rows are read on the host alone",
-                       rows_of(x)->name);
+    FL_TRY(check_subset(x));
     drop_rows(x, &x->now);
     status = lay_out(x, &next, room);
     if (status != FLEET_OK)
@@ -218,6 +265,19 @@ static fleet_status keep_row(fl_rows *rows, const char *from, size_t stride)
     return FLEET_OK;
 }
 
+static fleet_status keep_rows(fl_rows *rows, const char *from, size_t stride,
+                              size_t bytes)
+{
+    const fl_row_subset *subset = rows->subset;
+
+    if (subset)
+        return subset->keep(subset, rows, from, stride,
+                            (int64_t)(bytes / stride));
+    for (size_t at = 0; at < bytes; at += stride)
+        FL_TRY(keep_row(rows, from + at, stride));
+    return FLEET_OK;
+}
+
 static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
 {
     size_t left = (size_t)n * c->stride;
@@ -227,8 +287,7 @@ static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
 
         FL_TRY(copy_bytes(x, c->piece, c->at, bytes, FL_TO_HOST));
         FL_TRY(fl_gpu_wait(x->mirror.gpu));
-        for (size_t at = 0; at < bytes; at += c->stride)
-            FL_TRY(keep_row(rows_of(x), c->piece + at, c->stride));
+        FL_TRY(keep_rows(rows_of(x), c->piece, c->stride, bytes));
         c->at += bytes;
         left -= bytes;
     }
@@ -236,20 +295,20 @@ static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
 }
 
 /* Kernels add rows and drop none: all rows of the host's table stay, and
- * change. */
+ * change. One that has rows out of memory has a new epoch all the time. */
 static fleet_status fetch_all(fl_table_gpu *x)
 {
     fleet_status status;
     crossing c;
 
-    if (x->epoch != fl_rows_epoch(rows_of(x)))
+    if (!rows_of(x)->methods->want && x->epoch != fl_rows_epoch(rows_of(x)))
         return fl_fail(FLEET_ESTATE,
                        "table \"%s\": rows were erased while newer ones were "
                        "on the GPU: they have to be fetched first",
                        rows_of(x)->name);
     FL_TRY(wait_for_count(x));
     x->now.n = x->known;
-    FL_TRY(begin_crossing(&c, x, &x->now));
+    FL_TRY(begin_crossing(&c, x, &x->now, x->known));
     status = fetch_rows(x, &c, x->known);
     fl_free(c.piece);
     return status;
@@ -271,10 +330,17 @@ static void destroy_table(fl_mirror *m)
     fl_free(m);
 }
 
+static void leave_table(fl_mirror *m)
+{
+    if (fl_gpu_is_ours(m->gpu))
+        drop_rows(table_of(m), &table_of(m)->now);
+}
+
 static fleet_status make_table(fl_gpu *g, void *host, size_t bytes,
                                fl_mirror **m)
 {
-    static const fl_mirror_class tables = {copy_table, destroy_table};
+    static const fl_mirror_class tables = {copy_table, destroy_table,
+                                           leave_table};
     fl_table_gpu *x;
     fleet_status status;
 
@@ -293,7 +359,7 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
 {
     fl_mirror *m;
 
-    if (rows->methods->want)
+    if (rows->methods->want && !s->gpu_passes)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "table \"%s\": its rows may be out of memory: they "
                        "cannot be on a GPU",
@@ -304,6 +370,7 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
                        rows->name, fl_storage_names[rows->storage]);
     FL_TRY(fl_mirror_of(s, gpu, rows, sizeof(fl_device_rows), make_table, &m));
     *x = table_of(m);
+    (*x)->by_pass = s->gpu_passes;
     return FLEET_OK;
 }
 
@@ -312,7 +379,8 @@ fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
 /* A table has no more rows than ids that differ. */
 static int64_t limited_rows(const fl_table_gpu *x, int64_t rows)
 {
-    int64_t most = rows_of(x)->modulo;
+    const fl_row_subset *subset = rows_of(x)->subset;
+    int64_t most = subset ? subset->n : rows_of(x)->modulo;
 
     return most && rows > most ? most : rows;
 }

@@ -11,6 +11,10 @@
  * table is sent again. Rows that were erased while the GPU had newer ones are
  * not fetched over them: FLEET_ESTATE.
  *
+ * Where tables have the rows of a pass on the GPU alone (fl_store.gpu_passes) a
+ * table is sent, and fetched, as its subset says (fl_rows.subset), which has
+ * room for all of its keys from the start. Without one it is FLEET_ESTATE.
+ *
  * Threads: under the GPU's lock; room and counts also under the store's, held
  * for writing.
  */
@@ -26,6 +30,7 @@ typedef struct fl_table_gpu {
     int64_t offered;    /* keys of all updates that got room */
     int64_t known, known_at; /* rows, after that many of them */
     uint64_t epoch;          /* of the host's table when it was sent */
+    bool by_pass;            /* it has a subset, or is not on the GPU */
 } fl_table_gpu;
 
 /* As an update's iteration writes it to pinned memory. */
@@ -33,7 +38,11 @@ typedef struct fl_rows_count {
     int64_t n, offered;
 } fl_rows_count;
 
-/* FLEET_EUNSUPPORTED: rows of the table may be out of memory. */
+/* What n rows of a table take in a GPU's memory. */
+int64_t fl_table_gpu_bytes(const fl_rows *rows, int64_t n);
+
+/* FLEET_EUNSUPPORTED: rows of the table may be out of memory, and it is not in
+ * passes that some of them come to the GPU. */
 fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
                                fl_table_gpu **x);
 

@@ -1,0 +1,459 @@
+/* gpu_ps_test.c - GPU-PS: trainings whose tables have the rows of a pass in the
+ * GPU's memory, and are at home on the host or in a file, have the bits of
+ * trainings whose tables are on the GPU as a whole; whatever parts a pass is
+ * cut into. */
+#define SUITE gpu_ps
+#include "gpu_kit.h"
+#include "model_kit.h"
+#include "test.h"
+#include "watch_kit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/job/pass_rows.h"
+
+enum { BATCH = 32, LINES = 400, PASSES = 2 };
+
+/* All zeros: tables that are on the GPU as a whole. */
+typedef struct ps_case {
+    bool passes;           /* with use_ps_gpu */
+    int64_t memory_bytes;  /* of a part */
+    int64_t cap;           /* of each table's memory */
+    const char *optimizer; /* NULL: adagrad */
+    int merge;
+    bool shuffled;
+    int threads; /* 0: 2 */
+} ps_case;
+
+static char said[40000];
+
+static void note(void *user, fleet_log_level level, const char *text)
+{
+    size_t n = strlen(said);
+
+    (void)user;
+    (void)level;
+    snprintf(said + n, sizeof said - n, "%s\n", text);
+}
+
+static void build(scene *s, const ps_case *c)
+{
+    static const fleet_dense_slot dense[] = {{.name = "dense", .dim = 3}};
+    static const fleet_id_slot ids[] = {
+        {.name = "u"},
+        {.name = "v"},
+        {.name = "w", .dim = -1, .combiner = FLEET_MEAN}};
+    const int64_t hidden[] = {8};
+    const fleet_options options = {
+        .seed = 7, .num_threads = c->threads ? c->threads : 2, .log = note};
+    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_ctr_options o = {.label_dtype = FLEET_FLOAT32,
+                           .dense = dense,
+                           .n_dense = 1,
+                           .ids = ids,
+                           .n_ids = 3,
+                           .embedding_dim = 8,
+                           .hidden = hidden,
+                           .n_hidden = 1,
+                           .wide_ids = 1,
+                           .memory_cap_bytes = c->cap,
+                           .cold_folder = c->cap ? test_folder() : NULL};
+    fleet_optimizer *by;
+
+    *s = (scene){0};
+    said[0] = 0;
+    CHECK_OK(fleet_init(&s->f, &options));
+    s->p = fleet_program_create(s->f);
+    CHECK_OK(fleet_program_place(s->p, FLEET_GPU(0), NULL));
+    fleet_wide_deep(s->p, &o, &s->m);
+    CHECK_OK(fleet_program_status(s->p));
+    strategy.a_sync = !c->shuffled; /* it makes no difference */
+    strategy.a_sync_configs.use_ps_gpu = c->passes;
+    strategy.gradient_merge = c->merge > 1;
+    strategy.gradient_merge_configs.k_steps = c->merge > 1 ? c->merge : 1;
+    by = kit_rule(s->f, c->optimizer ? c->optimizer : "adagrad", 0.05f);
+    by = fleet_distributed_optimizer(s->f, by, &strategy);
+    CHECK_OK(fleet_minimize(by, s->m.loss));
+    s->e = fleet_executor_create(s->p, NULL);
+    CHECK(s->e != NULL);
+}
+
+static fleet_psgpu *open_passes(scene *s, const ps_case *c)
+{
+    const fleet_psgpu_options o = {.memory_bytes = c->memory_bytes};
+    fleet_psgpu *g = fleet_psgpu_create(s->f, &o);
+
+    CHECK(g != NULL);
+    CHECK_OK(fleet_psgpu_init_gpu_ps(g, (const int[]){0}, 1));
+    CHECK_OK(fleet_psgpu_set_dataset(g, s->data));
+    CHECK_OK(fleet_psgpu_load_into_memory(g));
+    return g;
+}
+
+static void train_pass(scene *s, const ps_case *c, fleet_psgpu *g)
+{
+    if (c->shuffled)
+        CHECK_OK(fleet_dataset_local_shuffle(s->data));
+    if (g)
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s->e, s->data, NULL, NULL));
+    if (g)
+        CHECK_OK(fleet_psgpu_end_pass(g));
+}
+
+static fleet_psgpu *open_case(scene *s, const ps_case *c)
+{
+    build(s, c);
+    scene_data_in_memory(s, scene_file("train.txt", LINES, 1), BATCH, 2);
+    return c->passes ? open_passes(s, c) : NULL;
+}
+
+static uint64_t hash_of(const ps_case *c)
+{
+    fleet_psgpu *g;
+    uint64_t hash;
+    scene s;
+
+    g = open_case(&s, c);
+    for (int i = 0; i < PASSES; i++)
+        train_pass(&s, c, g);
+    if (g)
+        CHECK_OK(fleet_psgpu_finalize(g));
+    hash = scene_hash(&s);
+    scene_close(&s);
+    return hash;
+}
+
+static int parts_said(void)
+{
+    int n = 0;
+
+    for (const char *at = said; (at = strstr(at, "is cut: part ")); at++)
+        n++;
+    return n;
+}
+
+/* As the same training with tables as a whole on the GPU. */
+static void has_its_bits(ps_case c)
+{
+    ps_case whole = c;
+
+    whole.passes = false;
+    whole.cap = 0;
+    c.passes = true;
+    CHECK(hash_of(&c) == hash_of(&whole));
+}
+
+/* --- bits ----------------------------------------------------------------- */
+
+TEST(a_training_in_passes_has_the_bits_of_one_without)
+{
+    gpu_kit_open();
+    has_its_bits((ps_case){0});
+    has_its_bits((ps_case){.optimizer = "adam", .merge = 3});
+    has_its_bits((ps_case){.optimizer = "sgd", .shuffled = true, .threads = 1});
+    gpu_kit_close();
+}
+
+TEST(a_pass_that_does_not_fit_is_cut_into_parts_and_has_the_same_bits)
+{
+    ps_case c = {.memory_bytes = 24000, .shuffled = true};
+    uint64_t hash;
+
+    gpu_kit_open();
+    c.passes = true;
+    hash = hash_of(&c);
+    CHECK(parts_said() > 2 * PASSES);
+    CHECK_CONTAINS(said, "part 2, batches ");
+    CHECK_CONTAINS(said, ", the last, batches ");
+    CHECK(hash == hash_of(&(ps_case){.shuffled = true}));
+    c.merge = 2;
+    c.memory_bytes = 40000;
+    has_its_bits(c);
+    gpu_kit_close();
+}
+
+TEST(rows_come_from_a_file_and_go_back_to_it)
+{
+    const ps_case c = {.cap = 1 << 20, .memory_bytes = 40000};
+
+    gpu_kit_open();
+    has_its_bits(c);
+    gpu_kit_close();
+}
+
+TEST(a_gpu_with_less_memory_than_a_pass_needs_gets_smaller_parts)
+{
+    ps_case c = {.passes = true};
+    void (*set_memory)(size_t bytes);
+    fleet_psgpu *g;
+    uint64_t hash;
+    scene s;
+
+    gpu_kit_open();
+    gpu_kit_control();
+    gpu_kit_symbol("fl_emu_set_memory", &set_memory);
+    hash = hash_of(&c);
+    CHECK_INT(parts_said(), 0);
+    g = open_case(&s, &c);
+    for (int i = 0; i < PASSES; i++) {
+        set_memory(gpu_kit_control()->live_bytes() + 30000);
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+        CHECK(g->most > 0 && !g->is_last);
+        set_memory(0);
+        CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+        CHECK_OK(fleet_psgpu_end_pass(g));
+    }
+    CHECK(parts_said() > PASSES);
+    CHECK(scene_hash(&s) == hash);
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+/* --- the life of a pass --------------------------------------------------- */
+
+TEST(the_gpu_has_the_rows_of_a_pass_and_none_after_it)
+{
+    const gpu_kit_asks *gpu;
+    ps_case c = {.passes = true};
+    size_t before, during;
+    fleet_psgpu *g;
+    scene s;
+
+    gpu_kit_open();
+    gpu = gpu_kit_control();
+    gpu->set_late(false); /* what is freed is free at once */
+    g = open_case(&s, &c);
+    train_pass(&s, &c, g);
+    before = gpu->live_bytes();
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    during = gpu->live_bytes();
+    CHECK(during >= before + 20000);
+    CHECK_INT(g->first, 0);
+    CHECK_INT(g->end, (LINES + BATCH - 1) / BATCH);
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    CHECK_INT((int64_t)gpu->live_bytes(), (int64_t)before);
+    CHECK_CONTAINS(said, "pass 2: ");
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+/* A save, a hash, rows by hand and a program for test in the middle of a pass
+ * see what was trained so far. */
+TEST(reads_within_a_pass_see_what_the_gpu_has)
+{
+    const ps_case c = {.passes = true}, whole = {0};
+    uint64_t hash, want;
+    fleet_psgpu *g;
+    fleet_evaluation a, b;
+    scene s, t;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    (void)open_case(&t, &whole);
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+    CHECK_OK(fleet_train_from_dataset(t.e, t.data, NULL, NULL));
+    want = scene_hash(&t);
+    CHECK_OK(fleet_params_hash(s.f, &hash));
+    CHECK(hash == want);
+    CHECK_OK(fleet_psgpu_dump_to_mem(g));
+    s.tester =
+        fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
+    t.tester =
+        fleet_executor_create(t.p, &(fleet_executor_options){.for_test = 1});
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &s.m, &a));
+    CHECK_OK(fleet_evaluate(t.tester, t.data, &t.m, &b));
+    CHECK(a.auc == b.auc);
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    CHECK(scene_hash(&s) == want);
+    scene_close(&s);
+    scene_close(&t);
+    gpu_kit_close();
+}
+
+TEST(a_pass_may_be_trained_twice_before_it_ends)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 30000}, whole = {0};
+    fleet_psgpu *g;
+    uint64_t hash;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    scene_train(&s, PASSES);
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    hash = scene_hash(&s);
+    scene_close(&s);
+    CHECK(hash == hash_of(&whole));
+    gpu_kit_close();
+}
+
+static int stop_at_third(void *user, int64_t batch, int64_t samples)
+{
+    (void)user;
+    (void)samples;
+    return batch == 3;
+}
+
+/* As after a kill: what was saved before the pass is all that there is. */
+TEST(a_kill_in_a_pass_loses_that_pass_alone)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 24000}, whole = {0};
+    const fleet_train_options stops = {.on_batch = stop_at_third};
+    const char *path = test_path("after-pass-1");
+    fleet_psgpu *g;
+    uint64_t hash;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    train_pass(&s, &c, g);
+    CHECK_OK(fleet_save_persistables(s.f, path));
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
+    scene_close(&s); /* without an end of the pass */
+    g = open_case(&s, &c);
+    CHECK_OK(fleet_load_model(s.f, path));
+    train_pass(&s, &c, g);
+    hash = scene_hash(&s);
+    scene_close(&s);
+    CHECK(hash == hash_of(&whole));
+    gpu_kit_close();
+}
+
+/* --- what is refused ------------------------------------------------------ */
+
+TEST(training_without_a_pass_is_refused)
+{
+    const ps_case c = {.passes = true};
+    fleet_psgpu *g;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ESTATE,
+                "fleet_psgpu_begin_pass()");
+    CHECK_FAILS(fleet_psgpu_end_pass(g), FLEET_ESTATE, "no pass has begun");
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_ESTATE, "a pass has begun");
+    CHECK_FAILS(fleet_dataset_local_shuffle(s.data), FLEET_ESTATE, "under way");
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+TEST(slots_and_dims_are_compared_with_the_program)
+{
+    static const char *const some[] = {"u", "v"},
+                             *const all[] = {"u", "v", "w"},
+                             *const other[] = {"u", "v", "w", "dense"};
+    const ps_case c = {.passes = true};
+    fleet_psgpu *g;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    CHECK_OK(fleet_psgpu_set_slot_vector(g, some, 2));
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_EINVAL, "\"w\"");
+    CHECK_OK(fleet_psgpu_set_slot_vector(g, other, 4));
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_EINVAL, "\"dense\"");
+    CHECK_OK(fleet_psgpu_set_slot_vector(g, all, 3));
+    CHECK_FAILS(fleet_psgpu_set_slot_dim_vector(g, (int64_t[]){8, 8}, 2),
+                FLEET_EINVAL, "2 dims: expected one of each of the 3");
+    CHECK_OK(fleet_psgpu_set_slot_dim_vector(g, (int64_t[]){8, 8, 9}, 3));
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_EINVAL, "has dim");
+    CHECK_FAILS(fleet_psgpu_init_gpu_ps(g, (const int[]){0, 1}, 2),
+                FLEET_EUNSUPPORTED, "2 GPUs");
+    CHECK_OK(fleet_psgpu_init_gpu_ps(g, (const int[]){1}, 1));
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_EINVAL, "is on gpu:0");
+    CHECK(fleet_psgpu_create(s.f, NULL) == NULL);
+    CHECK_INT(fl_last_code(), FLEET_EEXIST);
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+TEST(a_batch_that_alone_is_more_than_a_part_may_be_is_named)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 2000};
+    fleet_psgpu *g;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_ENOMEM,
+                "and 2000 are allowed");
+    CHECK_FAILS(fleet_psgpu_end_pass(g), FLEET_ESTATE, "no pass has begun");
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+TEST(an_allocation_that_fails_as_a_pass_begins_leaves_none_begun)
+{
+    const ps_case c = {.passes = true};
+    fleet_status status;
+    bool over = false;
+    fleet_psgpu *g;
+    uint64_t before;
+    int64_t n = 1;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    train_pass(&s, &c, g);
+    before = scene_hash(&s);
+    while (!over) {
+        fl_memory_fail_at(n, true);
+        status = fleet_psgpu_begin_pass(g);
+        over = fl_memory_count() < n;
+        fl_memory_fail_at(0, false);
+        CHECK_INT(status, over ? FLEET_OK : FLEET_ENOMEM);
+        n += 3;
+    }
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    CHECK(scene_hash(&s) == before);
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+/* --- by a configuration --------------------------------------------------- */
+
+#define ON_GPU                                                                 \
+    "device=gpu:0", "dataset.shuffle=0", "dataset.in_memory=true",             \
+        "dataset.memory_shuffle=local"
+#define BY_PASS "strategy.a_sync_configs.use_ps_gpu=true"
+
+static const char *hash_in(const char *closing)
+{
+    const char *at = strstr(closing, "\"params_hash\"");
+
+    CHECK(at != NULL);
+    return at;
+}
+
+TEST(a_configuration_has_passes_and_validates_within_them)
+{
+    char *whole, *passes;
+
+    gpu_kit_open();
+    whole = watch_train((const char *[]){ON_GPU, NULL});
+    passes = watch_train((const char *[]){ON_GPU, BY_PASS,
+                                          "ps_gpu.memory_bytes=20000",
+                                          "validate_every.steps=2", NULL});
+    CHECK_TEXT(hash_in(passes), hash_in(whole));
+    CHECK_CONTAINS(watch_said, "pass 3 does not fit");
+    CHECK(watch_n_seen > 3);
+    fleet_free(whole);
+    fleet_free(passes);
+    gpu_kit_close();
+}
+
+TEST(a_configuration_of_passes_needs_memory_and_a_gpu)
+{
+    watch_refuse("ps_gpu.memory_bytes=5", NULL, "ps_gpu: expected nothing");
+    watch_refuse(BY_PASS, NULL, "device: expected \"gpu\"");
+    watch_refuse(BY_PASS, "device=gpu:0", "dataset.in_memory: expected true");
+}

@@ -301,6 +301,34 @@ TEST(passes_draw_anew_and_evaluations_have_all)
     close_scene(&s);
 }
 
+static int stop_at_once(void *user, int64_t batch, int64_t samples)
+{
+    (void)user;
+    (void)batch;
+    (void)samples;
+    fleet_train_stop();
+    return 0;
+}
+
+/* What one of two positions alone has is named as what differs. */
+TEST(a_pass_of_all_samples_does_not_go_on_with_draws)
+{
+    const fleet_train_options o = {.on_batch = stop_at_once};
+    const char *saved = test_path("saved");
+    scene s = {0};
+
+    open_scene(&s, 0, NULL);
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &o, NULL));
+    CHECK_OK(fleet_save_persistables(s.f, saved));
+    close_scene(&s);
+    s = (scene){0};
+    open_scene(&s, 0.5, "label");
+    CHECK_OK(fleet_load_model(s.f, saved));
+    CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_EINVAL,
+                "negative_rate was not given and is 0.5. To begin");
+    close_scene(&s);
+}
+
 TEST(what_cannot_be_drawn_by_is_refused)
 {
     static const fleet_slot three[] = {

@@ -314,13 +314,18 @@ static const struct {
               {"last", "the last file", true},
               {"bytes", "the size of all files", true}};
 
-/* A seed is the number that fleet_options have. */
+/* A seed is the number that fleet_options have. NULL: none was written. */
 static void add_value(fl_text *t, const char *key, const fl_json *value)
 {
     fl_at root = fl_at_root(value);
-    char *text = fl_json_print(value, false);
+    char *text;
     uint64_t seed;
 
+    if (!value) {
+        fl_text_add(t, "not given");
+        return;
+    }
+    text = fl_json_print(value, false);
     if (strcmp(key, "seed") == 0 && fl_at_hex(&root, &seed) == FLEET_OK)
         fl_text_add(t, "%" PRIu64, seed);
     else if (strcmp(key, "bytes") == 0)
@@ -342,13 +347,9 @@ static void list_differences(fl_text *t, const fl_json *was, const fl_json *is)
         fl_at x = fl_at_key(&old, titles[i].key);
         fl_at y = fl_at_key(&now, titles[i].key);
 
-        if (!x.json || !y.json || fl_position_same(x.json, y.json))
+        if (x.json && y.json ? fl_position_same(x.json, y.json)
+                             : !x.json && !y.json)
             continue;
-        if (!x.json || !y.json) {
-            fl_text_add(t, "%s%s is new, or is not given any more",
-                        t->length > 0 ? ", " : "", titles[i].title);
-            continue;
-        }
         fl_text_add(t, "%s%s was ", t->length > 0 ? ", " : "", titles[i].title);
         add_value(t, titles[i].key, x.json);
         fl_text_add(t, " and is ");

@@ -12,9 +12,11 @@
  *   bin/fleetrun --server_num 2 --worker_num 2 bin/ctr wide_deep
  *   bin/fleetrun --nproc_per_node 2 bin/ctr wide_deep
  *   bin/fleetrun --server_num 1 --worker_num 2 --collective bin/ctr --hybrid
+ *   bin/fleetrun --server_num 1 --worker_num 2 --heter_worker_num 1 bin/ctr
  *
  * On servers workers take their steps together, with --async each for itself.
- * With --hybrid servers hold the tables, and ranks sum all other gradients. */
+ * With --hybrid servers hold the tables, and ranks sum all other gradients.
+ * Where heter workers are, they do the layers behind the embeddings. */
 #include "adult.h"
 #include "sample.h"
 
@@ -32,6 +34,16 @@ typedef struct training {
     fleet_model model;
     fleet_executor *trainer, *tester;
 } training;
+
+/* Heter workers, if the job has some, do what is behind the embeddings. */
+static fleet_status guard_layers(training *t)
+{
+    TRY(fleet_program_status(t->program));
+    if (fleet_heter_worker_num(t->fleet) == 0)
+        return FLEET_OK;
+    TRY(fleet_device_guard_from(t->program, "concat_0.tmp", "cpu"));
+    return fleet_device_guard_from(t->program, "fc_0.tmp", "gpu");
+}
 
 static fleet_status build_model(training *t)
 {
@@ -55,7 +67,7 @@ static fleet_status build_model(training *t)
     else
         return fprintf(stderr, "ctr: no model %s\n%s", t->model_name, usage),
                FLEET_EINVAL;
-    return fleet_program_status(t->program);
+    return guard_layers(t);
 }
 
 static fleet_status minimize_loss(training *t)
@@ -81,6 +93,10 @@ static fleet_status run_worker(training *t)
     fleet_dataset *train, *test;
     double seconds = 0, samples = 0;
 
+    if (fleet_is_heter_worker(t->fleet)) {
+        TRY(fleet_init_worker(t->fleet));
+        return fleet_run_heter_worker(t->fleet);
+    }
     TRY(adult_open(t->fleet, t->folder, &train, &test));
     t->trainer = fleet_executor_create(t->program, NULL);
     t->tester = fleet_executor_create(t->program, &for_test);

@@ -130,8 +130,7 @@ FLEET_API int fleet_server_num(const fleet *fleet);
  * which are numbered stage after stage, do what comes behind it. fleet_stage_id
  * is the stage of this process, from 0, -1 in a server; fleet_stage_num how
  * many the job has: 1 in a job without heter workers; in a server 0, if nobody
- * has told it. fleet_heter_worker_index: -1 in other roles. This version trains
- * no program in such a job: fleet_minimize() refuses it by name. */
+ * has told it. fleet_heter_worker_index: -1 in other roles. */
 FLEET_API int fleet_is_heter_worker(const fleet *fleet);
 FLEET_API int fleet_heter_worker_index(const fleet *fleet);
 FLEET_API int fleet_heter_worker_num(const fleet *fleet);
@@ -179,6 +178,19 @@ FLEET_API void fleet_stop_server(void);
 /* fleet_stop_server_for - the same, and why: workers say "server 0 has ended:
  * WHY". The text is not copied and must stay; NULL: as fleet_stop_server(). */
 FLEET_API void fleet_stop_server_for(const char *why);
+
+/* fleet_run_heter_worker - the life of a heter worker, after fleet_minimize()
+ * and fleet_init_worker(): do the later stage of the batches of all trainers,
+ * and train what that stage has, until all trainers have left. It runs once, in
+ * the thread that calls it; a thread of its own answers the trainers.
+ *
+ *   FLEET_ESTATE     this process is no heter worker, or is not connected
+ *   FLEET_EPEER      a trainer or a server is gone, or has failed: its words
+ *   FLEET_ETIMEDOUT  a trainer has kept the others waiting beyond the step
+ *                    deadline; a server does not answer
+ *   and the codes of fleet_executor_run(), with the trainer whose batch it was
+ */
+FLEET_API fleet_status fleet_run_heter_worker(fleet *fleet);
 
 /* fleet_init_worker - connect to all servers, and wait until all workers have;
  * join the other ranks of a collective or hybrid job, whose parameters are the

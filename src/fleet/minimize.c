@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "fleet/heter/stage_job.h"
 #include "fleet/job/param_home.h"
 #include "fleet/ranks.h"
 #include "fleet/strategy/strategy_collective.h"
@@ -294,17 +295,14 @@ static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
     return check_groups_rules(f, o);
 }
 
-/* A trainer would train all of the program. */
-static fleet_status check_stages(const fleet *f)
+/* What is not trained in stages is not trained at all. */
+static fleet_status make_stages(fleet *f, fleet_program *p)
 {
-    const int n = fleet_heter_worker_num(f);
+    fleet_status status = fl_stage_job_make(f, p);
 
-    if (n == 0)
-        return FLEET_OK;
-    return fl_fail(FLEET_EUNSUPPORTED,
-                   "fleet_minimize: %s names %d heter trainer%s: this version "
-                   "does not train a job in stages (docs/heter.md)",
-                   fl_stage_role_list, n, n > 1 ? "s" : "");
+    if (status != FLEET_OK)
+        p->training.loss = NULL;
+    return status;
 }
 
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
@@ -317,7 +315,6 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(fleet_program_status(p));
     f = fl_handle_of(p->context);
     FL_TRY(fl_handle_check(f, "fleet_minimize"));
-    FL_TRY(check_stages(f));
     if (o->context != p->context)
         return fl_fail(FLEET_EINVAL, "fleet_minimize: the optimizer belongs to "
                                      "another handle");
@@ -354,6 +351,7 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
                    fl_mode_has_ranks(fl_handle_mode(f));
     fl_strategy_set_training(&f->strategy, &p->training);
+    FL_TRY(make_stages(f, p));
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;
     f->trained = p;

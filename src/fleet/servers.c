@@ -1,4 +1,5 @@
 /* servers.c - the calls of a job with servers. */
+#include "fleet/heter/stage_job.h"
 #include "fleet/job/param_home.h"
 #include "fleet/job/position.h"
 #include "fleet/job/trail_mark.h"
@@ -101,7 +102,8 @@ fleet_status fl_servers_open(fleet *f)
         .n_server = r->server_num,
         .job = r->job_id,
         .index = fl_role_stream(r),
-        .n_worker = r->worker_num,
+        .n_worker = fl_role_streams(r),
+        .n_heter = r->stages.n_heter,
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
@@ -132,6 +134,7 @@ static void destroy_server(fleet *f)
 
 void fl_servers_close(fleet *f)
 {
+    fl_stage_job_close(f);
     fl_worker_io_destroy(f->worker_io);
     f->worker_io = NULL;
     if (f->store)
@@ -327,9 +330,8 @@ static fleet_status connect_worker(fleet *f)
         f->trained->training.optimizer->in_use = true;
         FL_TRY(fl_worker_io_open(f->worker_io, f->store, &how,
                                  fl_text_chars(&f->terms)));
-        FL_TRY(pass_on_load(f));
-        FL_TRY(fl_worker_io_barrier(
-            f->worker_io)); /* and the weights are the servers' of then */
+        FL_TRY(fleet_is_heter_worker(f) ? FLEET_OK : pass_on_load(f));
+        FL_TRY(fl_stage_job_meet(f));
     }
     if (fl_has_ranks(f))
         return fl_ranks_join(f, fl_text_chars(&f->terms));
@@ -341,7 +343,8 @@ fleet_status fleet_init_worker(fleet *f)
 {
     fleet_status status;
 
-    FL_TRY(fl_handle_check_worker(f, "fleet_init_worker"));
+    if (!fleet_is_heter_worker(f))
+        FL_TRY(fl_handle_check_worker(f, "fleet_init_worker"));
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_worker: call "
                                      "fleet_minimize() before");
@@ -349,9 +352,11 @@ fleet_status fleet_init_worker(fleet *f)
         return FLEET_OK;
     status = connect_worker(f);
     if (status == FLEET_OK)
-        FL_INFO(&f->context.log, "worker %d of %d: servers %d, mode %s",
-                f->role.index, f->role.worker_num, f->role.server_num,
-                fl_job_mode_name(fl_handle_mode(f)));
+        FL_INFO(&f->context.log, "%sworker %d of %d: servers %d, mode %s",
+                fleet_is_heter_worker(f) ? "heter " : "", f->role.index,
+                fleet_is_heter_worker(f) ? f->role.stages.n_heter
+                                         : f->role.worker_num,
+                f->role.server_num, fl_job_mode_name(fl_handle_mode(f)));
     if (status == FLEET_OK)
         warn_insecure(f);
     return status;
@@ -383,6 +388,7 @@ fleet_status fleet_stop_worker(fleet *f)
         FL_TRY(fl_ranks_leave(f));
     if (!has_servers(f))
         return FLEET_OK;
+    FL_TRY(fl_stage_job_leave(f));
     FL_TRY(fl_worker_io_leave(f->worker_io));
     log_cache(f);
     return FLEET_OK;
@@ -464,7 +470,8 @@ fl_server_options fl_servers_options(fleet *f)
         .keep_limit = r->keep_descriptor_limit,
         .index = r->index,
         .n_server = r->server_num,
-        .n_worker = r->worker_num,
+        .n_worker = fl_role_streams(r),
+        .n_heter = r->stages.n_heter,
         .n_lane = r->joins ? 1 : r->lanes,
         .joins = r->joins,
         .keys = r->keys,

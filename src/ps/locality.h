@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/error.h"
 
@@ -29,3 +30,18 @@ fleet_status fl_ipc_folder_open(fl_ipc_folder *f);
 fleet_status fl_ipc_folder_again(fl_ipc_folder *f, const char *path);
 /* One that was made again goes when it is empty. */
 void fl_ipc_folder_close(fl_ipc_folder *f);
+
+enum { FL_STREAM_NAME = 32 };
+
+/* What messages call a stream of a job: the last ones are heter workers. */
+static inline const char *fl_stream_name(char text[FL_STREAM_NAME], int stream,
+                                         int n_stream, int n_heter)
+{
+    const int first = n_stream - n_heter;
+
+    if (stream < first)
+        snprintf(text, FL_STREAM_NAME, "worker %d", stream);
+    else
+        snprintf(text, FL_STREAM_NAME, "heter worker %d", stream - first);
+    return text;
+}

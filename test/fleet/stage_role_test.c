@@ -340,21 +340,27 @@ TEST(a_heter_worker_keeps_its_socket_until_it_is_destroyed)
 
 /* --- what it cannot do ---------------------------------------------------- */
 
-TEST(a_trainer_would_train_all_so_it_trains_nothing)
+TEST(a_job_that_is_not_trained_in_stages_trains_nothing)
 {
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
     fleet *f;
     fleet_program *p;
-    fleet_var *x;
+    fleet_var *x, *loss;
+    fleet_optimizer *o;
 
+    s.a_sync = 0;
     be_worker();
     f = open_fleet();
     p = fleet_program_create(f);
     x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
-    CHECK_FAILS(fleet_minimize(fleet_sgd(f, 0.1f),
-                               fleet_mean(p, fleet_fc(p, x, 1, NULL))),
-                FLEET_EUNSUPPORTED,
-                "fleet_minimize: " ALL " names 3 heter trainers: this version "
-                "does not train a job in stages");
+    o = fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s);
+    loss = fleet_mean(p, fleet_fc(p, x, 1, NULL));
+    CHECK_FAILS(fleet_minimize(o, loss), FLEET_EUNSUPPORTED,
+                "fleet_minimize: a job of several heter workers: this version "
+                "does not train it in stages");
+    CHECK(p->training.loss == NULL); /* so nothing trains it */
+    CHECK_FAILS(fleet_run_heter_worker(f), FLEET_ESTATE,
+                "this process is no heter worker");
     fleet_destroy(f);
 }
 

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/json/json_write.h"
 #include "fleet/job/handle.h"
-#include "fleet/program_copy.h"
+#include "fleet/save/program_copy.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
 #include "runtime/stages/stage_exchange.h"

@@ -14,6 +14,11 @@ fleet_status fl_handle_check_worker(const fleet *f, const char *what)
     FL_TRY(fl_handle_check(f, what));
     if (fleet_is_server(f))
         return fl_fail(FLEET_ESTATE, "%s: this process is a server", what);
+    if (fleet_is_heter_worker(f))
+        return fl_fail(FLEET_ESTATE,
+                       "%s: this process is a heter worker, which has "
+                       "fleet_init_worker() and fleet_run_heter_worker()",
+                       what);
     return FLEET_OK;
 }
 

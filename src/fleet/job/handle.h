@@ -35,6 +35,7 @@ struct fleet {
     size_t extra_size;
     fl_role role;
     struct fl_worker_io *worker_io;    /* to the servers; NULL: none */
+    struct fl_stage_job *stage_job;    /* of a program in stages; NULL: none */
     fl_agree agree;                    /* with the other ranks, once joined */
     struct fl_sharded_tables *sharded; /* tables of ranks; NULL: none */
     struct fl_remote_hybrid *hybrid;   /* servers and ranks; NULL: not both */

@@ -59,6 +59,12 @@ static inline int fl_role_stream(const fl_role *r)
     return r->index + (r->kind == FLEET_HETER_WORKER ? r->worker_num : 0);
 }
 
+/* Streams of the job's servers: workers, then heter workers. */
+static inline int fl_role_streams(const fl_role *r)
+{
+    return r->worker_num + r->stages.n_heter;
+}
+
 /* The keys of a process that talks to the role's servers, or meets its ranks:
  * from that folder, NULL: from FLEET_KEYS. *keys stays if it needs none. */
 fleet_status fl_role_read_keys(const fl_role *role, const char *folder,

@@ -34,7 +34,8 @@ static fleet_status end_line(const fl_progress *l, fl_text *line)
 static bool is_loss_alone(const fl_progress *l)
 {
     for (int i = 0; i < l->o->n_fetch; i++)
-        if (l->o->fetch_list[i] != l->e->program->training.loss)
+        if (fl_executor_own_var(l->e, l->o->fetch_list[i]) !=
+            l->e->program->training.loss)
             return false;
     return true;
 }

@@ -9,6 +9,12 @@ fleet_status fl_threads_fit(const fleet *f, const fleet_train_options *o)
 
     if (o->thread < 2 || f->role.server_num == 0)
         return FLEET_OK;
+    if (f->role.stages.n_heter > 0)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_train_from_dataset: %d trainer threads, in a job "
+                       "of stages, whose trainers have one batch under way "
+                       "(expected one thread)",
+                       o->thread);
     if (c->vocab_cache_size > 0)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "fleet_train_from_dataset: %d trainer threads pull rows "

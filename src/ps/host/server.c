@@ -258,6 +258,7 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
         .lane = r->number,
         .n_lane = s->o.n_lane,
         .n_stream = s->o.n_worker,
+        .n_heter = s->o.n_heter,
         .sync = s->o.sync,
         .bounds_staleness = s->o.bounds_staleness,
         .max_staleness = (uint64_t)s->o.max_staleness,

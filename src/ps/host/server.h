@@ -40,6 +40,7 @@ typedef struct fl_server_options {
     int listen_fd;              /* inherited for it; -1: none */
     bool keep_limit; /* of descriptors; or it is raised as far as it may be */
     int index, n_server, n_worker, n_lane;
+    int n_heter;          /* of the workers, the last ones: lane.h */
     const fl_keys *keys;  /* its own, and of its workers; NULL: any peer may */
     bool insecure;        /* come, with this from other machines, too */
     const int *lane_port; /* of lanes from 1 on; 0: the kernel's choice */

@@ -30,6 +30,7 @@ static fleet_status make_streams(fl_ps_lane *l)
         fl_stream_state *s = &l->stream[i];
 
         s->last = &s->open;
+        s->heter = i >= l->o.n_stream - l->o.n_heter;
         if (alone)
             FL_TRY(FL_NEW(&s->row_cache,
                           (size_t)row_caches(l) * sizeof *s->row_cache));

@@ -119,6 +119,9 @@ typedef struct fl_lane_options {
     fl_server_identity *identity;
     int server, lane, n_lane; /* lanes of this server */
     int n_stream;             /* workers */
+    int n_heter; /* of these, the last ones: heter workers, whose contributions
+                    are of no batches of their own, and which are in no sum
+                    over workers */
     bool sync;
     bool bounds_staleness; /* in async: lane_staleness.h */
     uint64_t max_staleness;

@@ -66,6 +66,7 @@ typedef struct fl_stream_state {
     bool absent; /* it is silent, and its restart is waited for */
     bool told;   /* why the lane fails */
     bool spoke;  /* its process: more than hello */
+    bool heter;  /* of a heter worker */
     uint32_t incarnation;
     fl_peer peer;
     int64_t heard_ms;

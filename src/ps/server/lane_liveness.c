@@ -2,6 +2,7 @@
  * is slow from one that hangs, and from one that is gone. */
 #include <stdio.h>
 
+#include "ps/locality.h"
 #include "ps/server/lane_copy.h"
 #include "ps/server/lane_feed.h"
 #include "ps/server/lane_replica.h"
@@ -140,12 +141,13 @@ static void check_coming(fl_ps_lane *l, int i)
     const fl_stream_state *s = &l->stream[i];
     bool again = s->nonce && !s->no_log && l->o.restart_ms > l->o.connect_ms;
     int64_t most_ms = again ? l->o.restart_ms : l->o.connect_ms;
-    char text[600];
+    char text[600], name[FL_STREAM_NAME];
 
     if (l->now_ms - l->begun_ms <= most_ms)
         return;
     snprintf(text, sizeof text,
-             "worker %d has not come within %.1f s (%s deadline)%s%s%s", i,
+             "%s has not come within %.1f s (%s deadline)%s%s%s",
+             fl_stream_name(name, i, l->o.n_stream, l->o.n_heter),
              (double)most_ms / 1000, again ? "restart" : "connect",
              s->nonce && s->no_log ? why_not_again(l, s) : "",
              *l->turned_away ? "; the last one that was refused: " : "",
@@ -159,7 +161,7 @@ static void check_coming(fl_ps_lane *l, int i)
 static void check_stream(fl_ps_lane *l, int i)
 {
     const fl_stream_state *s = &l->stream[i];
-    char text[600];
+    char text[600], name[FL_STREAM_NAME];
 
     if (s->left || (!s->known && l->o.lane > 0))
         return;
@@ -168,10 +170,11 @@ static void check_stream(fl_ps_lane *l, int i)
     } else if (l->now_ms - s->heard_ms > fl_replica_peer_ms(l) &&
                !waits_out(l, i)) {
         snprintf(text, sizeof text,
-                 "worker %d%s%s%s is gone: server %d has not heard of it for "
+                 "%s%s%s%s is gone: server %d has not heard of it for "
                  "%.1f s (%s deadline)%s",
-                 i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
-                 l->o.server, (double)(l->now_ms - s->heard_ms) / 1000,
+                 fl_stream_name(name, i, l->o.n_stream, l->o.n_heter),
+                 *s->who ? " (" : "", s->who, *s->who ? ")" : "", l->o.server,
+                 (double)(l->now_ms - s->heard_ms) / 1000,
                  s->absent ? "restart" : "peer", why_not_again(l, s));
         fl_lane_abort(l, FLEET_EPEER, text);
     }
@@ -206,13 +209,15 @@ static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
 {
     uint32_t missing = fl_lane_missing(l);
     double waited = (double)stalled_ms / 1000;
-    char text[256];
+    char text[256], name[FL_STREAM_NAME];
 
     if (!l->busy && !l->norming && missing != FL_NOBODY)
-        snprintf(text, sizeof text,
-                 "worker %u has kept the others waiting for %.1f s, without "
-                 "progress (step deadline)",
-                 missing, waited);
+        snprintf(
+            text, sizeof text,
+            "%s has kept the others waiting for %.1f s, without "
+            "progress (step deadline)",
+            fl_stream_name(name, (int)missing, l->o.n_stream, l->o.n_heter),
+            waited);
     else
         snprintf(text, sizeof text,
                  "server %d has a step that waits for %s, for %.1f s without "

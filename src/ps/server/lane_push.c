@@ -72,17 +72,19 @@ static fleet_status check_nothing(const fl_ps_lane *l)
 
 /* Its numbers are added up over the workers. 0: a rank whose pass is over, or
  * for which another one speaks; in sync a worker alone, whose gradients in
- * float16 have overflowed. */
+ * float16 have overflowed; a heter worker, whose batches are its trainers'. */
 static fleet_status check_batches(const fl_ps_lane *l,
                                   const fl_section *closing)
 {
     bool ranks = l->o.layout->store->dense_local;
-    int most = INT32_MAX / l->o.n_stream;
-    int least = ranks || (l->o.scaled && l->o.sync) ? 0 : 1;
+    bool heter = l->stream[l->msg.head.stream].heter;
+    int most = heter ? 0 : INT32_MAX / l->o.n_stream;
+    int least = heter || ranks || (l->o.scaled && l->o.sync) ? 0 : 1;
 
     if (closing && closing->n_batch >= (uint32_t)least &&
         closing->n_batch <= (uint32_t)most)
-        return closing->n_batch > 0 || ranks ? FLEET_OK : check_nothing(l);
+        return closing->n_batch > 0 || ranks || heter ? FLEET_OK
+                                                      : check_nothing(l);
     return fl_fail(FLEET_EINVAL,
                    "it says that it is of %u batches: expected %d to %d",
                    closing ? (unsigned)closing->n_batch : 0u, least, most);

@@ -23,7 +23,7 @@ static bool belongs(const fl_stream_state *s, fl_stream_list_kind kind)
     case FL_STREAMS_REDUCING:
         return s->reducing != NULL;
     default: /* FL_STREAMS_UNREDUCED */
-        return !s->left && !s->reducing;
+        return !s->left && !s->reducing && !s->heter;
     }
 }
 

@@ -196,6 +196,10 @@ fleet_status fl_worker_lease(fl_worker *w, const fl_lease_question *q,
  * The dense weights are renewed after that. */
 fleet_status fl_worker_barrier(fl_worker *w);
 
+/* The pass of a heter worker ends, which is in no sum over workers; the dense
+ * weights are renewed when all have ended it. */
+fleet_status fl_worker_close_pass(fl_worker *w);
+
 /* Its last step, after which it is part of nothing any more. */
 fleet_status fl_worker_leave(fl_worker *w);
 

@@ -1,9 +1,12 @@
 /* worker_internal.h - what worker.c (pulls), worker_pull_values.c (what they
  * bring), worker_pack.c (pushes written), worker_push.c (pushes, the clip) and
- * worker_job.c (passes, sums, commands) share. */
+ * worker_job.c (passes, sums, commands) share; and worker_io.c with it. */
 #pragma once
 
-#include "ps/worker/worker.h"
+#include <stdatomic.h>
+
+#include "net/socket.h"
+#include "ps/worker/worker_io.h"
 
 /* --- worker.c ------------------------------------------------------------- */
 
@@ -117,3 +120,41 @@ fleet_status fl_worker_note_command(fl_worker *w, char *const *answer);
  * this is what it came to. */
 bool fl_worker_knows_sum(fl_worker *w, double *x, int n, fleet_status *status);
 bool fl_worker_knows_command(fl_worker *w, char **answer, fleet_status *status);
+
+/* --- worker_io.c ---------------------------------------------------------- */
+
+typedef struct fl_job_place {
+    uint32_t run, incarnation;
+} fl_job_place;
+
+struct fl_worker_io {
+    fl_remote remote; /* first: what plans see */
+    fl_worker_io_options o;
+    uint64_t generation;  /* of the process, see fl_fork_generation() */
+    pthread_mutex_t lock; /* over all below */
+    bool open, left;
+    fl_packet_pool *pool;
+    fl_client *client;
+    fl_worker worker;
+    fl_trail *trail;    /* NULL: it leaves none */
+    fl_socket **socket; /* by lane, then by replica */
+    int n_lane, n_socket;
+    int64_t heartbeat_ms;
+    fl_wakeup wakeup; /* rings when the thread must end */
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool stop;
+    fl_job_place place;                    /* in the job */
+    fleet_status (*before_end)(void *arg); /* of a pass; NULL: nothing */
+    void *before_arg;
+    bool cached; /* it has had a cache, which has come to that */
+    fl_hot_counts cache;
+};
+
+/* FLEET_ESTATE: it is not open, or after fork. Else it is locked until
+ * unlocked, which returns the status. */
+fleet_status fl_worker_io_lock(fl_worker_io *l);
+fleet_status fl_worker_io_unlock(fl_worker_io *l, fleet_status status);
+
+/* What fl_worker_io_before_pass_ends() has set. */
+fleet_status fl_worker_io_before_end(const fl_worker_io *l);

@@ -1,43 +1,21 @@
 /* worker_io.c - a worker's sockets, the lock over them, and the thread of its
  * heartbeats. */
-#include "ps/worker/worker_io.h"
+#include "ps/worker/worker_internal.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "net/limits.h"
-#include "net/socket.h"
 #include "ps/lane_view.h"
+#include "ps/locality.h"
 #include "ps/worker/geo.h"
 #include "ps/worker/handshake_io.h"
 #include "ps/worker/worker_group.h"
 #include "runtime/plan/job_signature.h"
 
 enum { IDLE_BYTES = 256 << 20 }; /* buffers that are kept for the next step */
-
-struct fl_worker_io {
-    fl_remote remote; /* first: what plans see */
-    fl_worker_io_options o;
-    uint64_t generation;  /* of the process, see fl_fork_generation() */
-    pthread_mutex_t lock; /* over all below */
-    bool open, left;
-    fl_packet_pool *pool;
-    fl_client *client;
-    fl_worker worker;
-    fl_trail *trail;    /* NULL: it leaves none */
-    fl_socket **socket; /* by lane, then by replica */
-    int n_lane, n_socket;
-    int64_t heartbeat_ms;
-    fl_wakeup wakeup; /* rings when the thread must end */
-    pthread_t thread;
-    bool has_thread;
-    atomic_bool stop;
-    bool cached; /* it has had a cache, which has come to that */
-    fl_hot_counts cache;
-};
 
 static fl_worker_io *io_of(fl_remote *x)
 {
@@ -123,7 +101,7 @@ static void *keep_alive(void *arg)
 
 /* --- the worker's methods, under the lock --------------------------------- */
 
-static fleet_status lock_open(fl_worker_io *l)
+fleet_status fl_worker_io_lock(fl_worker_io *l)
 {
     if (l->generation != fl_fork_generation())
         return fl_fail(FLEET_ESTATE, "a connection to servers cannot be used "
@@ -138,7 +116,7 @@ static fleet_status lock_open(fl_worker_io *l)
                                            "call fleet_init_worker() first");
 }
 
-static fleet_status unlock(fl_worker_io *l, fleet_status status)
+fleet_status fl_worker_io_unlock(fl_worker_io *l, fleet_status status)
 {
     l->remote.updates = l->worker.remote.updates;
     pthread_mutex_unlock(&l->lock);
@@ -152,8 +130,8 @@ static fleet_status unlock(fl_worker_io *l, fleet_status status)
         fl_worker_io *l = io_of(x);                                            \
         fl_remote *inner = &l->worker.remote;                                  \
                                                                                \
-        FL_TRY(lock_open(l));                                                  \
-        return unlock(l, inner->methods->name arguments);                      \
+        FL_TRY(fl_worker_io_lock(l));                                          \
+        return fl_worker_io_unlock(l, inner->methods->name arguments);         \
     }
 
 LOCKED(pull,
@@ -165,7 +143,16 @@ LOCKED(clip,
        (fl_remote * x, const fl_push *p, fl_norm_list *all, float *factor),
        (inner, p, all, factor))
 LOCKED(refresh, (fl_remote * x), (inner))
-LOCKED(end_pass, (fl_remote * x, double *sum, int n), (inner, sum, n))
+
+static fleet_status locked_end_pass(fl_remote *x, double *sum, int n)
+{
+    fl_worker_io *l = io_of(x);
+
+    FL_TRY(fl_worker_io_before_end(l));
+    FL_TRY(fl_worker_io_lock(l));
+    return fl_worker_io_unlock(
+        l, l->worker.remote.methods->end_pass(&l->worker.remote, sum, n));
+}
 
 /* The wish to stop goes with it, and the wait for its update brings what became
  * of that: these are the calling thread's, which other threads do not see. */
@@ -174,9 +161,9 @@ static fleet_status locked_push(fl_remote *x, const fl_push *p)
     fl_worker_io *l = io_of(x);
     fl_remote *inner = &l->worker.remote;
 
-    FL_TRY(lock_open(l));
+    FL_TRY(fl_worker_io_lock(l));
     inner->wants_stop = x->wants_stop;
-    return unlock(l, inner->methods->push(inner, p));
+    return fl_worker_io_unlock(l, inner->methods->push(inner, p));
 }
 
 static fleet_status locked_wait_update(fl_remote *x)
@@ -185,10 +172,10 @@ static fleet_status locked_wait_update(fl_remote *x)
     fl_remote *inner = &l->worker.remote;
     fleet_status status;
 
-    FL_TRY(lock_open(l));
+    FL_TRY(fl_worker_io_lock(l));
     status = inner->methods->wait_update(inner);
     x->stops = inner->stops;
-    return unlock(l, status);
+    return fl_worker_io_unlock(l, status);
 }
 
 /* wait_pull() reports what has failed. */
@@ -198,13 +185,13 @@ static bool locked_came(fl_remote *x, int slot)
     fl_remote *inner = &l->worker.remote;
     bool came;
 
-    if (lock_open(l) != FLEET_OK) {
+    if (fl_worker_io_lock(l) != FLEET_OK) {
         fl_error_clear();
         return false;
     }
     receive_all(l);
     came = inner->methods->came(inner, slot);
-    unlock(l, FLEET_OK);
+    fl_worker_io_unlock(l, FLEET_OK);
     return came;
 }
 
@@ -250,41 +237,42 @@ fleet_status fl_worker_io_go_on(fl_worker_io *l)
 {
     fleet_status status;
 
-    FL_TRY(lock_open(l));
+    FL_TRY(fl_worker_io_lock(l));
     status = fl_worker_go_on(&l->worker);
     l->remote.stops = l->worker.remote.stops;
-    return unlock(l, status);
+    return fl_worker_io_unlock(l, status);
 }
 
-#define FORWARDED(name, parameters, call)                                      \
-    fleet_status fl_worker_io_##name parameters                                \
-    {                                                                          \
-        FL_TRY(lock_open(l));                                                  \
-        return unlock(l, call);                                                \
-    }
+fleet_status fl_worker_io_barrier(fl_worker_io *l)
+{
+    FL_TRY(fl_worker_io_before_end(l));
+    FL_TRY(fl_worker_io_lock(l));
+    return fl_worker_io_unlock(l, fl_worker_barrier(&l->worker));
+}
 
-FORWARDED(reduce, (fl_worker_io * l, fl_reduction how, double *x, int n),
-          fl_worker_reduce(&l->worker, how, x, n))
-FORWARDED(barrier, (fl_worker_io * l), fl_worker_barrier(&l->worker))
-FORWARDED(command,
-          (fl_worker_io * l, fl_job_command command, const char *text,
-           char **answer),
-          fl_worker_command(&l->worker, command, text, answer))
-FORWARDED(knows_save, (fl_worker_io * l, bool *over),
-          fl_worker_knows_save(&l->worker, over))
-FORWARDED(note_saved, (fl_worker_io * l, fleet_status status),
-          fl_worker_note_saved(&l->worker, status))
-FORWARDED(load, (fl_worker_io * l, const char *text),
-          fl_worker_load(&l->worker, text))
-FORWARDED(lease, (fl_worker_io * l, const fl_lease_question *q, uint64_t *to),
-          fl_worker_lease(&l->worker, q, to))
-FORWARDED(read, (fl_worker_io * l, const char *text, char **answer),
-          fl_worker_read(&l->worker, text, answer))
-FORWARDED(hash,
-          (fl_worker_io * l, const char *table, uint64_t *sum, uint64_t *rows),
-          fl_worker_hash(&l->worker,
-                         fl_partition_table(&l->worker.layout, table), sum,
-                         rows))
+fleet_status fl_worker_io_load(fl_worker_io *l, const char *text)
+{
+    FL_TRY(fl_worker_io_before_end(l));
+    FL_TRY(fl_worker_io_lock(l));
+    return fl_worker_io_unlock(l, fl_worker_load(&l->worker, text));
+}
+
+uint32_t fl_worker_io_run(const fl_worker_io *l)
+{
+    return l->place.run;
+}
+
+uint32_t fl_worker_io_incarnation(const fl_worker_io *l)
+{
+    return l->place.incarnation;
+}
+
+void fl_worker_io_before_pass_ends(fl_worker_io *l,
+                                   fleet_status (*call)(void *), void *arg)
+{
+    l->before_end = call;
+    l->before_arg = arg;
+}
 
 /* Before it closes they are its last ones. */
 static void keep_counts(fl_worker_io *l)
@@ -373,6 +361,7 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
     FL_TRY(fl_client_create(&l->client, &options, &host));
     fl_client_set_incarnation(l->client, lanes->incarnation);
     fl_client_set_run(l->client, lanes->run);
+    l->place = (fl_job_place){lanes->run, lanes->incarnation};
     l->n_lane = lanes->n;
     FL_TRY(fl_hello_connect(lanes, l->o.n_server, l->o.keys, &l->socket,
                             &l->n_socket));
@@ -493,11 +482,12 @@ static void close_trail(fl_worker_io *l)
 /* Servers that know this worker need not wait until it is missed. */
 static void tell_why(fl_worker_io *l, const char *error)
 {
-    char why[900];
+    char why[900], name[FL_STREAM_NAME];
 
     if (!l->client || !l->worker.client)
         return;
-    snprintf(why, sizeof why, "worker %d has given up: %.700s", l->o.index,
+    snprintf(why, sizeof why, "%s has given up: %.700s",
+             fl_stream_name(name, l->o.index, l->o.n_worker, l->o.n_heter),
              error);
     pthread_mutex_lock(&l->lock);
     fl_client_fail(l->client, FLEET_EPEER, why, true);
@@ -507,8 +497,8 @@ static void tell_why(fl_worker_io *l, const char *error)
 /* Its process before had nothing more to do, and not all lanes may know. */
 static fleet_status leave_again(fl_worker_io *l)
 {
-    FL_TRY(lock_open(l));
-    FL_TRY(unlock(l, fl_worker_leave_again(&l->worker)));
+    FL_TRY(fl_worker_io_lock(l));
+    FL_TRY(fl_worker_io_unlock(l, fl_worker_leave_again(&l->worker)));
     l->left = true;
     close_all(l);
     return fl_fail(FLEET_EEND,
@@ -553,8 +543,8 @@ fleet_status fl_worker_io_leave(fl_worker_io *l)
     fleet_status status;
     fl_error error;
 
-    FL_TRY(lock_open(l));
-    status = unlock(l, fl_worker_leave(&l->worker));
+    FL_TRY(fl_worker_io_lock(l));
+    status = fl_worker_io_unlock(l, fl_worker_leave(&l->worker));
     fl_error_take(&error, status);
     if (status != FLEET_OK)
         return status; /* told, or to be told by fl_worker_io_destroy() */
@@ -569,11 +559,12 @@ fleet_status fl_worker_io_leave(fl_worker_io *l)
 static void give_up(fl_worker_io *l)
 {
     const char *error = fleet_last_error();
-    char why[900];
+    char why[900], name[FL_STREAM_NAME];
 
     snprintf(why, sizeof why,
-             "worker %d has given up, without fleet_stop_worker(): %.700s",
-             l->o.index, *error ? error : "none of its calls has failed");
+             "%s has given up, without fleet_stop_worker(): %.700s",
+             fl_stream_name(name, l->o.index, l->o.n_worker, l->o.n_heter),
+             *error ? error : "none of its calls has failed");
     if (!*error)
         FL_WARN(&l->o.context->log, "fleet_destroy: %s; the job ends", why);
     pthread_mutex_lock(&l->lock);

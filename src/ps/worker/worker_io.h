@@ -20,6 +20,7 @@ typedef struct fl_worker_io_options {
     int n_server;
     const char *job;
     int index, n_worker;
+    int n_heter; /* of the workers, the last ones are heter workers */
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
     bool tcp_only;
     const fl_keys *keys; /* NULL: none are used */
@@ -91,3 +92,16 @@ fleet_status fl_worker_io_knows_save(fl_worker_io *l, bool *over);
 fleet_status fl_worker_io_note_saved(fl_worker_io *l, fleet_status status);
 
 int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */
+
+/* Once it is open: which run of the job it is, and which process of the worker
+ * this is. */
+uint32_t fl_worker_io_run(const fl_worker_io *l);
+uint32_t fl_worker_io_incarnation(const fl_worker_io *l);
+
+/* Called before each end of a pass that this worker tells its servers of, and
+ * before a barrier or a load, which in sync end it, too. */
+void fl_worker_io_before_pass_ends(fl_worker_io *l,
+                                   fleet_status (*call)(void *), void *arg);
+
+/* Of a heter worker, which brings no numbers: the pass is over, for all. */
+fleet_status fl_worker_io_close_pass(fl_worker_io *l);

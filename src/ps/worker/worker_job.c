@@ -173,6 +173,13 @@ fleet_status fl_worker_end_pass(fl_remote *x, double *sum, int n)
     return close_pass(w, sum, n);
 }
 
+fleet_status fl_worker_close_pass(fl_worker *w)
+{
+    FL_TRY(send_step(w, FL_MSG_PASS_END, FL_SECTION_NO_OP, NULL));
+    fl_hot_pull_fence(w);
+    return w->remote.methods->refresh(&w->remote);
+}
+
 /* In sync it ends the pass also of a worker that has pushed nothing: the other
  * workers' steps wait for it. So does the sum where staleness is bounded. */
 fleet_status fl_worker_barrier(fl_worker *w)
@@ -387,3 +394,38 @@ fleet_status fl_worker_read(fl_worker *w, const char *text, char **answer)
     fl_client_forget(w->client, r, w->n_lane);
     return status;
 }
+
+/* --- worker_io.h: the same, under its lock -------------------------------- */
+
+fleet_status fl_worker_io_before_end(const fl_worker_io *l)
+{
+    return l->open && l->before_end ? l->before_end(l->before_arg) : FLEET_OK;
+}
+
+#define FORWARDED(name, parameters, call)                                      \
+    fleet_status fl_worker_io_##name parameters                                \
+    {                                                                          \
+        FL_TRY(fl_worker_io_lock(l));                                          \
+        return fl_worker_io_unlock(l, call);                                   \
+    }
+
+FORWARDED(reduce, (fl_worker_io * l, fl_reduction how, double *x, int n),
+          fl_worker_reduce(&l->worker, how, x, n))
+FORWARDED(close_pass, (fl_worker_io * l), fl_worker_close_pass(&l->worker))
+FORWARDED(command,
+          (fl_worker_io * l, fl_job_command command, const char *text,
+           char **answer),
+          fl_worker_command(&l->worker, command, text, answer))
+FORWARDED(knows_save, (fl_worker_io * l, bool *over),
+          fl_worker_knows_save(&l->worker, over))
+FORWARDED(note_saved, (fl_worker_io * l, fleet_status status),
+          fl_worker_note_saved(&l->worker, status))
+FORWARDED(lease, (fl_worker_io * l, const fl_lease_question *q, uint64_t *to),
+          fl_worker_lease(&l->worker, q, to))
+FORWARDED(read, (fl_worker_io * l, const char *text, char **answer),
+          fl_worker_read(&l->worker, text, answer))
+FORWARDED(hash,
+          (fl_worker_io * l, const char *table, uint64_t *sum, uint64_t *rows),
+          fl_worker_hash(&l->worker,
+                         fl_partition_table(&l->worker.layout, table), sum,
+                         rows))

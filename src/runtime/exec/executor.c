@@ -37,6 +37,17 @@ fleet_executor *fleet_executor_create(fleet_program *p,
         return NULL;
     }
     p->sealed = true;
+    if (p->staged && !o->for_test) {
+        if (!p->stage) {
+            fl_fail(FLEET_ESTATE,
+                    "fleet_executor_create: the program is trained in stages, "
+                    "and this process is no trainer of it: a heter worker has "
+                    "fleet_run_heter_worker()");
+            return NULL;
+        }
+        p->stage->sealed = true;
+        p = p->stage;
+    }
     if (fl_store_add(p->store, p) != FLEET_OK ||
         (p->training.loss && !o->for_test &&
          fl_store_train(p->store, p->training.optimizer) != FLEET_OK))
@@ -117,8 +128,25 @@ void fleet_executor_destroy(fleet_executor *e)
     fl_free(e);
 }
 
-fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v)
+const fleet_var *fl_executor_own_var(const fleet_executor *e,
+                                     const fleet_var *v)
 {
+    if (!v || v->program == e->program || v->program->stage != e->program)
+        return v;
+    return v == v->program->training.loss
+               ? e->program->training.loss
+               : fleet_program_var(e->program, v->name);
+}
+
+fleet_status fl_executor_want(fleet_executor *e, const fleet_var *user)
+{
+    const fleet_var *v = fl_executor_own_var(e, user);
+
+    if (user && !v)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" is computed in another stage than this "
+                       "process's",
+                       user->name);
     if (!v || v->program != e->program)
         return fl_fail(FLEET_EINVAL,
                        "fetch: %s%s%s is not a variable of the "

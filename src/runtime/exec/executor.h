@@ -76,6 +76,12 @@ struct fleet_executor {
 /* One iteration on e->input. */
 fleet_status fl_executor_iterate(fleet_executor *e, int64_t batch);
 
+/* The variable of the executor's program that the user's is: of a program that
+ * is trained in stages the one of that name, and for the loss that of this
+ * stage. NULL: there is none. */
+const fleet_var *fl_executor_own_var(const fleet_executor *e,
+                                     const fleet_var *v);
+
 /* An iteration's loss, if it is one of the last that are known: on a GPU two
  * iterations later, or after a flush. Nothing is waited for. */
 bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss);

@@ -182,10 +182,10 @@ static fleet_status copy_out(fleet_executor *e, void *to, int value,
 
 /* Does the plan compute it, and is there room for it? Sets the fetch's
  * dimensions. */
-static fleet_status check_fetch(const fl_plan *plan, int64_t batch,
-                                fleet_fetch *f)
+static fleet_status check_fetch(const fleet_executor *e, const fl_plan *plan,
+                                int64_t batch, fleet_fetch *f)
 {
-    int at = plan->value_of[f->var->id];
+    int at = plan->value_of[fl_executor_own_var(e, f->var)->id];
     const fl_value *v;
     size_t size;
 
@@ -211,17 +211,19 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
     const fl_plan *plan = e->last->plan;
     const fl_value *v;
     fleet_status status;
+    int at;
     bool shared; /* another executor may be changing it */
 
-    FL_TRY(check_fetch(plan, e->last_batch, f));
+    FL_TRY(check_fetch(e, plan, e->last_batch, f));
     if (!f->data)
         return FLEET_OK;
-    v = &plan->value[plan->value_of[f->var->id]];
+    at = plan->value_of[fl_executor_own_var(e, f->var)->id];
+    v = &plan->value[at];
     shared = v->kind == FL_VALUE_PARAM || v->kind == FL_VALUE_STATE;
     FL_TRY(e->backend->synchronize(e));
     if (shared)
         pthread_rwlock_rdlock(&e->store->lock);
-    status = copy_out(e, f->data, plan->value_of[f->var->id], f->dims[0]);
+    status = copy_out(e, f->data, at, f->dims[0]);
     if (shared)
         pthread_rwlock_unlock(&e->store->lock);
     return status;
@@ -242,7 +244,7 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
     FL_TRY(fl_executor_plan(e, batch, &c));
     FL_TRY(check_complete(e, c->plan));
     for (int i = 0; i < n_fetch; i++) /* a refused call has trained nothing */
-        FL_TRY(check_fetch(c->plan, batch, &fetch[i]));
+        FL_TRY(check_fetch(e, c->plan, batch, &fetch[i]));
     FL_TRY(fl_executor_iterate(e, batch));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_fetch(e, &fetch[i]));

@@ -30,8 +30,12 @@ struct fleet_program {
     fl_error error;             /* the first failure; code FLEET_OK: none */
     struct fl_stage_link *link; /* of a stage's program, to the next stage;
                                    NULL: it is no such program */
-    void *owner;                /* the handle, for the facade */
-    const char *output_name;    /* of the next node's first output, when a saved
+    fleet_program *stage;    /* of a program that a job trains in stages: what
+                             this process trains of it; NULL: nothing that an
+                             executor of its user would run */
+    bool staged;             /* a job trains it in stages */
+    void *owner;             /* the handle, for the facade */
+    const char *output_name; /* of the next node's first output, when a saved
                                 program is read; else NULL */
 };
 

@@ -33,7 +33,9 @@ static int batches_of(const fl_push_args *c, const fl_update_now *now)
 {
     if (c->sum && c->store->remote->sync)
         return c->store->agree->comm->rank == 0 ? now->batches : 0;
-    return now->joins || now->skip ? 0 : c->average ? now->micro : 1;
+    return now->joins || now->skip || c->store->counts_no_batch ? 0
+           : c->average                                         ? now->micro
+                                                                : 1;
 }
 
 fleet_status fl_push_of(const fl_instance *in, const fl_push_args *c,

@@ -123,10 +123,12 @@ typedef struct fl_store {
                         alone, and home is the host's memory */
     bool joins;      /* of a server's handle: lanes have stores of their own */
     int64_t updates; /* done; drives the learning rate */
-    int worker, workers; /* which of a job's workers this process is, of how
+    bool counts_no_batch; /* pushes are of no batches: of a heter worker,
+                             whose trainers count them */
+    int worker, workers;  /* which of a job's workers this process is, of how
                             many; zeros: it is alone */
-    fl_scaling scaling;  /* of the loss, in float16 */
-    int64_t known_skips; /* how many of scaling.skipped `updates` leaves
+    fl_scaling scaling;   /* of the loss, in float16 */
+    int64_t known_skips;  /* how many of scaling.skipped `updates` leaves
                             out: a GPU may have skipped more */
     fl_plateau_state plateau; /* loaded before training; reports 0: none */
     fl_localsgd local;

@@ -1,6 +1,6 @@
 /* program_copy.c - programs made of other ones, by way of JSON: read from text,
  * cloned, pruned. */
-#include "fleet/program_copy.h"
+#include "fleet/save/program_copy.h"
 
 #include <string.h>
 

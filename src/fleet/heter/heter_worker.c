@@ -1,0 +1,212 @@
+/* heter_worker.c - the loop of a heter worker: in each round a batch of every
+ * trainer that has one, in the trainers' order, then the update of all. The
+ * sums of gradients have so the bits that servers give to the sums of workers
+ * that train all of the program. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "fleet/heter/stage_job.h"
+#include "fleet/heter/stage_program.h"
+#include "ps/stage/stage_wire.h"
+#include "ps/worker/worker_io.h"
+#include "runtime/exec/executor.h"
+#include "runtime/plan/remote.h"
+
+typedef struct stage_loop {
+    fleet *f;
+    fl_stage_job *job;
+    fleet_executor *e;
+    fl_stage_buffer *room; /* by crossing */
+    fleet_feed *feed;
+    int64_t (*dims)[FLEET_MAX_DIM];
+    float *gradient; /* of one crossing */
+    size_t gradient_capacity;
+    fl_msg msg;
+    int n_batch; /* of this round */
+    bool over;   /* all have left */
+} stage_loop;
+
+/* --- a batch -------------------------------------------------------------- */
+
+static fleet_status read_feeds(stage_loop *l, const fl_packet *p)
+{
+    FL_TRY(fl_msg_decode(p, &l->msg));
+    for (int i = 0; i < l->job->n; i++) {
+        const fleet_var *v =
+            fleet_program_var(l->job->program, l->job->crossing[i]);
+        fl_stage_value value;
+
+        FL_TRY(fl_stage_read(&l->msg, i + 1, v, &l->room[i], &value));
+        memcpy(l->dims[i], v->shape.dim, sizeof l->dims[i]);
+        if (v->ragged || fl_shape_batched(&v->shape))
+            l->dims[i][0] = value.rows;
+        l->feed[i] = (fleet_feed){.name = v->name,
+                                  .dtype = v->dtype,
+                                  .data = value.data,
+                                  .dims = l->dims[i],
+                                  .n_dim = v->ragged ? 1 : v->shape.n_dim,
+                                  .offsets = value.offsets};
+    }
+    return FLEET_OK;
+}
+
+/* Random numbers are by the batch's number in the job. */
+static void set_batch_number(stage_loop *l, int trainer)
+{
+    fl_store *s = l->f->store;
+
+    s->workers = 1;
+    s->worker = trainer - l->e->micro - (int)s->remote->updates;
+}
+
+static fleet_status write_gradient(stage_loop *l, fl_msg_writer *w, int i,
+                                   int number)
+{
+    const fleet_var *v =
+        fleet_program_var(l->job->program, l->job->crossing[i]);
+    const int64_t n = fl_shape_count(&v->shape, l->e->last_batch);
+    const fl_stage_value value = {.var = v, .rows = 1, .cols = n, .ld = n};
+    fl_stage_value to = value;
+
+    FL_TRY(fl_grow(&l->gradient, &l->gradient_capacity, (size_t)n + 1,
+                   sizeof *l->gradient));
+    FL_TRY(fl_stage_gradient(l->e, v, l->gradient, n));
+    to.data = l->gradient;
+    return fl_stage_write(w, number, &to);
+}
+
+static fleet_status write_answer(stage_loop *l, fl_msg_writer *w, float *loss)
+{
+    const fleet_var name = {.name = "the loss", .dtype = FLEET_FLOAT32};
+    const fl_stage_value value = {
+        .var = &name, .data = loss, .rows = 1, .cols = 1, .ld = 1};
+    int number = 0;
+
+    FL_TRY(fl_stage_write(w, number, &value));
+    for (int i = 0; i < l->job->n; i++)
+        if (l->job->goes_back[i])
+            FL_TRY(write_gradient(l, w, i, ++number));
+    return FLEET_OK;
+}
+
+static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
+{
+    fleet_status status;
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_stage_server_begin(l->job->server, trainer, &w);
+    status = write_answer(l, &w, &loss);
+    if (status == FLEET_OK)
+        return fl_stage_server_answer(l->job->server, trainer, &w);
+    if (w.status == FLEET_OK)
+        w.status = status;
+    (void)fl_msg_end(&w, true, &p); /* which drops what there is */
+    return status;
+}
+
+static fleet_status train_batch(stage_loop *l, int trainer, const fl_packet *p)
+{
+    float loss = 0;
+    fleet_fetch fetch = {.var = l->job->program->training.loss,
+                         .data = &loss,
+                         .size = sizeof loss};
+    fleet_status status = read_feeds(l, p);
+
+    set_batch_number(l, trainer);
+    if (status == FLEET_OK)
+        status = fleet_executor_run(l->e, l->feed, l->job->n, &fetch, 1);
+    if (status != FLEET_OK)
+        return fl_fail_in(status, "%s, a batch of worker %d", l->job->name,
+                          trainer);
+    l->n_batch++;
+    return answer_batch(l, trainer, loss);
+}
+
+/* --- rounds --------------------------------------------------------------- */
+
+static fleet_status run_round(stage_loop *l)
+{
+    int ended = 0, left = 0;
+
+    l->n_batch = 0;
+    for (int i = 0; i < l->job->n_trainer; i++) {
+        fl_stage_event event;
+        fleet_status status;
+        fl_packet *p;
+
+        FL_TRY(fl_stage_server_next(l->job->server, i, l->n_batch > 0, &event,
+                                    &p));
+        ended += event == FL_STAGE_PASS_ENDED;
+        left += event == FL_STAGE_LEFT;
+        status = event == FL_STAGE_BATCH ? train_batch(l, i, p) : FLEET_OK;
+        fl_packet_drop(p);
+        FL_TRY(status);
+    }
+    l->over = left == l->job->n_trainer;
+    if (l->n_batch > 0)
+        return fleet_executor_flush(l->e);
+    if (ended == 0)
+        return FLEET_OK;
+    FL_TRY(fl_worker_io_close_pass(l->f->worker_io));
+    fl_stage_server_pass_over(l->job->server);
+    return FLEET_OK;
+}
+
+static fleet_status serve_until_left(stage_loop *l)
+{
+    const size_t n = (size_t)l->job->n + 1;
+
+    FL_TRY(FL_NEW(&l->room, n * sizeof *l->room));
+    FL_TRY(FL_NEW(&l->feed, n * sizeof *l->feed));
+    FL_TRY(FL_NEW(&l->dims, n * sizeof *l->dims));
+    l->e = fleet_executor_create(l->job->program, NULL);
+    if (!l->e)
+        return fl_last_code();
+    while (!l->over)
+        FL_TRY(run_round(l));
+    return FLEET_OK;
+}
+
+static void free_loop(stage_loop *l)
+{
+    fleet_executor_destroy(l->e);
+    for (int i = 0; l->room && i < l->job->n; i++)
+        fl_stage_buffer_done(&l->room[i]);
+    fl_free(l->room);
+    fl_free(l->feed);
+    fl_free(l->dims);
+    fl_free(l->gradient);
+}
+
+static fleet_status check_call(const fleet *f)
+{
+    FL_TRY(fl_handle_check(f, "fleet_run_heter_worker"));
+    if (!fleet_is_heter_worker(f))
+        return fl_fail(FLEET_ESTATE, "fleet_run_heter_worker: this process is "
+                                     "no heter worker");
+    if (!f->stage_job || !f->stage_job->server)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_run_heter_worker: call fleet_minimize() and "
+                       "fleet_init_worker() before; it runs once");
+    return FLEET_OK;
+}
+
+fleet_status fleet_run_heter_worker(fleet *f)
+{
+    stage_loop l = {.f = f};
+    fleet_status status;
+    fl_error error;
+
+    FL_TRY(check_call(f));
+    l.job = f->stage_job;
+    status = serve_until_left(&l);
+    fl_error_take(&error, status);
+    free_loop(&l);
+    fl_stage_server_close(l.job->server,
+                          status == FLEET_OK ? NULL : error.text);
+    l.job->server = NULL;
+    if (status != FLEET_OK)
+        return fl_error_raise(&error);
+    return fl_worker_io_leave(f->worker_io);
+}

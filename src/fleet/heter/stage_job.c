@@ -1,0 +1,345 @@
+/* stage_job.c - from a program and a role to a stage; connecting it. */
+#include "fleet/heter/stage_job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "fleet/heter/stage_program.h"
+#include "ps/stage/stage_wire.h"
+#include "ps/worker/worker_io.h"
+#include "runtime/optim/own_optimizers.h"
+
+/* --- what is refused ------------------------------------------------------ */
+
+static fleet_status refuse_stages(const char *what, const char *why)
+{
+    return fl_fail(FLEET_EUNSUPPORTED,
+                   "fleet_minimize: %s: this version does not train it in "
+                   "stages: %s",
+                   what, why);
+}
+
+static fleet_status check_job(const fleet *f)
+{
+    if (fl_handle_mode(f) != FL_PS_SYNC)
+        return refuse_stages(
+            fl_job_mode_name(fl_handle_mode(f)),
+            "expected strategy.a_sync 0, in which the servers take "
+            "the updates of all stages together");
+    if (f->role.stages.n_heter > 1)
+        return refuse_stages("a job of several heter workers", "expected one");
+    if (f->stage_job)
+        return refuse_stages("a second program", "expected one in a handle");
+    return FLEET_OK;
+}
+
+static fleet_status check_strategy(const fleet *f, const fl_training *t)
+{
+    const fleet_distributed_strategy *s = &f->strategy;
+
+    if (t->merge.steps > 1)
+        return refuse_stages(
+            "strategy.gradient_merge",
+            "a heter worker merges the batches of an update in "
+            "another order");
+    if (s->amp)
+        return refuse_stages("strategy.amp", "float32 alone crosses");
+    if (t->recompute.on)
+        return refuse_stages("strategy.recompute",
+                             "its checkpoints are of a whole "
+                             "program");
+    if (t->layerwise.rule != FL_NO_LAYERS)
+        return refuse_stages("strategy.lars and lamb",
+                             "expected another optimizer");
+    if (t->optimizer->clip_norm > 0)
+        return refuse_stages("a clip by global norm",
+                             "no stage has the norm of all gradients");
+    if (s->log != FLEET_DURABLE_NONE)
+        return refuse_stages("strategy.log",
+                             "a heter worker has nothing to come back from");
+    if (s->replicas > 1)
+        return refuse_stages("strategy.replicas", "expected 1");
+    if (s->wire_configs.push_type != FLEET_WIRE_FP32)
+        return refuse_stages(
+            "strategy.wire_configs.push_type",
+            "a heter worker's gradients are of several batches, and "
+            "would be rounded otherwise than its trainers'");
+    return FLEET_OK;
+}
+
+/* A trainer has no metric of a later stage, and what is averaged over workers
+ * is not summed over batches. */
+static fleet_status check_reads(const fl_node *n, bool later)
+{
+    char what[300];
+
+    for (int i = 0; later && i < n->n_in; i++) {
+        const fleet_var *v = n->in[i];
+
+        if (!v || (v->kind != FL_VAR_STATE && v->attr.average == 0))
+            continue;
+        snprintf(what, sizeof what, "\"%.200s\" in a stage of heter workers",
+                 v->name);
+        return refuse_stages(what,
+                             v->kind == FL_VAR_STATE
+                                 ? "metrics are read in trainers: guard its "
+                                   "operator with \"cpu\", or evaluate with an "
+                                   "executor for test"
+                                 : "it is an average over workers");
+    }
+    return FLEET_OK;
+}
+
+static bool is_trained(const fleet_var *v)
+{
+    return v && (v->kind == FL_VAR_PARAM || v->kind == FL_VAR_TABLE) &&
+           !v->attr.frozen;
+}
+
+/* A process that trains nothing would have nothing for the servers, which wait
+ * for it. */
+static fleet_status check_trains(const fl_cut *cut)
+{
+    const fleet_program *p = cut->program;
+
+    for (int s = 0; s < cut->n_stage; s++) {
+        bool any = false;
+
+        for (size_t i = 0; i < p->n_node; i++)
+            for (int j = 0; cut->stage_of[i] == s && j < p->node[i]->n_in; j++)
+                any = any || is_trained(p->node[i]->in[j]);
+        if (!any)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: stage %d trains no parameter and "
+                           "no table: guard its operators otherwise",
+                           s);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status check_cut(const fleet *f, const fl_cut *cut)
+{
+    const fleet_program *p = cut->program;
+    const int n = f->role.stages.n > 0 ? f->role.stages.n : 2;
+
+    if (cut->n_stage != n)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_minimize: the guards of the program make %d "
+                       "stage%s (fleet_device_guard()), and the job has %d",
+                       cut->n_stage, cut->n_stage > 1 ? "s" : "", n);
+    if (cut->stage[0].n_out > FL_MOST_CROSSING)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_minimize: %d variables cross from stage 0: "
+                       "expected %d at most",
+                       cut->stage[0].n_out, (int)FL_MOST_CROSSING);
+    for (size_t i = 0; i < p->n_node; i++)
+        FL_TRY(check_reads(p->node[i], cut->stage_of[i] > 0));
+    return check_trains(cut);
+}
+
+/* --- the stage of this process -------------------------------------------- */
+
+static fleet_status exchange_with(fl_stage_link *link, const fl_stage_batch *b)
+{
+    fl_stage_job *job = (fl_stage_job *)(void *)link;
+    fl_stage_link *to;
+
+    if (!job->client)
+        return fl_fail(FLEET_ESTATE,
+                       "the next stage is not connected: call "
+                       "fleet_init_worker() before, and fleet_stop_worker() "
+                       "after training");
+    to = fl_stage_client_link(job->client);
+    return to->exchange(to, b);
+}
+
+/* Names live as long as the handle: the whole program may go before it. */
+static fleet_status describe_boundary(fl_stage_job *job, const fl_stage *s)
+{
+    fl_text text = {0};
+
+    FL_TRY(FL_NEW(&job->crossing, ((size_t)s->n_out + 1) * sizeof(char *)));
+    FL_TRY(FL_NEW(&job->goes_back, (size_t)s->n_out + 1));
+    fl_text_add(&text, "workers %d\n", job->n_trainer);
+    for (int i = 0; i < s->n_out; i++) {
+        const fleet_var *v = s->out[i].var;
+
+        fl_text_add(&text, "%s %s%s%s%s\n", v->name, fleet_dtype_name(v->dtype),
+                    fl_shape_print(&v->shape).chars, v->ragged ? " ragged" : "",
+                    s->out[i].has_gradient ? ", gradient back" : "");
+        job->crossing[i] = fl_strdup(v->name);
+        job->goes_back[i] = s->out[i].has_gradient;
+        job->n = i + 1;
+        if (!job->crossing[i])
+            return FLEET_ENOMEM;
+    }
+    job->boundary = text.chars;
+    return text.status;
+}
+
+/* Micro-batches of a heter worker are merged until the update is asked for. */
+static void set_training(fleet *f, const fleet_program *whole,
+                         fl_stage_job *job, fleet_var *loss)
+{
+    fl_training *t = &job->program->training;
+
+    *t = whole->training;
+    t->loss = loss;
+    if (!fleet_is_heter_worker(f))
+        return;
+    t->merge.steps = job->n_trainer + 1;
+    t->merge.average = true;
+    f->store->counts_no_batch = true;
+}
+
+static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
+{
+    fl_stage_job *job;
+    fleet_var *loss;
+
+    FL_TRY(FL_NEW(&job, sizeof *job));
+    f->stage_job = job;
+    job->link.exchange = exchange_with;
+    job->n_trainer = f->role.worker_num;
+    snprintf(job->name, sizeof job->name, "heter worker %d",
+             fleet_is_heter_worker(f) ? f->role.index : 0);
+    FL_TRY(describe_boundary(job, &cut->stage[0]));
+    FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
+                            &job->program, &loss));
+    set_training(f, p, job, loss);
+    if (fleet_is_worker(f))
+        p->stage = job->program;
+    return FLEET_OK;
+}
+
+fleet_status fl_stage_job_make(fleet *f, fleet_program *p)
+{
+    fleet_status status;
+    fl_cut cut;
+
+    if (f->role.stages.n_heter == 0)
+        return FLEET_OK;
+    FL_TRY(check_job(f));
+    FL_TRY(check_strategy(f, &p->training));
+    status = fl_cut_make(&cut, p, p->training.loss, 0);
+    if (status == FLEET_OK)
+        status = check_cut(f, &cut);
+    if (status == FLEET_OK && !fleet_is_server(f))
+        status = make_stage(f, p, &cut);
+    fl_cut_done(&cut);
+    if (status != FLEET_OK)
+        fl_stage_job_close(f);
+    p->staged = status == FLEET_OK;
+    return status;
+}
+
+/* --- connecting ----------------------------------------------------------- */
+
+static fleet_status job_status(void *arg)
+{
+    fleet *f = arg;
+
+    return fl_worker_io_status(f->worker_io);
+}
+
+static fleet_status end_pass(void *arg)
+{
+    fleet *f = arg;
+
+    return f->stage_job->client ? fl_stage_client_end_pass(f->stage_job->client)
+                                : FLEET_OK;
+}
+
+static fleet_status connect_trainer(fleet *f)
+{
+    const fl_role *r = &f->role;
+    fl_stage_job *job = f->stage_job;
+    const fl_stage_client_options o = {
+        .log = &f->context.log,
+        .address = r->stages.heter[0],
+        .name = job->name,
+        .key = r->worker_num,
+        .keys = r->keys,
+        .job = r->job_id,
+        .run = fl_worker_io_run(f->worker_io),
+        .incarnation = fl_worker_io_incarnation(f->worker_io),
+        .trainer = r->index,
+        .boundary = job->boundary,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .status = job_status,
+        .arg = f};
+
+    FL_TRY(fl_stage_client_open(&job->client, &o));
+    fl_worker_io_before_pass_ends(f->worker_io, end_pass, f);
+    return FLEET_OK;
+}
+
+static fleet_status connect_heter_worker(fleet *f)
+{
+    const fl_role *r = &f->role;
+    fl_stage_job *job = f->stage_job;
+    const fl_stage_server_options o = {
+        .log = &f->context.log,
+        .address = r->stages.heter[r->index],
+        .listen_fd = r->listen_fd,
+        .keys = r->keys,
+        .insecure = r->insecure,
+        .name = job->name,
+        .job = r->job_id,
+        .run = fl_worker_io_run(f->worker_io),
+        .n_trainer = job->n_trainer,
+        .boundary = job->boundary,
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .status = job_status,
+        .arg = f};
+
+    return fl_stage_server_open(&job->server, &o);
+}
+
+/* A heter worker is in no sum, and listens before a trainer looks for it. */
+fleet_status fl_stage_job_meet(fleet *f)
+{
+    if (fleet_is_heter_worker(f)) {
+        FL_TRY(connect_heter_worker(f));
+        return fl_worker_io_close_pass(f->worker_io);
+    }
+    FL_TRY(fl_worker_io_barrier(f->worker_io));
+    return f->stage_job ? connect_trainer(f) : FLEET_OK;
+}
+
+fleet_status fl_stage_job_leave(fleet *f)
+{
+    fl_stage_job *job = f->stage_job;
+
+    if (!job || !job->client)
+        return FLEET_OK;
+    FL_TRY(fl_stage_client_leave(job->client));
+    fl_stage_client_close(job->client);
+    job->client = NULL;
+    return FLEET_OK;
+}
+
+void fl_stage_job_close(fleet *f)
+{
+    fl_stage_job *job = f->stage_job;
+    const char *why = fleet_last_error();
+
+    if (!job)
+        return;
+    fl_stage_client_close(job->client);
+    fl_stage_server_close(job->server,
+                          *why ? why : "the heter worker has ended");
+    for (int i = 0; i < job->n; i++)
+        fl_free((char *)job->crossing[i]);
+    fl_free(job->crossing);
+    fl_free(job->goes_back);
+    fl_free(job->boundary);
+    fl_free(job);
+    f->stage_job = NULL;
+}

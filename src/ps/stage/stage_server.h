@@ -1,0 +1,61 @@
+/* stage_server.h - a process of a later stage, as its trainers reach it: a
+ * socket, and a thread that answers hellos and heartbeats and takes requests,
+ * while another thread computes and waits for the job's servers. A trainer has
+ * one request under way, and its requests are numbered: each counts once, and
+ * one that comes again is answered again.
+ *
+ * Threads: fl_stage_server_*() of one thread. */
+#pragma once
+
+#include "base/log.h"
+#include "net/keys.h"
+#include "net/message.h"
+#include "net/resolve.h"
+
+typedef struct fl_stage_server fl_stage_server;
+
+typedef struct fl_stage_server_options {
+    fl_log *log;
+    const char *address; /* "tcp://ip:port" or "inproc://name" */
+    int listen_fd;       /* a socket that listens at it; -1: none */
+    const fl_keys *keys; /* NULL: none are used */
+    bool insecure;       /* without keys, other machines may come */
+    const char *name;    /* "heter worker 0" */
+    const char *job;
+    uint32_t run;             /* as the job's servers have given it */
+    int n_trainer;            /* streams 0 to n - 1 are its trainers */
+    const char *boundary;     /* what crosses: trainers have to say the same */
+    int64_t peer_ms, step_ms; /* deadlines */
+
+    /* How the job does; asked while a call waits. */
+    fleet_status (*status)(void *arg);
+    void *arg;
+} fl_stage_server_options;
+
+/* It listens when that returns. Texts of the options must stay. */
+fleet_status fl_stage_server_open(fl_stage_server **server,
+                                  const fl_stage_server_options *o);
+
+/* Trainers that have not left hear why, if it is not NULL. NULL is fine. */
+void fl_stage_server_close(fl_stage_server *s, const char *why);
+
+/* Where a trainer is. */
+typedef enum fl_stage_event {
+    FL_STAGE_BATCH,
+    FL_STAGE_PASS_ENDED, /* and the pass is not over for all */
+    FL_STAGE_LEFT
+} fl_stage_event;
+
+/* Wait for what trainer i brings next. begun: other trainers wait for it, until
+ * the step deadline. Of a batch *p is its message, for fl_packet_drop();
+ * fl_stage_server_answer() has to follow. */
+fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
+                                  fl_stage_event *event, fl_packet **p);
+
+/* Begin the answer to that trainer's batch, and send it once it is written. */
+void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w);
+fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
+                                    fl_msg_writer *w);
+
+/* The pass that all trainers have ended is over. */
+void fl_stage_server_pass_over(fl_stage_server *s);

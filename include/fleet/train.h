@@ -28,8 +28,19 @@ typedef struct fleet_save_every {
                        is in it stays */
     int64_t steps;  /* batches of this worker between two; 0: any number */
     double seconds; /* between two; 0: any time */
-    int keep;       /* so many stay, the newest; 0: 3 */
-    /* What writes one, to that path; NULL: fleet_save_persistables(). */
+    int keep;       /* so many stay, the newest; 0: 3. Beside them those that
+                       one of them adds to */
+    /* So many saves in a row have only the rows that have changed since the one
+     * before, and what is no row; the one behind them has all rows again, as
+     * has one when they have as many bytes as the last such. 0: each has all
+     * rows. A save that adds to others is loaded as any other, while those are
+     * beside it. Of servers and ranks each notes what came and went of its
+     * rows: 8 bytes for each key. A load, fleet_shrink() of tables with an
+     * accessor, and a save in another mode have the next one be whole. */
+    int incremental;
+    /* What writes one, to that path; NULL: fleet_save_persistables(). With
+     * `incremental` it may be called twice, where a process does not know what
+     * has changed. */
     fleet_status (*save)(void *user, struct fleet *fleet, const char *path);
     void *user;
 } fleet_save_every;

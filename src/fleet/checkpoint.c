@@ -88,6 +88,16 @@ fleet_status fl_checkpoint_write(fleet *f, fl_save *s, const fleet_program *p,
     return status;
 }
 
+/* What fleet_save_every wants of the save at that path. */
+static fl_save_link *link_of(const fleet *f, const char *path,
+                             fleet_save_mode mode)
+{
+    const bool is_it = f->link && path && mode == FLEET_SAVE_ALL &&
+                       strcmp(path, f->link_path) == 0;
+
+    return is_it ? f->link : NULL;
+}
+
 fleet_status fl_checkpoint_save(fleet *f, const char *path,
                                 const fl_scored *scored, fleet_save_mode mode)
 {
@@ -97,12 +107,15 @@ fleet_status fl_checkpoint_save(fleet *f, const char *path,
     fl_save s = {.states = true,
                  .what = mode == FLEET_SAVE_DELTA ? "delta" : "checkpoint",
                  .mode = mode,
+                 .link = link_of(f, path, mode),
                  .extra = f->extra,
                  .extra_size = f->extra_size};
     fleet_status status;
 
     FL_TRY(fl_add_programs(f));
     FL_TRY(fl_store_synchronize(f->store)); /* all losses are known then */
+    if (s.link && !s.link->base)
+        FL_TRY(fl_save_part_follow(f));
     status = fl_statistics_of(f, &statistics);
     if (status == FLEET_OK)
         status = fl_positions_save(f, &positions);

@@ -6,6 +6,7 @@
 #include "fleet/job/stop.h"
 #include "fleet/strategy/strategy_log.h"
 #include "fleet/strategy/strategy_replicas.h"
+#include "fleet/train/save_chain.h"
 #include "fleet/ranks.h"
 #include "fleet/ranks_commands.h"
 #include "fleet/servers.h"
@@ -95,6 +96,7 @@ void fleet_destroy(fleet *f)
     fl_statistics_done(&f->loaded);
     fl_positions_done(f->saved_position, f->n_saved_position);
     fl_free(f->mark);
+    fl_save_chain_end(f);
     fl_free(f->extra);
     fl_text_done(&f->terms);
     fl_free(f->program);

@@ -14,6 +14,7 @@
 #include "fleet/ranks_commands.h"
 #include "fleet/save/table_part.h"
 #include "ps/worker/worker_io.h"
+#include "runtime/exec/executor.h"
 #include "runtime/store/snapshot.h"
 
 /* --- in a lane of a server, or a rank ------------------------------------- */
@@ -24,7 +25,18 @@ typedef struct request {
     bool states;
     fleet_save_mode mode;
     fl_at params, tables, least_shows;
+    fl_save_link link; /* token 0: it is none */
 } request;
+
+static fleet_status read_link(const fl_at *root, fl_save_link *link)
+{
+    fl_at token = fl_at_key(root, "token"), base = fl_at_key(root, "base");
+
+    if (!token.json)
+        return FLEET_OK;
+    FL_TRY(fl_at_hex(&token, &link->token));
+    return fl_at_hex(&base, &link->base);
+}
 
 static fleet_status read_request(const fl_at *root, request *r)
 {
@@ -42,6 +54,7 @@ static fleet_status read_request(const fl_at *root, request *r)
     FL_TRY(fl_at_string(&folder, &r->folder));
     FL_TRY(fl_at_array(&r->params));
     FL_TRY(fl_at_array(&r->tables));
+    FL_TRY(read_link(root, &r->link));
     return fl_at_bool(&states, &r->states);
 }
 
@@ -96,6 +109,8 @@ static fleet_status describe_parts(const fl_save *s, const char *prefix,
                               fl_json_int(frozen ? fl_snapshot_updates(frozen)
                                                  : s->store->updates)));
     FL_GOTO(done, frozen ? put_cut(frozen, prefix, json) : FLEET_OK);
+    if (s->link && s->link->refused)
+        FL_GOTO(done, fl_json_put(json, "refused", fl_json_bool(true)));
     FL_GOTO(done, fl_json_put_array(json, "rows", &rows));
     for (int i = 0; i < s->n_table; i++)
         FL_GOTO(done, fl_json_append(rows, fl_json_int(s->written[i])));
@@ -123,11 +138,13 @@ static fleet_status read_least(const fl_at *list, int n, float **least)
 }
 
 static fleet_status save_parts(fl_store *store, const fl_bucket_set *own,
-                               const char *prefix, const request *r,
-                               char **answer)
+                               const char *prefix, request *r, char **answer)
 {
-    fl_save s = {
-        .store = store, .states = r->states, .own = own, .mode = r->mode};
+    fl_save s = {.store = store,
+                 .states = r->states,
+                 .own = own,
+                 .mode = r->mode,
+                 .link = r->link.token ? &r->link : NULL};
     fl_json *list = fl_json_array();
     float *least = NULL;
     fleet_status status;
@@ -261,6 +278,14 @@ static fleet_status put_least(const fl_save *s, fl_json *json)
     return FLEET_OK;
 }
 
+static fleet_status put_link(const fl_save *s, fl_json *json)
+{
+    if (!s->link)
+        return FLEET_OK;
+    FL_TRY(fl_json_put(json, "token", fl_json_hex(s->link->token)));
+    return fl_json_put(json, "base", fl_json_hex(s->link->base));
+}
+
 fleet_status fl_save_part_request(const fl_save *s, const char *folder,
                                   char **text)
 {
@@ -283,6 +308,7 @@ fleet_status fl_save_part_request(const fl_save *s, const char *folder,
     }
     FL_GOTO(done, fl_json_put(json, "mode", fl_json_int(s->mode)));
     FL_GOTO(done, put_least(s, json));
+    FL_GOTO(done, put_link(s, json));
     *text = fl_json_print(json, false);
     status = *text ? FLEET_OK : FLEET_ENOMEM;
 done:
@@ -291,15 +317,22 @@ done:
 }
 
 /* One lane's or rank's answer: its parts and rows are added to the list. */
-static fleet_status add_answer(fl_save_elsewhere *e, int n_table,
-                               const fl_json *json, fl_json *list)
+static fleet_status add_answer(const fl_save *s, const fl_json *json,
+                               fl_json *list)
 {
+    fl_save_elsewhere *e = s->elsewhere;
+    const int n_table = s->n_table;
     fl_at root = fl_at_root(json), parts = fl_at_key(&root, "parts");
     fl_at rows = fl_at_key(&root, "rows"), at = fl_at_key(&root, "updates");
     fl_at cut = fl_at_key(&root, "cut");
+    fl_at refused = fl_at_key(&root, "refused");
     int64_t updates = 0;
+    bool is_refused = false;
     int i = 0;
 
+    FL_TRY(fl_at_bool(&refused, &is_refused));
+    if (s->link && is_refused)
+        s->link->refused = true;
     FL_TRY(fl_at_int(&at, 0, FL_MOST_EXACT, &updates));
     e->updates = updates > e->updates ? updates : e->updates;
     if (cut.json)
@@ -323,7 +356,7 @@ fleet_status fl_save_part_answer(const fl_save *s, const char *answer,
     fleet_status status = fl_json_parse(answer, strlen(answer), "save", &json);
 
     if (status == FLEET_OK)
-        status = add_answer(s->elsewhere, s->n_table, json, list);
+        status = add_answer(s, json, list);
     fl_json_free(json);
     return status;
 }
@@ -424,6 +457,51 @@ fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
 
     free(whole);
     return status;
+}
+
+static fleet_status follow_table(fleet *f, bool remote, const char *text,
+                                 char **answer)
+{
+    fleet_status status;
+
+    if (remote)
+        return fl_worker_io_command(f->worker_io, FL_COMMAND_WRITE, text,
+                                    answer);
+    FL_TRY(fl_store_synchronize(f->store));
+    pthread_rwlock_wrlock(&f->store->lock);
+    status =
+        f->comm && f->role.worker_num > 1
+            ? fl_ranks_command(f, FL_COMMAND_WRITE, text, answer)
+            : fl_table_part(f->store, NULL, FL_COMMAND_WRITE, text, answer);
+    pthread_rwlock_unlock(&f->store->lock);
+    return status;
+}
+
+static fleet_status tell_follow(fleet *f, const fl_rows *r)
+{
+    const int n =
+        r->remote ? fl_worker_io_lanes(f->worker_io) : f->role.worker_num + 1;
+    char *text = NULL, **answer = fl_alloc_array((size_t)n + 1, sizeof *answer);
+    fleet_status status = FLEET_ENOMEM;
+
+    if (answer)
+        status = fl_table_follow_text(r->name, &text);
+    if (status == FLEET_OK)
+        status = follow_table(f, r->remote, text, answer);
+    for (int i = 0; answer && i < n; i++)
+        fl_free(answer[i]);
+    fl_free(answer);
+    fl_free(text);
+    return status;
+}
+
+fleet_status fl_save_part_follow(fleet *f)
+{
+    const fl_map *tables = &f->store->tables;
+
+    for (size_t i = 0; i < tables->n; i++)
+        FL_TRY(tell_follow(f, tables->entry[i].value));
+    return FLEET_OK;
 }
 
 /* A worker that was started again makes no save again: one of what rows have

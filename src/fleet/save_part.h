@@ -32,5 +32,9 @@ fleet_status fl_save_part_collect(void *arg, const fl_save *s,
 fleet_status fl_save_part_load_text(const char *path, const fl_load_how *how,
                                     char **text);
 
+/* From now on each process that has rows notes which of them come and go:
+ * before a save that later ones will add to. */
+fleet_status fl_save_part_follow(fleet *f);
+
 /* fl_save_write() of a save that other processes write parts of. */
 fleet_status fl_save_part_write(fleet *f, const fl_save *s, const char *path);

@@ -579,6 +579,6 @@ TEST(what_save_every_cannot_be_is_refused)
                 FLEET_EINVAL, "save_every: expected a folder");
     every = (fleet_save_every){.folder = "x", .keep = -1};
     CHECK_FAILS(fleet_train_from_dataset(l.s.e, l.s.data, &o, NULL),
-                FLEET_EINVAL, "got x, 0, 0 and -1");
+                FLEET_EINVAL, "got x, 0, 0, -1 and 0");
     scene_close(&l.s);
 }

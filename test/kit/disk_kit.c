@@ -339,25 +339,34 @@ static bool is_file(int node)
     return disk.file[node].data != NULL;
 }
 
-/* A folder of files. */
-static const char *write_folder(int node, const kept k)
+static void write_node(int node, const kept k, const char *path)
 {
-    static int n;
-    char label[32], path[PATH_MAX];
-    const char *folder;
+    char child[PATH_MAX];
     names in;
 
-    snprintf(label, sizeof label, "after-crash-%d", n++);
-    folder = test_path(label);
-    CHECK(mkdir(folder, 0755) == 0);
+    if (is_file(node)) {
+        write_file(node, k, path);
+        return;
+    }
+    CHECK(mkdir(path, 0755) == 0);
     names_of(&in, node, k);
     for (int i = 0; i < in.n; i++)
         if (in.list[i].node != NO_INODE) {
-            snprintf(path, sizeof path, "%s/%s", folder, in.list[i].name);
-            CHECK(is_file(in.list[i].node));
-            write_file(in.list[i].node, k, path);
+            snprintf(child, sizeof child, "%s/%s", path, in.list[i].name);
+            write_node(in.list[i].node, k, child);
         }
-    return folder;
+}
+
+/* A folder of files and folders. */
+static const char *write_folder(int node, const kept k)
+{
+    static int n;
+    char label[32];
+
+    snprintf(label, sizeof label, "after-crash-%d", n++);
+    CHECK(!is_file(node));
+    write_node(node, k, test_path(label));
+    return test_path(label);
 }
 
 static bool is_safe(int i, int calls)

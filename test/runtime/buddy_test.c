@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/store/buddy.h"
+#include "base/alloc/buddy.h"
 
 enum { MOST = 400, ROUNDS = TEST_SLOWNESS > 10 ? 2000 : 20000 };
 

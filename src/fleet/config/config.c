@@ -5,6 +5,7 @@
 
 #include "base/json/json_write.h"
 #include "data/layout/layout.h"
+#include "fleet/save/load_chain.h"
 #include "fleet/strategy/strategy_read.h"
 
 fleet_status fl_config_texts(fl_config *c, const fl_at *at, const char ***text,
@@ -147,12 +148,13 @@ static fleet_status read_load(fl_config *c, const fl_at *load)
 /* Without a folder of their own they are beside what is saved at the end. */
 static fleet_status read_save_every(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"folder", "steps", "seconds", "keep",
-                                       NULL};
+    static const char *const keys[] = {"folder", "steps",       "seconds",
+                                       "keep",   "incremental", NULL};
+    fl_at incremental = fl_at_key(at, "incremental");
     fl_at folder = fl_at_key(at, "folder"), steps = fl_at_key(at, "steps");
     fl_at seconds = fl_at_key(at, "seconds"), keep = fl_at_key(at, "keep");
     fleet_save_every *e = &c->save_every;
-    int64_t most = 0;
+    int64_t most = 0, links = 0;
 
     FL_TRY(fl_at_keys(at, keys));
     FL_TRY(fl_config_path(&folder, &e->folder));
@@ -160,6 +162,8 @@ static fleet_status read_save_every(fl_config *c, const fl_at *at)
     FL_TRY(fl_at_double(&seconds, 1e-3, 1e9, &e->seconds));
     FL_TRY(fl_at_int(&keep, 1, 1000000, &most));
     e->keep = (int)most;
+    FL_TRY(fl_at_int(&incremental, 0, FL_MOST_LINKS, &links));
+    e->incremental = (int)links;
     if (e->folder && c->save && strcmp(e->folder, c->save) == 0)
         return fl_at_expected(&folder, "another folder than that of `save`");
     if (at->json && !e->folder && !c->save)

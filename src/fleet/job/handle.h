@@ -31,7 +31,11 @@ struct fleet {
     unsigned stops_met; /* how many wishes to stop this handle has met */
     int64_t unsaved;    /* batches since the last save by fleet_save_every */
     int64_t saved_ns;   /* when that was; 0: there was none */
-    void *extra;        /* what the user has saves hold */
+    struct fl_save_chain *chain; /* of fleet_save_every's last saves; NULL */
+    struct fl_save_link *link;   /* what its next one is to be; NULL: a save of
+                                    its own */
+    const char *link_path;       /* where that goes */
+    void *extra;                 /* what the user has saves hold */
     size_t extra_size;
     fl_role role;
     struct fl_worker_io *worker_io;    /* to the servers; NULL: none */

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "fleet/save/load_chain.h"
 #include "fleet/save/manifest.h"
 #include "fleet/save/row_ages.h"
 
@@ -30,6 +31,8 @@ static size_t payload_size(const fl_saved_item *item, const fl_record *h)
         return (size_t)h->n * (1 + (size_t)item->n_state) * sizeof(float);
     if (h->kind == FL_RECORD_LIFE)
         return fl_life_numbers(h->n) * sizeof(int64_t);
+    if (h->kind == FL_RECORD_GONE)
+        return (size_t)h->n * sizeof(uint64_t);
     return (size_t)h->n *
            (sizeof(uint64_t) + fl_saved_age_bytes(item) + sizeof(uint32_t) +
             (size_t)fl_saved_width(item) * sizeof(float));
@@ -42,7 +45,7 @@ static fleet_status check_head(const part *p, const fl_saved *s,
     int64_t left;
 
     if (h->magic != FL_RECORD_MAGIC || h->kind < FL_RECORD_DENSE ||
-        h->kind > FL_RECORD_LIFE ||
+        h->kind > FL_RECORD_GONE ||
         h->item >= (uint32_t)(dense ? s->n_param : s->n_table))
         return part_damaged(p, "no record");
     *item = &(dense ? s->param : s->table)[h->item];
@@ -50,6 +53,10 @@ static fleet_status check_head(const part *p, const fl_saved *s,
         return (*item)->ages && h->n <= FL_LIFE_MARKS
                    ? FLEET_OK
                    : part_damaged(p, "marks that cannot be");
+    if (h->kind == FL_RECORD_GONE)
+        return s->chained && h->n <= p->size
+                   ? FLEET_OK
+                   : part_damaged(p, "keys that cannot be");
     if (h->n > (uint64_t)(*item)->n || h->n > p->size)
         return part_damaged(p, "a record that is too large");
     if (!dense)
@@ -110,8 +117,8 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     return status;
 }
 
-fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
-                           void *arg)
+fleet_status fl_saved_each_own(const fl_saved *s, fl_saved_visitor *visit,
+                               void *arg)
 {
     fl_at root = fl_at_root(s->manifest), list = fl_at_key(&root, "parts");
 
@@ -120,6 +127,13 @@ fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
     for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e))
         FL_TRY(read_part(s, &e, visit, arg));
     return FLEET_OK;
+}
+
+fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
+                           void *arg)
+{
+    return s->n_link > 0 ? fl_chain_each(s, visit, arg)
+                         : fl_saved_each_own(s, visit, arg);
 }
 
 /* Each part is read, and walked through, twice. */
@@ -142,7 +156,7 @@ static fleet_status count_record(void *arg, const fl_saved_record *r)
     bool dense = r->head.kind == FL_RECORD_DENSE;
     fl_saved_item *item = &(dense ? s->param : s->table)[r->head.item];
 
-    if (r->head.kind == FL_RECORD_LIFE)
+    if (r->head.kind == FL_RECORD_LIFE || r->head.kind == FL_RECORD_GONE)
         return FLEET_OK;
     if (dense) {
         FL_TRY(fl_grow(&s->block, &s->block_capacity, s->n_block + 1,
@@ -190,6 +204,34 @@ static fleet_status check_seen(const fl_saved *s, const fl_saved_item *item,
     return FLEET_OK;
 }
 
+/* Of its own parts. */
+static fleet_status check_parts(fl_saved *s)
+{
+    FL_TRY(expect_parts(s));
+    FL_TRY(fl_saved_each_own(s, count_record, s));
+    FL_TRY(check_blocks(s));
+    FL_TRY(check_seen(s, s->param, s->n_param, "numbers"));
+    return check_seen(s, s->table, s->n_table, "rows");
+}
+
+void fl_saved_close(fl_saved *s)
+{
+    fl_source_folder_close(&s->folder);
+    fl_json_free(s->manifest);
+    fl_free(s->block);
+    fl_free(s->param);
+    fl_free(s->table);
+    fl_map_done(&s->params);
+    fl_map_done(&s->tables);
+}
+
+static fleet_status check_links(fl_saved *s)
+{
+    for (int i = 0; i < s->n_link; i++)
+        FL_TRY(check_parts(&s->link[i]));
+    return s->n_link > 0 ? fl_chain_count(s) : FLEET_OK;
+}
+
 /* *again: it failed, and another save has taken its place meanwhile. */
 static fleet_status use_once(const char *path, const char *what,
                              fl_saved_user *use, void *arg, bool *again)
@@ -199,21 +241,14 @@ static fleet_status use_once(const char *path, const char *what,
 
     FL_GOTO(done, fl_source_folder_open(&s.folder, path));
     FL_GOTO(done, fl_manifest_open(&s, what));
-    FL_GOTO(done, expect_parts(&s));
-    FL_GOTO(done, fl_saved_each(&s, count_record, &s));
-    FL_GOTO(done, check_blocks(&s));
-    FL_GOTO(done, check_seen(&s, s.param, s.n_param, "numbers"));
-    FL_GOTO(done, check_seen(&s, s.table, s.n_table, "rows"));
+    FL_GOTO(done, fl_chain_open(&s, path));
+    FL_GOTO(done, check_parts(&s));
+    FL_GOTO(done, check_links(&s));
     status = use(arg, &s);
 done:
     *again = status != FLEET_OK && fl_source_folder_replaced(&s.folder);
-    fl_source_folder_close(&s.folder);
-    fl_json_free(s.manifest);
-    fl_free(s.block);
-    fl_free(s.param);
-    fl_free(s.table);
-    fl_map_done(&s.params);
-    fl_map_done(&s.tables);
+    fl_chain_close(&s);
+    fl_saved_close(&s);
     return status;
 }
 

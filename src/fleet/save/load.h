@@ -49,6 +49,11 @@ typedef struct fl_saved {
     fl_saved_item *param, *table;
     int n_param, n_table;
     fl_map params, tables; /* the items by name */
+    uint64_t hash;         /* of the manifest */
+    struct fl_saved *link; /* the saves that it adds to, the base first */
+    int n_link;
+    bool chained;                 /* it has links, or is one that has */
+    struct fl_saved_newer *newer; /* by table; of a save with links */
     uint64_t *block; /* dense records that were found: item << 32 | index */
     size_t n_block, block_capacity;
 } fl_saved;
@@ -63,6 +68,9 @@ typedef fleet_status fl_saved_user(void *arg, fl_saved *s);
 fleet_status fl_saved_use(const char *path, const char *what,
                           fl_saved_user *use, void *arg);
 
+/* One that fl_saved_use() has not opened. */
+void fl_saved_close(fl_saved *s);
+
 /* A record of a part: its header, then what follows it. Calls visit for each
  * one; each part is checked against its sum first. */
 typedef struct fl_saved_record {
@@ -70,6 +78,9 @@ typedef struct fl_saved_record {
     const fl_saved_item *item;
     const char *payload;
 } fl_saved_record;
+
+/* Of a save with links each row has one record, that of the newest link that
+ * has the row. */
 
 /* What a record of rows has, one after the other: keys, ages (if the item has
  * any), steps, and fl_saved_width() numbers of each row. */
@@ -91,3 +102,7 @@ static inline fl_saved_rows fl_saved_rows_of(const fl_saved_record *r)
 typedef fleet_status fl_saved_visitor(void *arg, const fl_saved_record *r);
 fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,
                            void *arg);
+
+/* The records of its own parts alone. */
+fleet_status fl_saved_each_own(const fl_saved *s, fl_saved_visitor *visit,
+                               void *arg);

@@ -13,7 +13,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
-#include "runtime/store/live_hash.h"
+#include "runtime/store/key_log.h"
 
 /* A save that goes into a store. */
 typedef struct applying {
@@ -480,6 +480,8 @@ static fleet_status apply_all(applying *a)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
     FL_TRY(a->how->table ? check_table(a) : check_all(a));
+    for (size_t i = 0; i < store->tables.n; i++)
+        fl_key_log_lose(store->tables.entry[i].value);
     store->half_table = mends ? table : NULL;
     store->half_loaded = true;
     begin_tables(a);

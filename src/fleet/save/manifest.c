@@ -227,10 +227,14 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
     FL_TRY(fl_manifest_text(&root, "format", &format));
     FL_TRY(fl_manifest_int(&root, "version", 0, INT32_MAX, &version));
     FL_TRY(fl_manifest_text(&root, "what", &found));
-    if (strcmp(format, "libfleet") != 0 || version != FL_SAVE_VERSION)
+    s->chained = version == FL_SAVE_CHAINED;
+    if (strcmp(format, "libfleet") != 0 ||
+        (version != FL_SAVE_VERSION && !s->chained))
         return fl_fail(FLEET_EUNSUPPORTED,
-                       "a save of format \"%s\" %lld; expected \"libfleet\" %d",
-                       format, (long long)version, FL_SAVE_VERSION);
+                       "a save of format \"%s\" %lld; expected \"libfleet\" %d "
+                       "or %d",
+                       format, (long long)version, FL_SAVE_VERSION,
+                       FL_SAVE_CHAINED);
     if (what && !is_wanted(found, what))
         return fl_fail(FLEET_EINVAL, "what was saved is \"%s\", not \"%s\"%s%s",
                        found, what, adds(what) ? " or \"checkpoint\"" : "",
@@ -247,17 +251,17 @@ static fleet_status read_manifest(fl_saved *s, const char *what)
 
 /* The manifest's text, checked against the sum beside it. */
 static fleet_status read_checked(const fl_source_folder *f, char **text,
-                                 size_t *size)
+                                 size_t *size, uint64_t *hash)
 {
     enum { SUM_SIZE = 17 }; /* digits and a newline */
     char *sum = NULL, want[SUM_SIZE + 1];
     fleet_status status;
 
     FL_TRY(fl_source_folder_read(f, FL_MANIFEST, text, size));
+    *hash = fl_hash(*text, *size, 0);
     status = fl_source_folder_sized(f, FL_MANIFEST_SUM, SUM_SIZE, &sum);
     if (status == FLEET_OK)
-        snprintf(want, sizeof want, "%016llx\n",
-                 (unsigned long long)fl_hash(*text, *size, 0));
+        snprintf(want, sizeof want, "%016llx\n", (unsigned long long)*hash);
     if (status == FLEET_OK && strcmp(sum, want) != 0)
         status = fl_fail(FLEET_ECORRUPT,
                          "%s/%s: damaged: its checksum is not that in %s",
@@ -270,7 +274,7 @@ fleet_status fl_manifest_open(fl_saved *s, const char *what)
 {
     char *text = NULL;
     size_t size;
-    fleet_status status = read_checked(&s->folder, &text, &size);
+    fleet_status status = read_checked(&s->folder, &text, &size, &s->hash);
 
     if (status == FLEET_OK)
         status = fl_json_parse(text, size, FL_MANIFEST, &s->manifest);

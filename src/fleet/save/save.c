@@ -8,6 +8,8 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/save/row_ages.h"
+#include "fleet/save/save_changes.h"
+#include "fleet/save/save_training.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
 #include "runtime/simd/simd.h"
@@ -153,7 +155,8 @@ typedef struct bucket_rows {
     int64_t width; /* floats that are saved of a row */
     fleet_save_mode mode;
     float least_show;
-    int64_t total; /* rows */
+    fl_save_changes *changes; /* NULL: all rows are written */
+    int64_t total;            /* rows */
 } bucket_rows;
 
 static bool is_in(const bucket_rows *b, const float *row)
@@ -203,7 +206,8 @@ static fleet_status add_row(void *arg, int bucket, uint64_t key,
     const fl_row_head *head = (const fl_row_head *)(const void *)row - 1;
     size_t n;
 
-    if (!is_in(b, row))
+    if (!is_in(b, row) ||
+        (b->changes && !fl_save_changes_has(b->changes, key, head)))
         return FLEET_OK;
     if (bucket != b->bucket)
         FL_TRY(flush_bucket(b));
@@ -235,6 +239,50 @@ static fleet_status write_life(parts *p, const fl_life *life, int item,
     return p->writer.status;
 }
 
+static fleet_status write_gone(parts *p, const fl_save_changes *c, int item)
+{
+    const fl_record r = {FL_RECORD_MAGIC, FL_RECORD_GONE, (uint32_t)item, 0,
+                         (uint64_t)c->n};
+
+    if (c->n == 0)
+        return FLEET_OK;
+    FL_TRY(begin_record(p, &r));
+    fl_writer_put(&p->writer, c->key, (size_t)c->n * sizeof *c->key);
+    return p->writer.status;
+}
+
+/* The rows that are of the save. */
+static fleet_status visit_rows(const fl_save *s, bucket_rows *b)
+{
+    const fl_snapshot *frozen = s->store->snapshot;
+
+    return frozen ? fl_snapshot_each(frozen, b->rows, add_row, b)
+                  : b->rows->methods->each(b->rows, add_row, b);
+}
+
+static fleet_status write_rows(const fl_save *s, bucket_rows *b)
+{
+    fl_save_changes changes = {0};
+    fleet_status status = FLEET_OK;
+
+    if (s->link && s->link->base) {
+        status = fl_save_changes_begin(&changes, s->link, b->rows);
+        b->changes = &changes;
+    }
+    if (status == FLEET_OK)
+        status = visit_rows(s, b);
+    if (status == FLEET_OK)
+        status = flush_bucket(b);
+    if (status == FLEET_OK && b->changes) {
+        fl_save_changes_gone(&changes);
+        status = write_gone(b->parts, &changes, b->item);
+    }
+    if (status == FLEET_OK && s->link)
+        fl_key_log_saved(b->rows, s->link->token, (uint64_t)b->updates);
+    fl_save_changes_done(&changes);
+    return status;
+}
+
 static fleet_status write_table(const fl_save *s, parts *p, int item)
 {
     const fl_rows *r = s->table[item];
@@ -249,12 +297,8 @@ static fleet_status write_table(const fl_save *s, parts *p, int item)
                      .width = r->dim + (states ? fl_rows_floats(r) : 0),
                      .mode = s->mode,
                      .least_show = s->least_shows ? s->least_shows[item] : 0};
-    const fl_snapshot *frozen = s->store->snapshot;
-    fleet_status status = frozen ? fl_snapshot_each(frozen, r, add_row, &b)
-                                 : r->methods->each(r, add_row, &b);
+    fleet_status status = write_rows(s, &b);
 
-    if (status == FLEET_OK)
-        status = flush_bucket(&b);
     if (status == FLEET_OK && b.ages && r->life)
         status = write_life(p, r->life, item, b.updates);
     if (s->written)
@@ -347,51 +391,6 @@ static fleet_status put_table(const fl_save *s, fl_json *list, int item)
     return rule ? put_rule(s, r, rule, entry) : FLEET_OK;
 }
 
-/* The loss's, of a training in float16. */
-static fleet_status put_scaling(const fl_save *s, fl_json *m)
-{
-    const fl_scaling *now = &s->store->scaling;
-    fl_json *entry;
-
-    if (!s->states || !(now->scale > 0))
-        return FLEET_OK;
-    entry = fl_json_object();
-    FL_TRY(fl_json_put(m, "loss_scaling", entry));
-    FL_TRY(fl_json_put(entry, "scale", fl_json_double((double)now->scale, 9)));
-    FL_TRY(fl_json_put(entry, "good", fl_json_int(now->good)));
-    return fl_json_put(entry, "bad", fl_json_int(now->bad));
-}
-
-static fleet_status put_plateau(const fl_save *s, fl_json *m)
-{
-    const fleet_optimizer *o = s->store->optimizer;
-    const fl_plateau_state *p;
-    fl_json *entry;
-
-    if (!s->states || !o || !o->plateau.on || o->plateau.seen.reports == 0)
-        return FLEET_OK;
-    p = &o->plateau.seen;
-    entry = fl_json_object();
-    FL_TRY(fl_json_put(m, "plateau", entry));
-    FL_TRY(fl_json_put(entry, "learning_rate",
-                       fl_json_double((double)o->learning_rate, 9)));
-    FL_TRY(fl_json_put(entry, "best", fl_json_double(p->best, 17)));
-    FL_TRY(fl_json_put(entry, "bad", fl_json_int(p->bad)));
-    FL_TRY(fl_json_put(entry, "cooling", fl_json_int(p->cooling)));
-    return fl_json_put(entry, "reports", fl_json_int(p->reports));
-}
-
-/* Do Adam's rows have steps of their own? */
-static fleet_status put_row_steps(const fl_save *s, fl_json *m)
-{
-    const fleet_optimizer *o = s->store->optimizer;
-
-    if (!s->states || !o || !fl_optimizer_has_moments(o))
-        return FLEET_OK;
-    return fl_json_put(m, "row_steps",
-                       fl_json_bool(fl_optimizer_has_row_steps(o)));
-}
-
 static fleet_status put_cuts(const fl_save *s, fl_json *m)
 {
     fl_at cuts = fl_at_root(s->elsewhere ? s->elsewhere->cuts : NULL);
@@ -414,7 +413,7 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
 
     FL_TRY(fl_json_put(m, "parts", part_list));
     FL_TRY(fl_json_put(m, "format", fl_json_string("libfleet")));
-    FL_TRY(fl_json_put(m, "version", fl_json_int(FL_SAVE_VERSION)));
+    FL_TRY(fl_save_put_version(s, m));
     FL_TRY(fl_json_put(m, "what", fl_json_string(s->what)));
     FL_TRY(fl_json_put(m, "library", fl_json_string(fleet_version())));
     FL_TRY(fl_json_put(m, "isa", fl_json_string(fl_simd_best()->isa)));
@@ -423,9 +422,7 @@ static fleet_status describe_save(const fl_save *s, fl_json *m,
         m, "updates",
         fl_json_int(s->elsewhere ? s->elsewhere->updates : s->store->updates)));
     FL_TRY(put_cuts(s, m));
-    FL_TRY(put_scaling(s, m));
-    FL_TRY(put_plateau(s, m));
-    FL_TRY(put_row_steps(s, m));
+    FL_TRY(fl_save_put_training(s, m));
     FL_TRY(fl_json_put_array(m, "params", &params));
     for (int i = 0; i < s->n_param; i++)
         FL_TRY(put_param(s, params, s->param[i]));
@@ -459,6 +456,7 @@ static fleet_status write_manifest(const fl_save *s, const char *folder,
     FL_GOTO(done, text ? FLEET_OK : FLEET_ENOMEM);
     FL_GOTO(done,
             fl_file_write(folder, FL_MANIFEST, text, strlen(text), &hash));
+    FL_GOTO(done, fl_save_note_link(s, text, hash));
     snprintf(sum, sizeof sum, "%016llx\n", (unsigned long long)hash);
     status = fl_file_write(folder, FL_MANIFEST_SUM, sum, strlen(sum), NULL);
 done:
@@ -473,6 +471,9 @@ fleet_status fl_save_parts(const fl_save *s, const char *folder,
     parts p = {.folder = folder, .prefix = prefix, .list = list};
     fleet_status status = FLEET_OK;
 
+    fl_save_check_link(s);
+    if (s->link && s->link->refused)
+        return FLEET_OK;
     for (int i = 0; i < s->n_param && status == FLEET_OK; i++)
         if (s->param[i])
             status = write_param(s, &p, i);
@@ -497,6 +498,9 @@ static fleet_status write_all(const fl_save *s, const char *folder)
     status = s->elsewhere
                  ? s->elsewhere->write(s->elsewhere->arg, s, folder, list)
                  : fl_save_parts(s, folder, "part-", list);
+    if (status == FLEET_OK && s->link && s->link->refused)
+        status = fl_fail(FLEET_ESTATE, "save: what has changed since the save "
+                                       "before is not known");
     if (status == FLEET_OK)
         return write_manifest(s, folder, list);
     fl_json_free(list);

@@ -13,23 +13,26 @@
 #define FL_MANIFEST     "manifest.json"
 #define FL_MANIFEST_SUM "manifest.xxh64"
 
-enum { FL_SAVE_VERSION = 1 };
+/* A chain's version: a reader of the first one alone would miss rows. */
+enum { FL_SAVE_VERSION = 1, FL_SAVE_CHAINED = 2 };
 
 /* What stands before every piece of a part, little-endian. */
 typedef struct fl_record {
     uint32_t magic; /* FL_RECORD_MAGIC */
     uint32_t kind;  /* 1: a dense block, 2: rows of a bucket, 3: what a table
-                       remembers of earlier updates (row_ages.h) */
+                       remembers of earlier updates (row_ages.h), 4: keys
+                       whose rows went */
     uint32_t item;  /* place in the manifest's params or tables */
     uint32_t index; /* which block, or bucket */
-    uint64_t n;     /* floats, rows, or marks */
+    uint64_t n;     /* floats, rows, marks, or keys */
 } fl_record;
 
 enum {
     FL_RECORD_MAGIC = 0x43524c46,
     FL_RECORD_DENSE = 1,
     FL_RECORD_ROWS = 2,
-    FL_RECORD_LIFE = 3
+    FL_RECORD_LIFE = 3,
+    FL_RECORD_GONE = 4
 };
 
 /* Parts that other processes write: servers, or ranks. */
@@ -44,6 +47,21 @@ typedef struct fl_save_elsewhere {
     fl_json *cuts;   /* of lanes that train on: docs/formats.md */
     int64_t updates; /* that were done */
 } fl_save_elsewhere;
+
+/* A save that later saves may add to, and that may add to one: it has the rows
+ * that have changed since. */
+typedef struct fl_save_link {
+    uint64_t token;       /* what processes with rows know it by; not 0 */
+    uint64_t base;        /* that of the save it adds to; 0: it has all rows */
+    const fl_json *chain; /* with a base: the saves that it is read with, as
+                             its manifest has them */
+
+    /* what came of it */
+    bool refused;  /* a process does not know what has changed since `base`:
+                      nothing was saved */
+    uint64_t hash; /* of its manifest; 0: there is none */
+    int64_t bytes; /* of its parts */
+} fl_save_link;
 
 /* What is saved: which of the store's things, and what else the manifest says.
  * An entry that is NULL has its place in the manifest, and other processes
@@ -64,6 +82,7 @@ typedef struct fl_save {
     size_t extra_size;
     fl_save_elsewhere *elsewhere; /* NULL: this process writes all */
     const fl_bucket_set *own; /* the part of it that is written; NULL: all */
+    fl_save_link *link;       /* NULL: it is no link of a chain */
     fleet_save_mode mode;     /* of tables with an accessor */
     const float *least_shows; /* by table: rows that were shown less often are
                                  left out; NULL: none */

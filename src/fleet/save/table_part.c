@@ -13,7 +13,7 @@
 #include "runtime/life/accessor.h"
 #include "runtime/life/evict.h"
 #include "runtime/lookup/wanted_rows.h"
-#include "runtime/store/live_hash.h"
+#include "runtime/store/key_log.h"
 #include "runtime/store/table.h"
 
 /* --- requests ------------------------------------------------------------- */
@@ -83,6 +83,11 @@ fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
                                  char **text)
 {
     return table_text("saved", table, "mode", mode, text);
+}
+
+fleet_status fl_table_follow_text(const char *table, char **text)
+{
+    return table_text("follow", table, NULL, 0, text);
 }
 
 fleet_status fl_table_param_text(const char *name, int64_t first,
@@ -413,6 +418,14 @@ static fleet_status do_saved(const fl_store *store, const fl_at *root)
     return fl_life_saved(rows, (fleet_save_mode)mode);
 }
 
+static fleet_status do_follow(const fl_store *store, const fl_at *root)
+{
+    fl_rows *rows = NULL;
+
+    FL_TRY(find_table(store, root, &rows));
+    return fl_key_log_begin(rows);
+}
+
 static fleet_status do_slots(const fl_store *store, const fl_at *root,
                              char **answer)
 {
@@ -479,7 +492,7 @@ static fleet_status do_param(const fl_store *store, const fl_at *root)
 }
 
 enum { READ_ROWS, READ_STAT, READ_SHOWS, READ_SLOTS };
-enum { WRITE_ROWS, WRITE_PARAM, WRITE_SHRINK, WRITE_SAVED };
+enum { WRITE_ROWS, WRITE_PARAM, WRITE_SHRINK, WRITE_SAVED, WRITE_FOLLOW };
 
 static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                              bool write, const fl_at *root, char **answer)
@@ -489,11 +502,10 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
                                         [READ_SHOWS] = "shows",
                                         [READ_SLOTS] = "slots",
                                         NULL};
-    static const char *const writes[] = {[WRITE_ROWS] = "rows",
-                                         [WRITE_PARAM] = "param",
-                                         [WRITE_SHRINK] = "shrink",
-                                         [WRITE_SAVED] = "saved",
-                                         NULL};
+    static const char *const writes[] = {
+        [WRITE_ROWS] = "rows",     [WRITE_PARAM] = "param",
+        [WRITE_SHRINK] = "shrink", [WRITE_SAVED] = "saved",
+        [WRITE_FOLLOW] = "follow", NULL};
     fl_at op = fl_at_key(root, "op");
     int which = 0;
 
@@ -504,6 +516,7 @@ static fleet_status dispatch(fl_store *store, const fl_bucket_set *own,
     if (write)
         return which == WRITE_PARAM    ? do_param(store, root)
                : which == WRITE_SHRINK ? do_shrink(store, root)
+               : which == WRITE_FOLLOW ? do_follow(store, root)
                                        : do_saved(store, root);
     return which == READ_STAT    ? do_stat(store, root, answer)
            : which == READ_SHOWS ? do_shows(store, root, answer)

@@ -41,6 +41,9 @@ fleet_status fl_table_part(fl_store *store, const fl_bucket_set *own,
  * {"op": "saved", "table": NAME, "mode": MODE}: a WRITE, once a save of that
  * fleet_save_mode is in its place.
  *
+ * {"op": "follow", "table": NAME}: a WRITE, behind which it is noted what rows
+ * come and go (key_log.h).
+ *
  * {"op": "param", "name": NAME, "first": I, "values": HEX}: a WRITE of weights
  * from I on. */
 fleet_status fl_table_rows_text(const char *table, const uint64_t *key,
@@ -52,5 +55,6 @@ fleet_status fl_table_shrink_text(const char *table, int64_t now, char **text);
 fleet_status fl_table_shows_text(const char *table, int64_t n, char **text);
 fleet_status fl_table_saved_text(const char *table, fleet_save_mode mode,
                                  char **text);
+fleet_status fl_table_follow_text(const char *table, char **text);
 fleet_status fl_table_param_text(const char *name, int64_t first,
                                  const float *values, int64_t n, char **text);

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/memory.h"
-#include "fleet/save/load.h"
+#include "fleet/save/load_chain.h"
+#include "fleet/train/save_chain.h"
 
 #define PREFIX "checkpoint-"
 
@@ -161,13 +162,15 @@ fleet_status fl_save_every_check(const fleet_save_every *o, const fleet *f)
     const bool first = f->saved_ns == 0 && fleet_is_first_worker(f);
 
     if (o->folder && *o->folder && o->steps >= 0 && o->seconds >= 0 &&
-        o->keep >= 0)
+        o->keep >= 0 && o->incremental >= 0 && o->incremental <= FL_MOST_LINKS)
         return first ? check_folder(o) : FLEET_OK;
-    return fl_fail(FLEET_EINVAL,
-                   "save_every: expected a folder, and steps, seconds and keep "
-                   "that are not negative, got %s, %lld, %g and %d",
-                   o->folder ? o->folder : "NULL", (long long)o->steps,
-                   o->seconds, o->keep);
+    return fl_fail(
+        FLEET_EINVAL,
+        "save_every: expected a folder, steps, seconds and keep that "
+        "are not negative, and incremental from 0 to %d, got %s, "
+        "%lld, %g, %d and %d",
+        FL_MOST_LINKS, o->folder ? o->folder : "NULL", (long long)o->steps,
+        o->seconds, o->keep, o->incremental);
 }
 
 /* --- one save ------------------------------------------------------------- */
@@ -179,26 +182,68 @@ static fleet_status make_folder(const char *folder)
     return fl_fail(FLEET_EIO, "cannot create %s: %s", folder, strerror(errno));
 }
 
-/* Of the saves before the one that was just written. */
+/* Saves that later ones add to. */
+typedef struct named_saves {
+    int64_t *number;
+    size_t n, capacity;
+} named_saves;
+
+static fleet_status add_name(void *arg, const char *folder)
+{
+    named_saves *s = arg;
+
+    FL_TRY(fl_grow(&s->number, &s->capacity, s->n + 1, sizeof *s->number));
+    s->number[s->n++] = number_of(folder);
+    return FLEET_OK;
+}
+
+static bool is_named(const named_saves *s, int64_t number)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->number[i] == number)
+            return true;
+    return false;
+}
+
+/* What one adds to that cannot be read is not known. */
+static fleet_status find_named(const char *folder, const int64_t *number,
+                               size_t n, named_saves *s)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *path = path_of(folder, number[i]);
+        fleet_status status =
+            path ? fl_chain_names(path, add_name, s) : FLEET_ENOMEM;
+
+        fl_free(path);
+        FL_TRY(status);
+    }
+    return FLEET_OK;
+}
+
+/* Removes of the saves, the newest first, what is too much, unless a save that
+ * stays adds to it. One that adds to another goes before that one. */
 static void remove_old(const fleet_save_every *o, const int64_t *number,
                        size_t n)
 {
-    const size_t keep = (size_t)(o->keep > 0 ? o->keep : KEEP) - 1;
+    const size_t keep = (size_t)(o->keep > 0 ? o->keep : KEEP);
+    named_saves named = {0};
+    const bool known =
+        n > keep && find_named(o->folder, number, keep, &named) == FLEET_OK;
 
-    for (size_t i = keep; i < n; i++) {
+    for (size_t i = keep; known && i < n; i++) {
         char *path = path_of(o->folder, number[i]);
 
-        if (path)
+        if (path && !is_named(&named, number[i]))
             fl_save_remove(path);
         fl_free(path);
     }
+    fl_free(named.number);
 }
 
 static fleet_status write_one(const fleet_save_every *o, fleet *f,
                               const char *path)
 {
-    FL_TRY(o->save ? o->save(o->user, f, path)
-                   : fleet_save_persistables(f, path));
+    FL_TRY(fl_save_chain_write(o, f, path));
     FL_INFO(&f->context.log, "saved to %s", path);
     return FLEET_OK;
 }
@@ -223,11 +268,13 @@ fleet_status fl_save_every_write(const fleet_save_every *o, fleet *f)
     FL_TRY(list_saves(o->folder, &number, &n));
     path = path_of(o->folder, n > 0 ? number[0] + 1 : 1);
     status = path ? write_one(o, f, path) : FLEET_ENOMEM;
-    if (status == FLEET_OK)
-        remove_old(o, number, n);
     fl_free(number);
     fl_free(path);
-    return status;
+    FL_TRY(status);
+    FL_TRY(list_saves(o->folder, &number, &n));
+    remove_old(o, number, n);
+    fl_free(number);
+    return FLEET_OK;
 }
 
 /* What was trained is in memory still: a full disk may be emptied before the

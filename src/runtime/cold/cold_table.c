@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "runtime/cold/cold_internal.h"
 #include "runtime/cold/cold_memory.h"
-#include "runtime/store/live_hash.h"
+#include "runtime/store/key_log.h"
 
 enum { ROW_ALIGN = 16, MOST_CHUNK = 2 << 20 };
 
@@ -136,7 +136,7 @@ static void begin_row(const fl_cold_table *t, fl_cold_part *p,
     *fl_cold_place_row(at) = (fl_row_head){0};
     fl_filler_row(&r->filler, at->key, w, r->dim);
     fl_rows_first_states(r, w + r->dim);
-    fl_live_hash_in(r, &at->key, &w, 1);
+    fl_key_log_made(r, at->key, w);
     fl_cold_place_becomes(at, FL_PLACE_HAS_ROW);
     p->n_row++;
 }
@@ -251,7 +251,7 @@ static void cold_clear(fl_rows *r)
     for (int i = 0; i < FL_N_PART; i++)
         clear_part(t, &t->part[i]);
     atomic_store(&t->n_extent, 0);
-    fl_live_hash_clear(r);
+    fl_key_log_cleared(r);
     fl_rows_next_epoch(r);
 }
 
@@ -284,7 +284,7 @@ static fleet_status erase_key(fl_cold_table *t, fl_cold_part *p, uint64_t key,
     if (at && fl_cold_place_is(at) != FL_PLACE_FAILED) {
         if (fl_cold_place_is(at) == FL_PLACE_HAS_ROW) {
             in_memory = (float *)(void *)(fl_cold_place_row(at) + 1);
-            fl_live_hash_out(&t->rows, &key, &in_memory, 1);
+            fl_key_log_gone(&t->rows, key, in_memory);
             ++*erased;
             fl_cold_place_erase(t, p, number);
         }
@@ -294,7 +294,7 @@ static fleet_status erase_key(fl_cold_table *t, fl_cold_part *p, uint64_t key,
     if (!found)
         return FLEET_OK;
     in_file = (float *)(void *)((fl_row_head *)(void *)(row + 1) + 1);
-    fl_live_hash_out(&t->rows, &key, &in_file, 1);
+    fl_key_log_gone(&t->rows, key, in_file);
     fl_cold_index_remove(&p->index, fl_cold_group(t, hash), fl_cold_tag(hash),
                          spot);
     fl_cold_pages_leave(&p->pages, spot);

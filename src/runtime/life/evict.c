@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "runtime/life/accessor.h"
 #include "runtime/life/age.h"
-#include "runtime/store/live_hash.h"
+#include "runtime/store/key_log.h"
 #include "runtime/store/snapshot.h"
 #include "runtime/store/table.h"
 
@@ -136,6 +136,7 @@ static fleet_status decay(fl_life *life, const fl_rows *r, int bucket,
 
 static fleet_status shrink_by_score(fl_life *life, fl_rows *r)
 {
+    fl_key_log_lose(r);
     for (int i = 0; i < FL_N_BUCKET; i++) {
         int64_t n;
 
@@ -162,6 +163,8 @@ fleet_status fl_life_shrink(fl_rows *rows, uint64_t updates, int64_t now)
     fl_life *life = rows->life;
     uint64_t limit = life ? fl_age_limit(life, updates, now) : 0;
 
+    if (fl_rows_has_accessor(rows))
+        fl_key_log_lose(rows);
     if (fl_rows_has_accessor(rows) && rows->methods->judge)
         return rows->methods->judge(rows, judge_row, rows);
     if (fl_rows_has_accessor(rows))
@@ -191,6 +194,7 @@ static fl_row_verdict note_saved(void *arg, fl_row_head *head)
 
 fleet_status fl_life_saved(fl_rows *rows, fleet_save_mode mode)
 {
+    fl_key_log_lose(rows);
     if (rows->methods->judge)
         return rows->methods->judge(rows, note_saved,
                                     &(written_save){rows, mode});

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "runtime/store/key_log.h"
 #include "runtime/store/table_snapshot.h"
 
 struct fl_snapshot {
@@ -108,6 +109,8 @@ fleet_status fl_snapshot_begin(fl_store *store, int64_t version,
     FL_TRY(FL_NEW(&s, sizeof *s));
     s->version = version;
     s->updates = store->updates;
+    for (size_t i = 0; i < store->tables.n; i++)
+        fl_key_log_freeze(store->tables.entry[i].value);
     status = fill(s, store, done, n_stream);
     if (status == FLEET_OK)
         store->snapshot = s;

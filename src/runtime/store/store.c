@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "runtime/graph/table_options.h"
+#include "runtime/store/key_log.h"
 #include "runtime/store/store_check.h"
 #include "runtime/store/table.h"
 
@@ -43,6 +44,7 @@ static void destroy_table(fl_rows *r)
     }
     fl_free(r->live);
     r->live = NULL;
+    fl_key_log_end(r);
     r->methods->destroy(r);
 }
 

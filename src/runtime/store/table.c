@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/store/buddy.h"
-#include "runtime/store/live_hash.h"
+#include "base/alloc/buddy.h"
+#include "runtime/store/key_log.h"
 #include "runtime/store/table_internal.h"
 #include "runtime/store/table_snapshot.h"
 
@@ -207,7 +207,7 @@ static fleet_status add_row(fl_table *t, int index, uint64_t key, float **row)
     *fl_place_key(&t->layout, b->page, number) = key;
     fill_row(&t->rows, key, w);
     put_key(b, key, (uint32_t)number);
-    fl_live_hash_in(&t->rows, &key, &w, 1);
+    fl_key_log_made(&t->rows, key, w);
     *row = w;
     return FLEET_OK;
 }
@@ -286,7 +286,7 @@ static bool erase_key(const fl_table *t, fl_row_bucket *b, uint64_t key)
         return false;
     number = l->row[at];
     row = fl_table_row(t, b, number);
-    fl_live_hash_out(&t->rows, &key, &row, 1);
+    fl_key_log_gone(&t->rows, key, row);
     take_out(l, at);
     if (l->n == FL_KEYS_PER_LINE - 1)
         close_gap(b, (size_t)(l - b->line));
@@ -421,7 +421,7 @@ static void table_clear(fl_rows *r)
         fl_free(b->page);
         *b = (fl_row_bucket){0};
     }
-    fl_live_hash_clear(r);
+    fl_key_log_cleared(r);
     fl_rows_next_epoch(r);
     for (int p = 0; p < FL_N_PART; p++)
         for (int i = 0; i < 2; i++)

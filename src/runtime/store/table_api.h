@@ -245,6 +245,7 @@ struct fl_rows {
     int64_t cap_bytes;         /* of the variable; 0: none */
     fl_change_watch *watch;    /* NULL: none */
     struct fl_live_hash *live; /* live_hash.h; NULL: none is kept */
+    struct fl_key_log *keys;   /* key_log.h; likewise */
 };
 
 /* --- weights -------------------------------------------------------------- */

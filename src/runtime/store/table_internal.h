@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "runtime/store/buddy.h"
+#include "base/alloc/buddy.h"
 #include "runtime/store/table.h"
 
 enum { FL_KEYS_PER_LINE = 5, FL_ROW_ALIGN = 16 };

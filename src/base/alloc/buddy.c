@@ -1,5 +1,5 @@
 /* buddy.c - the buddy allocator of buddy.h: lists of free blocks by size. */
-#include "runtime/store/buddy.h"
+#include "base/alloc/buddy.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -39,8 +39,7 @@ static void redirect(const char *path, int fd)
     close(to);
 }
 
-/* The suite may itself run where signals are ignored, as a job of a script. */
-static void take_signals(void)
+void launch_take_signals(void)
 {
     signal(SIGINT, SIG_DFL);
     signal(SIGHUP, getenv("TEST_NOHUP") ? SIG_IGN : SIG_DFL);
@@ -60,7 +59,7 @@ static launch start(int out, char *const arguments[])
     l.pid = test_fork();
     if (l.pid > 0)
         return l;
-    take_signals();
+    launch_take_signals();
     if (out >= 0)
         dup2(out, 1);
     else

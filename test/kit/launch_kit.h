@@ -80,5 +80,9 @@ void launch_need_mpirun(void);
 /* The parent of a process. */
 pid_t launch_parent(pid_t child);
 
+/* In a new process, before it is another program: the suite may itself run
+ * where signals are ignored, as a job of a script. */
+void launch_take_signals(void);
+
 /* A port of that host that was free a moment ago, for lists. */
 int launch_free_port(const char *host);

@@ -83,6 +83,7 @@ static launch start_node(int node, const char *flags, const char *script)
     l.pid = test_fork();
     if (l.pid > 0)
         return l;
+    launch_take_signals();
     redirect(out, 1);
     redirect(err, 2);
     execv(argv[0], argv);

@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -209,23 +210,28 @@ static void check_forged(int i, size_t at, const void *bytes, size_t size,
 TEST(what_does_not_exist_is_refused_by_name)
 {
     const uint32_t huge = 0xffffffff;
+    const uint8_t no_op = FL_SECTION_OPS;
+    char size_words[40], op_words[40];
 
+    snprintf(size_words, sizeof size_words, "sections have %d bytes, not 480",
+             32 * (FL_SECTION_OPS - 1)); /* the sample has one of each */
+    snprintf(op_words, sizeof op_words, "section 1: no such op: %d", no_op);
     net_open_pool();
     check_forged(0, 0, "FLAT", 4, "begins with 0x54414c46, not 0x4d544c46");
     check_forged(0, 5, "\0", 1, "head has 88 bytes, not 64");
     check_forged(0, 6, "\x80", 1, "no such flags: 0x0080");
     check_forged(0, 58, "\xff", 1, "255 sections, more than 64");
-    check_forged(0, 58, "\x0f", 1, "sections have 544 bytes, not 480");
+    check_forged(0, 58, "\x0f", 1, size_words);
     check_forged(0, 59, "\x09", 1, "no such status: 9");
     check_forged(1, 4, "\0", 1, "section 0: no such op: 0");
-    check_forged(1, 36, "\x12", 1, "section 1: no such op: 18");
+    check_forged(1, 36, &no_op, 1, op_words);
     check_forged(1, 38, "\4", 1, "section 1: no such codec: 4");
     check_forged(1, 70, "\1", 1, "section 2: no such codec: 1"); /* has none */
     check_forged(1, 39, "\x40", 1, "section 1: no such columns: 0x40");
     check_forged(1, 40, &huge, 4, "section 1: 4294967295 runs without");
     check_forged(1, 44, &huge, 4, "column 2 has 24 bytes, not 34359738360");
     check_forged(1, 8, &huge, 4, "column 1 has 16 bytes, not 34359738360");
-    check_forged(1, 16 * 32 + 7, "\1", 1, "are spoken of"); /* runs alone */
+    check_forged(1, (FL_SECTION_OPS - 2) * 32 + 7, "\1", 1, "are spoken of");
     net_close_pool();
 }
 

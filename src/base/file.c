@@ -514,10 +514,16 @@ bool fl_source_folder_replaced(const fl_source_folder *f)
             there.st_ino != is.st_ino);
 }
 
-void fl_source_folder_close(fl_source_folder *f)
+void fl_source_folder_rest(fl_source_folder *f)
 {
     if (f->path && f->fd >= 0)
         close(f->fd);
+    f->fd = -1;
+}
+
+void fl_source_folder_close(fl_source_folder *f)
+{
+    fl_source_folder_rest(f);
     fl_free(f->path);
     *f = (fl_source_folder){-1, NULL};
 }

@@ -31,6 +31,9 @@ fleet_status fl_source_folder_open(fl_source_folder *f, const char *path);
 bool fl_source_folder_replaced(const fl_source_folder *f);
 void fl_source_folder_close(fl_source_folder *f);
 
+/* Without a descriptor (fd -1): the path alone is left. */
+void fl_source_folder_rest(fl_source_folder *f);
+
 /* All of its file, as above; FLEET_ECORRUPT, naming it, if it is not of the
  * size and the hash (XXH64) that are given. */
 fleet_status fl_source_folder_read(const fl_source_folder *f, const char *name,

@@ -5,16 +5,34 @@
 
 #include "base/memory.h"
 
+enum { MOST_BEFORE = 64 };
+
 void fl_lease_init(fl_lease_queue *q, int n_worker)
 {
     *q = (fl_lease_queue){.n_worker = n_worker};
 }
 
-void fl_lease_done(fl_lease_queue *q)
+static void free_lists(fl_lease_queue *q)
 {
     for (int i = 0; q->list && i < q->n_worker; i++)
         fl_free(q->list[i].at);
     fl_free(q->list);
+}
+
+static void drop_pass(fl_lease_queue **link)
+{
+    fl_lease_queue *q = *link;
+
+    *link = q->before;
+    free_lists(q);
+    fl_free(q);
+}
+
+void fl_lease_done(fl_lease_queue *q)
+{
+    while (q->before)
+        drop_pass(&q->before);
+    free_lists(q);
     fl_lease_init(q, q->n_worker);
 }
 
@@ -40,32 +58,86 @@ fleet_status fl_lease_find(const fl_lease_queue *q, uint32_t worker,
                            const fl_lease_pass *pass, uint64_t sums,
                            uint64_t number, uint64_t *lease, bool *fresh)
 {
-    const bool same = is_of(q, pass);
-    const size_t given = same ? q->list[worker].n : 0;
+    const fl_lease_queue *at = q;
+    size_t given;
 
-    if (!same && q->list && sums <= q->sums)
+    while (at && !is_of(at, pass))
+        at = at->before;
+    given = at ? at->list[worker].n : 0;
+    *fresh = number >= given;
+    *lease = !*fresh ? at->list[worker].at[number] : at ? at->next : 0;
+    if (*fresh && at != q && q->list && sums <= q->sums)
         return fail_other_pass(q, worker, pass);
     if (number > given)
         return fl_fail(FLEET_EINVAL,
                        "worker %u asks for lease %" PRIu64
                        " of its own, and has had %zu",
                        worker, number + 1, given);
-    *fresh = number == given;
-    *lease = !*fresh ? q->list[worker].at[number] : same ? q->next : 0;
     return FLEET_OK;
+}
+
+/* Is there a later pass of its dataset? */
+static bool is_old(const fl_lease_queue *q, const fl_lease_queue *of)
+{
+    while (q != of && q->pass.dataset != of->pass.dataset)
+        q = q->before;
+    return q != of;
+}
+
+/* The pass just before this one stays in any case. */
+static void forget_old(fl_lease_queue *q)
+{
+    int n = 0;
+
+    for (fl_lease_queue **link = &q->before->before; *link;)
+        if (is_old(q, *link) || ++n >= MOST_BEFORE)
+            drop_pass(link);
+        else
+            link = &(*link)->before;
+}
+
+/* Room for the pass, or the place of one that goes on. */
+static fleet_status make_room(fl_lease_queue *q, const fl_lease_pass *pass,
+                              fl_lease_queue **room)
+{
+    fl_lease_queue **link = &q->before;
+
+    while (*link && !is_of(*link, pass))
+        link = &(*link)->before;
+    *room = *link;
+    if (*room) {
+        *link = (*room)->before;
+        return FLEET_OK;
+    }
+    FL_TRY(FL_NEW(room, sizeof **room));
+    (*room)->list = fl_alloc_array((size_t)q->n_worker, sizeof *q->list);
+    if ((*room)->list)
+        return FLEET_OK;
+    fl_free(*room);
+    return FLEET_ENOMEM;
 }
 
 static fleet_status begin_pass(fl_lease_queue *q, const fl_lease_pass *pass,
                                uint64_t sums)
 {
-    fl_lease_list *list = fl_alloc_array((size_t)q->n_worker, sizeof *list);
+    const fl_lease_queue last = *q;
+    fl_lease_queue *room;
 
-    if (!list)
-        return FLEET_ENOMEM;
-    fl_lease_done(q);
-    q->list = list;
-    q->pass = *pass;
-    q->sums = sums;
+    FL_TRY(make_room(q, pass, &room));
+    *q = (fl_lease_queue){.n_worker = q->n_worker,
+                          .pass = *pass,
+                          .sums = sums,
+                          .next = room->next,
+                          .list = room->list,
+                          .before = q->before};
+    if (!last.list) {
+        fl_free(room);
+        return FLEET_OK;
+    }
+    *room = last;
+    room->before = q->before; /* without what goes on */
+    q->before = room;
+    forget_old(q);
     return FLEET_OK;
 }
 

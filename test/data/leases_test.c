@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/rng.h"
 
 enum { LINES = 1003, MOST = 300, WORKERS = 3 };
@@ -152,6 +153,25 @@ TEST(the_leases_of_one_stream_are_the_pass_as_it_is)
         CHECK(data_same(&x, &y));
         CHECK_INT(x.rows, LINES);
     }
+}
+
+/* A cache that is missing is made of the whole file, without a question. */
+TEST(leases_are_of_a_cache_as_of_its_file)
+{
+    int64_t next = 0;
+    asker a = {.next = &next};
+    fl_cache_state state = {0};
+    fl_stream_spec spec = spec_of(&a, 5), text = spec;
+    data_dump x, y;
+
+    text.next_lease = NULL;
+    spec.cache = &state;
+    x = data_read(&spec);
+    y = data_read(&text);
+    CHECK(data_same(&x, &y));
+    CHECK_INT(x.rows, LINES);
+    CHECK_INT(a.n, (LINES + 3) / 4 / 5 + 1);
+    fl_free(state.whole);
 }
 
 /* It has leases 1, 4 and 5, say, asks for them once more, and has the batches

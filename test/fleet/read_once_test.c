@@ -270,7 +270,7 @@ TEST(workers_do_not_share_what_comes_once)
 {
     const char *files[] = {test_file("a", "x"), make_fifo("fifo")};
     fl_stream_spec spec = {.files = files, .n_file = 2, .share_count = 3};
-    fleet f = {0};
+    fleet f = {.role = {.worker_num = 3}};
     fleet_dataset d = {.fleet = &f};
 
     CHECK_FAILS(fl_read_once_begin(&d, &spec), FLEET_EINVAL,

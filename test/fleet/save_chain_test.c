@@ -12,14 +12,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/memory.h"
+#include "fleet/job/handle.h"
 #include "fleet/save/load_chain.h"
 #include "fleet/train/save_every.h"
 #include "runtime/store/key_log.h"
+#include "runtime/store/snapshot.h"
 
 /* Beside each save of a chain a whole one, for what a load should give. */
 static fleet_status save_both(void *user, fleet *f, const char *path)
@@ -291,6 +295,113 @@ TEST(a_chain_that_is_long_or_large_begins_anew_and_only_what_is_named_stays)
     grown_close(&g);
 }
 
+TEST(more_links_than_files_may_be_open_load)
+{
+    const grown_how how = {.optimizer = "sgd", .options = {.seed = 7}};
+    struct rlimit few;
+    char *newest = NULL;
+    uint64_t before;
+    chain c;
+    grown g;
+
+    chain_begin(&c, 100);
+    c.every.save = NULL;
+    grown_open(&g, &how);
+    grown_train_keys(&g, 0, 3000);
+    for (int i = 0; i < 70; i++) {
+        chain_save(&c, g.f);
+        grown_train_keys(&g, i, 1);
+    }
+    chain_save(&c, g.f);
+    CHECK_INT(links_of(71), 70);
+    before = grown_hash(&g);
+    CHECK(getrlimit(RLIMIT_NOFILE, &few) == 0);
+    few.rlim_cur = 64;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHECK_OK(fleet_newest_checkpoint(c.every.folder, &newest));
+    CHECK_TEXT(newest, link_path(71));
+    CHECK_OK(fleet_load_model(g.f, newest));
+    CHECK_INT(grown_hash(&g), before);
+    fleet_free(newest);
+    grown_close(&g);
+}
+
+TEST(links_are_found_from_a_symbolic_link_and_from_within)
+{
+    const grown_how how = {.optimizer = "adam", .options = {.seed = 7}};
+    chain c;
+    grown g;
+
+    chain_begin(&c, 100);
+    grown_open(&g, &how);
+    grown_train_keys(&g, 0, 500);
+    chain_save(&c, g.f);
+    grown_train_keys(&g, 0, 5);
+    chain_save(&c, g.f);
+    CHECK(symlink(link_path(2), test_path("newest")) == 0);
+    CHECK_OK(fleet_load_model(g.f, test_path("newest")));
+    CHECK(chdir(link_path(2)) == 0);
+    CHECK_OK(fleet_load_model(g.f, "."));
+    grown_close(&g);
+}
+
+/* As of a lane that trains on while it saves, and of which so many rows come
+ * that the log is given up. */
+static fleet_status lose_while_saving(void *user, fleet *f, const char *path)
+{
+    fl_store *s = f->store;
+    fleet_status status;
+
+    (void)user;
+    CHECK_OK(fl_snapshot_begin(s, 1, NULL, 0));
+    for (size_t i = 0; i < s->tables.n; i++)
+        fl_key_log_lose(s->tables.entry[i].value);
+    status = fleet_save_persistables(f, path);
+    fl_snapshot_end(s);
+    return status;
+}
+
+TEST(a_log_that_is_lost_while_it_is_saved_has_the_save_be_whole)
+{
+    const grown_how how = {.optimizer = "adam", .options = {.seed = 7}};
+    chain c;
+    grown g;
+
+    chain_begin(&c, 100);
+    grown_open(&g, &how);
+    grown_train_keys(&g, 0, 500);
+    chain_save(&c, g.f);
+    grown_train_keys(&g, 0, 5);
+    c.every.save = lose_while_saving;
+    chain_save(&c, g.f);
+    CHECK_INT(links_of(2), 0);
+    CHECK_OK(fleet_load_model(g.f, link_path(2)));
+    grown_close(&g);
+}
+
+/* Of a disk that stays full. */
+TEST(a_log_does_not_grow_on_where_saves_fail)
+{
+    const grown_how how = {.optimizer = "sgd", .options = {.seed = 7}};
+    const fl_rows *r;
+    uint64_t since;
+    grown g;
+
+    grown_open(&g, &how);
+    grown_train_keys(&g, 0, 10);
+    r = fl_store_rows(g.f->store, "t");
+    CHECK_OK(fl_key_log_begin((fl_rows *)(uintptr_t)r));
+    fl_key_log_saved(r, 5, 1);
+    CHECK(fl_key_log_knows(r, 5, &since));
+    for (int i = 0; i < 10; i++) {
+        for (uint64_t key = 0; key < 8 * 7000; key++)
+            fl_key_log_add(r->keys, key);
+        fl_key_log_freeze(r);
+    }
+    CHECK(!fl_key_log_knows(r, 5, &since));
+    grown_close(&g);
+}
+
 /* --- damage --------------------------------------------------------------- */
 
 /* Three saves, 1 with all, and a handle that can load them. */
@@ -347,6 +458,71 @@ TEST(a_link_that_is_damaged_or_missing_is_named_and_passed_over)
     CHECK_FAILS(fleet_load_model(g.f, link_path(3)), FLEET_ECORRUPT,
                 "link 1 of 2, \"checkpoint-000001\"");
     CHECK_INT(grown_hash(&g), before);
+    grown_close(&g);
+}
+
+static void replace_file(const char *path, const char *name, const char *text)
+{
+    char *file = fl_path_join(path, name);
+
+    CHECK(unlink(file) == 0);
+    fl_free(file);
+    CHECK_OK(fl_file_write(path, name, text, strlen(text), NULL));
+}
+
+/* The save's manifest now says that it adds to that of the other path. */
+static void put_chain(const char *path, const char *to, const char *name)
+{
+    char *text = manifest_of(path), *other = manifest_of(to), sum[20];
+    char *version = strstr(text, "\"version\""), *end = strchr(version, ',');
+    const size_t size = strlen(text) + 200;
+    char *fresh = malloc(size);
+
+    snprintf(fresh, size,
+             "%.*s\"version\": 2, \"chain\": [{\"folder\": \"%s\", "
+             "\"xxh64\": \"%016llx\"}]%s",
+             (int)(version - text), text, name,
+             (unsigned long long)fl_hash(other, strlen(other), 0), end);
+    snprintf(sum, sizeof sum, "%016llx\n",
+             (unsigned long long)fl_hash(fresh, strlen(fresh), 0));
+    replace_file(path, "manifest.json", fresh);
+    replace_file(path, "manifest.xxh64", sum);
+    free(fresh);
+    fl_free(text);
+    fl_free(other);
+}
+
+static void save_without_tables(const char *path)
+{
+    const fleet_param_attr a = {.name = "w"};
+    fleet_program *p;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    CHECK_OK(fleet_minimize(
+        fleet_sgd(f, 0.1f),
+        fleet_mean(p, fleet_square(p, fleet_parameter(p, (int64_t[]){3}, 1,
+                                                      &a)))));
+    CHECK_OK(fleet_save_persistables(f, path));
+    fleet_destroy(f);
+}
+
+TEST(a_chain_that_cannot_be_is_refused)
+{
+    const grown_how how = {.optimizer = "adam", .options = {.seed = 7}};
+    chain c;
+    grown g;
+
+    three_links(&c, &how, &g);
+    CHECK_OK(fleet_save_persistables(g.f, link_path(4)));
+    put_chain(link_path(4), link_path(3), "checkpoint-000003");
+    CHECK_FAILS(fleet_load_model(g.f, link_path(4)), FLEET_ECORRUPT,
+                "it has not all rows");
+    save_without_tables(link_path(5));
+    put_chain(link_path(5), link_path(1), "checkpoint-000001");
+    CHECK_FAILS(fleet_load_model(g.f, link_path(5)), FLEET_ECORRUPT,
+                "it has 1 tables, and the save that adds to it has 0");
     grown_close(&g);
 }
 

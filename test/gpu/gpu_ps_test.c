@@ -25,6 +25,7 @@ typedef struct ps_case {
     int merge;
     bool shuffled;
     int threads; /* 0: 2 */
+    bool early;  /* a clone for test runs before the program is trained */
 } ps_case;
 
 static char said[40000];
@@ -36,6 +37,24 @@ static void note(void *user, fleet_log_level level, const char *text)
     (void)user;
     (void)level;
     snprintf(said + n, sizeof said - n, "%s\n", text);
+}
+
+/* A model whose variables are a clone's, and an executor that has run it. */
+static fleet_model early_model;
+
+static void run_early(scene *s)
+{
+    fleet_program *clone = fleet_program_clone(s->p, 1);
+    fleet_evaluation first;
+
+    CHECK(clone != NULL);
+    early_model = (fleet_model){
+        .label = fleet_program_var(clone, s->m.label->name),
+        .prediction = fleet_program_var(clone, s->m.prediction->name),
+        .loss = fleet_program_var(clone, s->m.loss->name)};
+    s->tester = fleet_executor_create(clone, NULL);
+    scene_data_in_memory(s, scene_file("early.txt", LINES, 1), BATCH, 2);
+    CHECK_OK(fleet_evaluate(s->tester, s->data, &early_model, &first));
 }
 
 static void build(scene *s, const ps_case *c)
@@ -69,6 +88,8 @@ static void build(scene *s, const ps_case *c)
     CHECK_OK(fleet_program_place(s->p, FLEET_GPU(0), NULL));
     fleet_wide_deep(s->p, &o, &s->m);
     CHECK_OK(fleet_program_status(s->p));
+    if (c->early)
+        run_early(s);
     strategy.a_sync = !c->shuffled; /* it makes no difference */
     strategy.a_sync_configs.use_ps_gpu = c->passes;
     strategy.gradient_merge = c->merge > 1;
@@ -271,6 +292,32 @@ TEST(reads_within_a_pass_see_what_the_gpu_has)
     CHECK(scene_hash(&s) == want);
     scene_close(&s);
     scene_close(&t);
+    gpu_kit_close();
+}
+
+/* Its plan had the tables on the GPU as a whole. */
+TEST(a_program_that_ran_before_finds_rows_at_home)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 24000, .early = true};
+    fleet_evaluation during, after, fresh;
+    fleet_psgpu *g;
+    fleet_executor *e;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    train_pass(&s, &c, g);
+    CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &early_model, &during));
+    CHECK_OK(fleet_psgpu_end_pass(g));
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &early_model, &after));
+    e = fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
+    CHECK_OK(fleet_evaluate(e, s.data, &s.m, &fresh));
+    CHECK(during.auc == fresh.auc && during.logloss == fresh.logloss);
+    CHECK(after.auc == fresh.auc && after.logloss == fresh.logloss);
+    fleet_executor_destroy(e);
+    scene_close(&s);
     gpu_kit_close();
 }
 

@@ -174,6 +174,9 @@ static void check_leases(const fl_lease_queue *a, const fl_lease_queue *b)
               memcmp(a->list[i].at, b->list[i].at,
                      a->list[i].n * sizeof *a->list[i].at) == 0);
     }
+    CHECK((a->before != NULL) == (b->before != NULL));
+    if (a->before)
+        check_leases(a->before, b->before);
 }
 
 static void check_same_but_life(const lane_kit *a, const lane_kit *b)

@@ -51,8 +51,9 @@ TEST(whoever_asks_gets_the_next_lease_and_again_the_same)
     lane_close(&k);
 }
 
-/* What was asked before a sum is of a pass that is over. */
-TEST(a_question_of_a_pass_before_is_not_heard)
+/* What was asked before a sum is of a pass that is over: who is started again
+ * behind it gets what it had, and nothing else. */
+TEST(a_question_of_a_pass_before_gets_nothing_new)
 {
     lane_kit k;
 
@@ -65,9 +66,13 @@ TEST(a_question_of_a_pass_before_is_not_heard)
         &k, 0, 1,
         &(fl_lease_question){.pass = {.pass = 3, .dataset = 1, .batches = 3}});
     hears(&k, 0, 0);
-    ask(&k, 0, 0, 0);
+    ask(&k, 0, 0, 1);
     lane_silent(&k);
-    CHECK_INT(fl_lane_counted(k.lane).gaps, 1);
+    ask(&k, 0, 2, 0); /* sums that it has not made */
+    lane_silent(&k);
+    CHECK_INT(fl_lane_counted(k.lane).gaps, 2);
+    ask(&k, 0, 0, 0);
+    hears(&k, 0, 0);
     CHECK_INT(k.lane->leases.pass.pass, 3);
     lane_close(&k);
 }

@@ -99,6 +99,52 @@ TEST(a_pass_that_goes_on_has_the_leases_that_it_had)
     fl_lease_done(&q);
 }
 
+/* And passes over another dataset came between. */
+TEST(a_pass_that_goes_on_behind_another_dataset_has_its_leases)
+{
+    const fl_lease_pass b = {.pass = 0, .dataset = 2, .batches = 4};
+    fl_lease_queue q;
+
+    fl_lease_init(&q, 2);
+    CHECK_INT(ask(&q, 0, &first, 1, 0), 0);
+    CHECK_INT(ask(&q, 1, &first, 1, 0), 1);
+    CHECK_INT(ask(&q, 1, &b, 2, 0), 0);
+    CHECK_INT(ask(&q, 0, &b, 2, 0), 1);
+    CHECK_INT(ask(&q, 1, &first, 3, 0), 1);
+    CHECK_INT(ask(&q, 1, &first, 3, 1), 2);
+    CHECK_INT(ask(&q, 0, &first, 3, 0), 0);
+    fails(&q, 0, &b, 3, 1, "of dataset 2, and others have");
+    CHECK_INT(ask(&q, 0, &b, 4, 1), 2);
+    CHECK_INT(ask(&q, 0, &b, 4, 0), 1);
+    fl_lease_done(&q);
+}
+
+/* The process that does the end of a pass again asks for what it had, whatever
+ * the others do; passes before are not kept for ever. */
+TEST(leases_of_the_pass_before_are_remembered_and_of_older_ones_are_not)
+{
+    fl_lease_queue q;
+    int n = 0;
+
+    fl_lease_init(&q, 2);
+    for (uint64_t i = 0; i < 100; i++) {
+        const fl_lease_pass now = {.pass = i, .dataset = 1, .batches = 4};
+        const fl_lease_pass was = {.pass = i - 1, .dataset = 1, .batches = 4};
+
+        CHECK_INT(ask(&q, 1, &now, i, 0), 0);
+        CHECK_INT(ask(&q, 0, &now, i, 0), 1);
+        if (i > 0)
+            CHECK_INT(ask(&q, 0, &was, i - 1, 0), 1);
+        CHECK(!q.before || !q.before->before);
+    }
+    for (uint32_t i = 2; i < 500; i++)
+        ask(&q, 0, &(fl_lease_pass){.dataset = i, .batches = 1}, 100 + i, 0);
+    for (const fl_lease_queue *at = &q; at; at = at->before)
+        n++;
+    CHECK(n > 50 && n < 70);
+    fl_lease_done(&q);
+}
+
 TEST(a_lease_out_of_turn_is_refused)
 {
     fl_lease_queue q;

@@ -313,19 +313,23 @@ typedef enum moment {
     MOMENTS
 } moment;
 
-/* Once: the process that comes after it goes on. */
-static void die_at(const ps_node *n, moment m)
+/* The process that comes after it goes on. */
+static void die_once(const ps_node *n)
 {
     char path[300];
     int fd;
 
-    if (n->index != 0 || !n->pid || *(const moment *)n->job->user != m)
-        return;
     snprintf(path, sizeof path, "%s-has-died", n->job->how.log_configs.folder);
     fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
     if (fd < 0)
         return;
     raise(SIGKILL);
+}
+
+static void die_at(const ps_node *n, moment m)
+{
+    if (n->index == 0 && n->pid && *(const moment *)n->job->user == m)
+        die_once(n);
 }
 
 static int on_batch(void *user, int64_t batch, int64_t samples)
@@ -432,6 +436,44 @@ TEST_LIMIT(a_worker_may_die_at_any_point_of_its_program, 120)
             CHECK_CONTAINS(ps_said(ps_worker(&one, 0)),
                            "was saved before worker 0 was started again");
     }
+}
+
+/* Its leases are of a pass that is over for the lane. */
+static fleet_status leases_with_a_death_between(ps_node *n)
+{
+    int64_t pass, batch;
+
+    n->s.e = fleet_executor_create(n->s.p, NULL);
+    FL_TRY(fleet_init_worker(n->s.f));
+    FL_TRY(fleet_dataset_position(n->s.data, &pass, &batch));
+    for (; pass < n->job->passes; pass++) {
+        FL_TRY(fleet_train_from_dataset(n->s.e, n->s.data, NULL, &n->result));
+        if (n->index == 1 && n->pid && pass == 0)
+            die_once(n);
+    }
+    FL_TRY(ps_end(n));
+    if (n->index == 0 && n->pid)
+        fprintf(stderr, "hash %" PRIx64 "\n", n->hash);
+    return FLEET_OK;
+}
+
+TEST_LIMIT(a_worker_that_dies_between_two_passes_of_leases_goes_on, 120)
+{
+    ps_job j = job_of(true), want;
+
+    j.file[0] = NULL;
+    j.passes = 2;
+    j.request_ms = 10 * PS_SECOND;
+    j.user = (void *)(uintptr_t)sums_file(LINES);
+    j.open = open_sums;
+    j.work = leases_with_a_death_between;
+    want = undisturbed(&j);
+    sums_lease_lines = 5 * SUMS_BATCH;
+    ps_start_all(&j);
+    CHECK_INT(ps_wait(ps_worker(&j, 1)), 128 + SIGKILL);
+    ps_start(ps_worker(&j, 1));
+    ps_check_all_end(&j);
+    check_hash(&j, &want);
 }
 
 /* --- who cannot ----------------------------------------------------------- */

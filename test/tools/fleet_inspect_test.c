@@ -307,6 +307,8 @@ TEST(what_cannot_be_projected_is_named)
     CHECK_CONTAINS(said, "has no table \"u\"");
     CHECK_INT(run("--projector /no/such/folder", save, said), 2);
     CHECK_CONTAINS(said, "cannot make /no/such/folder: No such file");
+    CHECK_INT(run("--projector /dev/null", save, said), 2);
+    CHECK_CONTAINS(said, "cannot create /dev/null/.vectors.tsv.new");
     CHECK_INT(run("--table t", save, said), 2);
     CHECK_INT(run("--projector a --most 0", save, said), 2);
     CHECK_INT(run("--projector a --row t:5", save, said), 2);

@@ -171,6 +171,25 @@ TEST(nodes_agree_on_lists_and_ranks)
     CHECK_CONTAINS(launch_log("serverlog.2"), "socket:");
 }
 
+/* As on a network's disk: each keeps the ports of its own. */
+TEST(nodes_may_share_a_folder_of_journals)
+{
+    char flags[400], name[40];
+    launch l[3];
+
+    snprintf(flags, sizeof flags,
+             "--insecure --nnodes 3 --server_num 1 --supervise --journals %s",
+             test_path("journals"));
+    for (int i = 0; i < 3; i++)
+        l[i] = start_node(i, flags, "exit 0");
+    for (int i = 0; i < 3; i++)
+        ends_with(l[i], i, 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "journals/ports-%d", i);
+        CHECK(access(test_path(name), F_OK) == 0);
+    }
+}
+
 /* The port is free for another job once this one runs, and nobody serves
  * there any more: what runs does not need it. */
 TEST(a_job_that_runs_needs_no_master)

@@ -106,6 +106,19 @@ TEST(a_node_has_the_rank_that_it_asks_for)
     run_node_table_close(&t);
 }
 
+/* No fleetrun says so. */
+TEST(a_rank_that_the_job_does_not_have_is_refused)
+{
+    run_node_table t;
+
+    open_table(&t, 2);
+    CHECK_INT(join(&t, "10.0.0.1", 2, 0), -1);
+    CHECK_TEXT(t.refused, "--node_rank of 10.0.0.1 is 2, of 2 nodes");
+    CHECK_INT(join(&t, "10.0.0.2", 1, 0), 1);
+    CHECK_INT(t.phase, RUN_NODES_RANKED);
+    run_node_table_close(&t);
+}
+
 TEST(another_command_line_is_refused_by_field_and_values)
 {
     run_node_message m = say(RUN_NODE_JOIN, "10.0.0.2", -1);

@@ -212,8 +212,11 @@ static fleet_status write_rows(projecting *x, const fl_saved *s)
 
     remove_made(x->p); /* what a process that was killed has left */
     status = fl_writer_open(&x->vectors, x->p->folder, made[0]);
-    if (status == FLEET_OK)
-        status = fl_writer_open(&x->metadata, x->p->folder, made[1]);
+    if (status != FLEET_OK) {
+        (void)fl_writer_close(&x->vectors, NULL, NULL);
+        return status;
+    }
+    status = fl_writer_open(&x->metadata, x->p->folder, made[1]);
     fl_writer_put(&x->metadata, head, sizeof head - 1);
     if (status == FLEET_OK)
         status = fl_saved_each(s, write_record, x);

@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 /* Beside the journals, which are in folders of processes: "7401 7402 ...", the
- * ports of the servers, then of the workers. */
+ * ports of the servers, then of the workers; 0: of another node. Nodes that
+ * find each other may share the folder, and have a file each: "ports-1". */
 static const char ports_file[] = "ports";
 
 static bool keeps_ports(const run_job *j)
@@ -25,8 +26,12 @@ static bool keeps_ports(const run_job *j)
 static fleet_status ports_path(const run_job *j, const char *suffix,
                                char path[PATH_MAX])
 {
-    if (snprintf(path, PATH_MAX, "%s/%s%s", j->journals, ports_file, suffix) >=
-        PATH_MAX)
+    char node[16] = "";
+
+    if (j->nodes)
+        snprintf(node, sizeof node, "-%d", run_nodes_rank(j->nodes));
+    if (snprintf(path, PATH_MAX, "%s/%s%s%s", j->journals, ports_file, node,
+                 suffix) >= PATH_MAX)
         return fl_fail(FLEET_EIO, "--journals: the path is too long");
     return FLEET_OK;
 }

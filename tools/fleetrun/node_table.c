@@ -140,6 +140,9 @@ static int add_node(run_node_table *t, const run_node_message *m,
                            "%s is one too many: the job \"%s\" has its %d "
                            "nodes already; another job needs another port",
                            m->host, t->own.field[RUN_NODE_JOB], t->n_node);
+    if (m->rank >= t->n_node)
+        return refuse_node(t, "--node_rank of %s is %d, of %d nodes", m->host,
+                           m->rank, t->n_node);
     if (other >= 0)
         return refuse_node(t,
                            "--node_rank of %s is %d, but %s is that node "

@@ -254,6 +254,10 @@ static fleet_status take_answer(run_nodes *n, const run_node_message *m,
     if (m->kind == RUN_NODE_FAILED)
         return fl_fail(FLEET_EPEER, "--master %s: %s", master, m->rest);
     if (m->kind == RUN_NODE_RANK && n->own.kind == RUN_NODE_JOIN) {
+        if (m->rank < 1 || m->rank >= n->options->n_node)
+            return fl_fail(FLEET_EFORMAT,
+                           "--master %s: expected node 1 to %d, got %d", master,
+                           n->options->n_node - 1, m->rank);
         n->own.rank = m->rank;
         *is_done = true;
     } else if (m->kind == RUN_NODE_START && n->own.kind == RUN_NODE_READY) {
@@ -373,6 +377,25 @@ static void introduce(run_nodes *n)
     set_field(n, RUN_NODE_SUPERVISE, o->supervise);
 }
 
+/* Kubernetes knows the name of a pod once it is there. */
+static fleet_status find_master(run_nodes *n)
+{
+    const run_options *o = n->options;
+    bool told = false;
+    fleet_status status;
+
+    for (;;) {
+        status = run_port_route(o->master, &n->route);
+        if (status != FLEET_EIO || now_ms(n) - n->began_ms > o->connect_ms)
+            return status;
+        if (!told)
+            fprintf(stderr, "fleetrun: waits for --master: %s\n",
+                    fleet_last_error());
+        told = true;
+        FL_TRY(wait_a_while(n));
+    }
+}
+
 fleet_status run_nodes_join(run_nodes **nodes, const run_options *o, int alive)
 {
     run_nodes *n;
@@ -384,7 +407,7 @@ fleet_status run_nodes_join(run_nodes **nodes, const run_options *o, int alive)
     n->awake = fl_awake_from(fl_now_ms(), fl_awake_step(o->peer_ms));
     n->began_ms = n->awake.ms;
     n->tried_ms = n->asked_ms = n->began_ms - TRY_MS;
-    FL_TRY(run_port_route(o->master, &n->route));
+    FL_TRY(find_master(n));
     introduce(n);
     FL_TRY(ask(n));
     if (!n->serves)

@@ -117,7 +117,7 @@ static fleet_status read_part(const fl_saved *s, const fl_at *entry,
     return status;
 }
 
-fleet_status fl_saved_each_own(const fl_saved *s, fl_saved_visitor *visit,
+static fleet_status read_parts(const fl_saved *s, fl_saved_visitor *visit,
                                void *arg)
 {
     fl_at root = fl_at_root(s->manifest), list = fl_at_key(&root, "parts");
@@ -127,6 +127,23 @@ fleet_status fl_saved_each_own(const fl_saved *s, fl_saved_visitor *visit,
     for (fl_at e = fl_at_first(&list); e.json; fl_at_next(&list, &e))
         FL_TRY(read_part(s, &e, visit, arg));
     return FLEET_OK;
+}
+
+/* Links rest between two readings: there may be more of them than files may be
+ * open. One that was replaced meanwhile has parts with other sums. */
+fleet_status fl_saved_each_own(const fl_saved *s, fl_saved_visitor *visit,
+                               void *arg)
+{
+    fl_saved again = *s;
+    fleet_status status;
+
+    if (s->folder.fd >= 0)
+        return read_parts(s, visit, arg);
+    status = fl_source_folder_open(&again.folder, s->folder.path);
+    if (status == FLEET_OK)
+        status = read_parts(&again, visit, arg);
+    fl_source_folder_close(&again.folder);
+    return status;
 }
 
 fleet_status fl_saved_each(const fl_saved *s, fl_saved_visitor *visit,

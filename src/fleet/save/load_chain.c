@@ -56,9 +56,12 @@ static bool same_table(const fl_saved_item *a, const fl_saved_item *b)
 
 static fleet_status check_tables(const fl_saved *s, const fl_saved *link)
 {
+    if (link->n_table != s->n_table)
+        return fl_fail(FLEET_ECORRUPT,
+                       "it has %d tables, and the save that adds to it has %d",
+                       link->n_table, s->n_table);
     for (int i = 0; i < s->n_table; i++)
-        if (link->n_table != s->n_table ||
-            !same_table(&s->table[i], &link->table[i]))
+        if (!same_table(&s->table[i], &link->table[i]))
             return fl_fail(FLEET_ECORRUPT,
                            "it has other tables than the save that adds to it: "
                            "\"%s\"",
@@ -83,6 +86,12 @@ static fleet_status open_link(const fl_saved *s, const char *parent,
                        "another save has taken its place",
                        (unsigned long long)link->hash,
                        (unsigned long long)e->hash);
+    fl_source_folder_rest(&link->folder);
+    if (link->chained != (link != s->link))
+        return fl_fail(FLEET_ECORRUPT, "%s",
+                       link->chained ? "it has not all rows, as it adds to "
+                                       "others itself"
+                                     : "it adds to none");
     return check_tables(s, link);
 }
 
@@ -98,8 +107,8 @@ static fleet_status open_links(fl_saved *s, const fl_at *chain,
         link->folder.fd = -1;
         s->n_link++;
         status = open_link(s, parent, &e, link);
-        if (status == FLEET_ENOMEM)
-            return status;
+        if (status == FLEET_ENOMEM || status == FLEET_EIO)
+            return status; /* nothing is wrong with the save */
         if (status != FLEET_OK)
             return fl_fail(FLEET_ECORRUPT,
                            "%s: what it adds to, link %d of %d, \"%s\": %s",
@@ -121,7 +130,7 @@ fleet_status fl_chain_open(fl_saved *s, const char *path)
     if (!fl_at_is_array(&chain) || n < 1 || n > FL_MOST_LINKS)
         return fl_at_expected(&chain, "the saves that this one adds to");
     FL_TRY(FL_NEW(&s->link, (size_t)n * sizeof *s->link));
-    parent = fl_path_parent(path);
+    parent = fl_path_join(path, ".."); /* where a symbolic link leads to */
     status = parent ? open_links(s, &chain, parent) : FLEET_ENOMEM;
     fl_free(parent);
     return status;

@@ -485,7 +485,7 @@ fleet_status fl_save_parts(const fl_save *s, const char *folder,
 
         status = status == FLEET_OK ? closed : status;
     }
-    return status;
+    return s->link && s->link->refused ? FLEET_OK : status;
 }
 
 static fleet_status write_all(const fl_save *s, const char *folder)

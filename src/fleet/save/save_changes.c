@@ -8,15 +8,20 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 
-fleet_status fl_save_changes_begin(fl_save_changes *c, const fl_save_link *link,
+fleet_status fl_save_changes_begin(fl_save_changes *c, fl_save_link *link,
                                    const fl_rows *r)
 {
+    fleet_status status;
+
     if (!fl_key_log_knows(r, link->base, &c->since))
         return fl_fail(FLEET_ESTATE,
                        "save: what has changed of \"%s\" since the save before "
                        "is not known",
                        r->name);
-    FL_TRY(fl_key_log_keys(r, &c->key, &c->n));
+    status = fl_key_log_keys(r, &c->key, &c->n);
+    if (status == FLEET_ESTATE) /* lost while training goes on */
+        link->refused = true;
+    FL_TRY(status);
     return FL_NEW(&c->is_here, ((size_t)c->n + 1) * sizeof *c->is_here);
 }
 

@@ -13,7 +13,7 @@ typedef struct fl_save_changes {
     int64_t n;
 } fl_save_changes;
 
-fleet_status fl_save_changes_begin(fl_save_changes *c, const fl_save_link *link,
+fleet_status fl_save_changes_begin(fl_save_changes *c, fl_save_link *link,
                                    const fl_rows *r);
 void fl_save_changes_done(fl_save_changes *c);
 

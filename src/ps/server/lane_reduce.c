@@ -188,13 +188,20 @@ static fleet_status give_lease(fl_ps_lane *l, const fl_lease_question *q,
 static void lease_for(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
+    const bool late = head->step < l->stream[head->stream].reduced;
+    fleet_status status;
     fl_lease_question q;
     uint64_t lease;
     bool fresh;
 
     memcpy(&q, l->msg.column[0][FL_AT_BYTES].data, sizeof q);
-    if (fl_lease_find(&l->leases, head->stream, &q.pass, head->step, q.number,
-                      &lease, &fresh) != FLEET_OK) {
+    status = fl_lease_find(&l->leases, head->stream, &q.pass, head->step,
+                           q.number, &lease, &fresh);
+    if (late && (status != FLEET_OK || fresh)) {
+        fl_counter_add(&l->counters.gaps, 1);
+        return;
+    }
+    if (status != FLEET_OK) {
         fl_lane_refuse(l, head, from, FL_ANSWER_REFUSED, FLEET_EINVAL, "%s",
                        fleet_last_error());
         return;
@@ -206,7 +213,9 @@ static void lease_for(fl_ps_lane *l, const fl_peer *from)
 }
 
 /* Its step is how many sums the worker has made: a question of a pass that is
- * over, which comes late, is known by it. */
+ * over, which comes late, is known by it, and gets nothing that is new. It gets
+ * what the worker had: one that is started again behind the end of its pass
+ * asks so, until it has made the sums behind it again. */
 void fl_lane_lease(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     const fl_msg_head *head = &l->msg.head;
@@ -220,7 +229,7 @@ void fl_lane_lease(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
                        "worker %u asks for a lease: lane 0 of server 0 has "
                        "them, where workers update apart",
                        head->stream);
-    else if (head->step != l->stream[head->stream].reduced)
+    else if (head->step > l->stream[head->stream].reduced)
         fl_counter_add(&l->counters.gaps, 1);
     else
         lease_for(l, from);

@@ -78,9 +78,12 @@ static fleet_status write_state(const fl_ps_lane *l, const fl_journal_sink *to)
     return status;
 }
 
+/* In the order in which the passes came. */
 static fleet_status write_leases(const fl_lease_queue *q,
                                  const fl_journal_sink *to)
 {
+    if (q->before)
+        FL_TRY(write_leases(q->before, to));
     for (int i = 0; q->list && i < q->n_worker; i++) {
         const fl_lease_list *list = &q->list[i];
         const fl_lease_record r = {.pass = q->pass,

@@ -60,6 +60,7 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     e->store = p->store;
     e->remote = p->store->remote;
     e->n_joined = p->store->n_joined;
+    e->gpu_passes = p->store->gpu_passes;
     e->training = p->training.loss && !o->for_test;
     e->max_batch = o->max_batch;
     e->fetched = fl_alloc(p->n_var);

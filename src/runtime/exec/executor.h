@@ -66,6 +66,7 @@ struct fleet_executor {
     bool has_passed; /* a pass over a dataset has begun, for its time */
     bool in_pass;    /* its batches are of the pass whose rows a GPU has */
     bool joins;      /* takes part in the updates of other ranks */
+    bool gpu_passes; /* that the plans were made for, of the store's */
     struct fl_in_flight *in_flight; /* the backend's: iterations under way;
                                      * NULL: none has begun yet */
     fl_loss loss[FL_LOSSES];        /* of the last iterations, by n_run */

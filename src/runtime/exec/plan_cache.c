@@ -101,7 +101,9 @@ static fleet_status find_plan(fleet_executor *e, int64_t batch,
     return FLEET_OK;
 }
 
-/* Plans are made for a store with its remote and its ranks, or without. */
+/* Plans are made for a store with its remote and its ranks, or without; and
+ * with tables on a GPU as a whole, or a pass's rows, which plans for test are
+ * without. */
 static bool has_moved(const fleet_executor *e)
 {
     return e->remote != e->store->remote || e->n_joined != e->store->n_joined;
@@ -120,9 +122,10 @@ fleet_status fl_executor_follow_store(fleet_executor *e)
 {
     if (e->micro > 0)
         return fl_executor_check_store(e);
-    if (!has_moved(e))
+    if (!has_moved(e) && e->gpu_passes == e->store->gpu_passes)
         return FLEET_OK;
     fl_executor_forget_plans(e);
+    e->gpu_passes = e->store->gpu_passes;
     e->remote = e->store->remote;
     e->n_joined = e->store->n_joined;
     return FLEET_OK;

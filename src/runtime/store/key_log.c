@@ -99,16 +99,18 @@ static uint64_t losses_of(const fl_key_log *log)
 
 void fl_key_log_freeze(const fl_rows *r)
 {
-    size_t share;
+    size_t room;
 
     if (!r->keys)
         return;
-    share = (size_t)r->methods->count(r) / (SHARE * FL_N_PART);
+    room = (size_t)r->methods->count(r) / (SHARE * FL_N_PART);
+    room = room > LEAST_KEYS ? room : LEAST_KEYS;
     for (int i = 0; i < FL_N_PART; i++) {
         part_keys *p = &r->keys->part[i];
 
         pthread_mutex_lock(&p->lock);
-        p->most = p->n + (share > LEAST_KEYS ? share : LEAST_KEYS);
+        /* saves that fail, one after the other, do not let it grow on */
+        p->most = (p->n < room ? p->n : room) + room;
         p->frozen = p->n;
         p->losses_frozen = p->losses;
         pthread_mutex_unlock(&p->lock);

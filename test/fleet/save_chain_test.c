@@ -502,8 +502,8 @@ static void save_without_tables(const char *path)
     p = fleet_program_create(f);
     CHECK_OK(fleet_minimize(
         fleet_sgd(f, 0.1f),
-        fleet_mean(p, fleet_square(p, fleet_parameter(p, (int64_t[]){3}, 1,
-                                                      &a)))));
+        fleet_mean(
+            p, fleet_square(p, fleet_parameter(p, (int64_t[]){3}, 1, &a)))));
     CHECK_OK(fleet_save_persistables(f, path));
     fleet_destroy(f);
 }

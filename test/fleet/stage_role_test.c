@@ -340,6 +340,69 @@ TEST(a_heter_worker_keeps_its_socket_until_it_is_destroyed)
 
 /* --- what it cannot do ---------------------------------------------------- */
 
+/* The first worker of one heter worker. */
+static fleet *open_trainer(void)
+{
+    setenv(SERVERS, "h:1", 1);
+    setenv("TRAINING_ROLE", "TRAINER", 1);
+    setenv("PADDLE_TRAINER_ID", "0", 1);
+    setenv("PADDLE_TRAINERS_NUM", "1", 1);
+    setenv("PADDLE_TRAINER_ENDPOINTS", "w:1", 1);
+    setenv(ALL, "g:1", 1);
+    setenv("STAGE_NUM", "2", 1);
+    setenv(COUNTS, "[1, 1]", 1);
+    setenv("STAGE_ID", "1", 1);
+    setenv(NEXT, "g:1", 1);
+    setenv(PREVIOUS, "", 1);
+    return open_fleet();
+}
+
+static fleet_program *minimize_in_stages(fleet *f)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    fleet_var *label =
+        fleet_data(p, "label", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    fleet_var *h;
+
+    s.a_sync = 0;
+    (void)fleet_data(p, "unread", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    CHECK_OK(fleet_device_guard(p, "cpu"));
+    h = fleet_fc(p, x, 2, NULL);
+    CHECK_OK(fleet_device_guard(p, "gpu"));
+    h = fleet_fc(p, h, 2, NULL);
+    CHECK_OK(fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s),
+        fleet_mean(p, fleet_softmax_with_cross_entropy(p, h, label, NULL))));
+    CHECK_OK(fleet_device_guard(p, NULL));
+    return p;
+}
+
+TEST(what_came_after_the_cut_is_refused)
+{
+    fleet *f = open_trainer();
+    fleet_program *p = minimize_in_stages(f);
+    fleet_var *shown = fleet_softmax(p, fleet_program_var(p, "fc_0.tmp"));
+
+    CHECK_FAILS(fleet_program_place(p, FLEET_CPU, NULL), FLEET_ESTATE,
+                "fleet_minimize() has cut the program into stages");
+    (void)fleet_auc(p, shown, fleet_program_var(p, "label"), 0);
+    CHECK(fleet_executor_create(p, NULL) == NULL);
+    CHECK_CONTAINS(fleet_last_error(), "(auc) was added after");
+    fleet_destroy(f);
+}
+
+TEST(a_trainer_takes_the_data_of_the_whole_program)
+{
+    fleet *f = open_trainer();
+    const fleet_program *own = minimize_in_stages(f)->stage;
+
+    CHECK(fleet_program_var(own, "unread") != NULL);
+    CHECK_INT(fleet_program_var(own, "label")->labels_to, 1);
+    fleet_destroy(f);
+}
+
 TEST(a_job_that_is_not_trained_in_stages_trains_nothing)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;

@@ -194,6 +194,21 @@ static void set_training(fleet *f, const fleet_program *whole,
     f->store->counts_no_batch = true;
 }
 
+/* A trainer refuses a line, by file and number, for what any stage takes. */
+static void keep_bounds(const fleet_program *whole, fleet_program *own)
+{
+    for (size_t i = 0; i < own->n_var; i++) {
+        fleet_var *v = own->var[i];
+        const fleet_var *of =
+            v->kind == FL_VAR_DATA ? fleet_program_var(whole, v->name) : NULL;
+
+        if (!of)
+            continue;
+        v->ids_below = of->ids_below;
+        v->labels_to = of->labels_to;
+    }
+}
+
 static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
 {
     fl_stage_job *job;
@@ -209,8 +224,10 @@ static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
     FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
                             &job->program, &loss));
     set_training(f, p, job, loss);
-    if (fleet_is_worker(f))
+    if (fleet_is_worker(f)) {
         p->stage = job->program;
+        keep_bounds(p, job->program);
+    }
     return FLEET_OK;
 }
 
@@ -232,6 +249,7 @@ fleet_status fl_stage_job_make(fleet *f, fleet_program *p)
     if (status != FLEET_OK)
         fl_stage_job_close(f);
     p->staged = status == FLEET_OK;
+    p->n_cut = (int)p->n_node;
     return status;
 }
 

@@ -138,8 +138,11 @@ static fl_stream_spec spec_of_memory(fleet_dataset *d)
     fl_dataset_memory *m = d->memory;
     fl_stream_spec spec = fl_dataset_spec(d);
 
-    m->view.memory = &m->held;
-    m->view.moved = m->moved;
+    /* what another stream reads now is not written */
+    if (m->view.memory != &m->held || m->view.moved != m->moved) {
+        m->view.memory = &m->held;
+        m->view.moved = m->moved;
+    }
     spec.memory = &m->view;
     spec.files = (const char *const *)m->held.files.path;
     spec.n_file = (int)m->held.files.n;

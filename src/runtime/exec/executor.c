@@ -19,6 +19,32 @@
 #include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
 
+/* What runs in training without being asked for, as metrics do, and came after
+ * the cut, is in no stage. */
+static fleet_status check_stage(const fleet_program *p)
+{
+    const fl_node *late = NULL;
+    bool *run;
+
+    if (!p->stage)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_executor_create: the program is trained in "
+                       "stages, and this process is no trainer of it: a heter "
+                       "worker has fleet_run_heter_worker()");
+    FL_TRY(FL_NEW(&run, p->n_node + 1));
+    fl_program_mark_run(p, p->training.loss, NULL, run);
+    for (size_t i = (size_t)p->n_cut; i < p->n_node; i++)
+        late = run[i] ? p->node[i] : late;
+    fl_free(run);
+    return !late ? FLEET_OK
+                 : fl_fail(FLEET_ESTATE,
+                           "fleet_executor_create: \"%s\" (%s) was added after "
+                           "fleet_minimize(), which has cut the program into "
+                           "stages, and would not run in training: add it "
+                           "before, or to a clone for tests",
+                           late->out[0]->name, late->op->name);
+}
+
 fleet_executor *fleet_executor_create(fleet_program *p,
                                       const fleet_executor_options *options)
 {
@@ -38,13 +64,8 @@ fleet_executor *fleet_executor_create(fleet_program *p,
     }
     p->sealed = true;
     if (p->staged && !o->for_test) {
-        if (!p->stage) {
-            fl_fail(FLEET_ESTATE,
-                    "fleet_executor_create: the program is trained in stages, "
-                    "and this process is no trainer of it: a heter worker has "
-                    "fleet_run_heter_worker()");
+        if (check_stage(p) != FLEET_OK)
             return NULL;
-        }
         p->stage->sealed = true;
         p = p->stage;
     }

@@ -148,6 +148,10 @@ fleet_status fleet_program_place(fleet_program *p, fleet_place place,
                                  const fleet_place_options *options)
 {
     FL_TRY(check_place(p, "fleet_program_place"));
+    if (p->staged)
+        return fl_fail(FLEET_ESTATE,
+                       "fleet_program_place: fleet_minimize() has cut the "
+                       "program into stages: place it before");
     if (place < FLEET_CPU)
         return fl_fail(FLEET_EINVAL,
                        "fleet_program_place: there is no place "

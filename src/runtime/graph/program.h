@@ -34,6 +34,7 @@ struct fleet_program {
                              this process trains of it; NULL: nothing that an
                              executor of its user would run */
     bool staged;             /* a job trains it in stages */
+    int n_cut;               /* how many nodes it had then */
     void *owner;             /* the handle, for the facade */
     const char *output_name; /* of the next node's first output, when a saved
                                 program is read; else NULL */

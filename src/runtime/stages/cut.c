@@ -340,6 +340,13 @@ fleet_status fl_cut_make(fl_cut *cut, const fleet_program *p,
 
 /* --- a stage as a program ------------------------------------------------- */
 
+/* Stage 0 takes all data, as the whole program does, also what none reads. */
+static void give_data(const fleet_program *p, bool *given)
+{
+    for (size_t i = 0; i < p->n_var; i++)
+        given[i] = given[i] || p->var[i]->kind == FL_VAR_DATA;
+}
+
 /* What crosses a boundary is data of the stage behind it, and where it is data
  * of the job, of the stage before it. */
 static void give_crossings(const fl_stage *before, bool all, bool *given)
@@ -363,6 +370,8 @@ fleet_status fl_cut_to_json(const fl_cut *cut, int stage, fl_json **json)
             marked[i] = cut->stage_of[i] == stage;
         if (stage > 0)
             give_crossings(&cut->stage[stage - 1], true, given);
+        else
+            give_data(p, given);
         give_crossings(&cut->stage[stage], false, given);
         status = fl_program_to_json_stage(p, marked, given, json);
     }

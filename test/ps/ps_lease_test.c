@@ -262,5 +262,7 @@ TEST_LIMIT(adult_is_shared_out_and_a_worker_ten_times_slower_trains_less, 300)
     fast = samples_of("workerlog.0");
     slow = samples_of("workerlog.1");
     CHECK_INT(fast + slow, lines);
-    CHECK(slow < fast);
+    /* A fraction of Adult is three leases, over before a worker stops. */
+    if (test_fraction() == 1)
+        CHECK(slow < fast);
 }

@@ -323,6 +323,7 @@ static fleet_status connect_worker(fleet *f)
         .trail_host = fl_trail_mark_host(f)};
 
     FL_TRY(fl_add_programs(f));
+    fl_stage_job_mark(f);
     FL_TRY(refuse_lives(f, mode));
     FL_TRY(refuse_caps(f, mode));
     FL_TRY(make_terms(f));

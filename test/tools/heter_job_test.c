@@ -1,8 +1,9 @@
 /* heter_job_test.c - jobs of real processes under fleetrun, with keys: a
  * program that workers and a heter worker train in stages has the bits of the
- * uncut one, with passes of unequal length, dropout and tables on both sides; a
- * process that is killed is named by all others; what cannot be trained so is
- * refused by name. */
+ * uncut one, with passes of unequal length, dropout and tables on both sides,
+ * also where an executor for test runs in the midst of a pass; a process that
+ * is killed is named by all others; what cannot be trained so is refused by
+ * name. */
 #define SUITE heter_job
 #include "launch_kit.h"
 #include "test.h"
@@ -15,6 +16,10 @@
 #include <unistd.h>
 
 #include <fleet/fleet.h>
+
+#include "fleet/job/handle.h"
+#include "ps/worker/worker_io.h"
+#include "runtime/plan/remote.h"
 
 enum { ROWS = 19, MOST_STEPS = 100000 };
 
@@ -76,8 +81,45 @@ static fleet_status train_step(fleet_executor *e, const fleet_var *loss,
     return status;
 }
 
+static bool is_behind(const fleet *f)
+{
+    return fl_worker_io_remote(f->worker_io)->behind;
+}
+
+/* In the midst of a pass, by the whole program: a step has left the weights of
+ * the other stage behind, and a test has those of now. */
+static fleet_status evaluate(fleet *f, fleet_program *p, const fleet_var *loss)
+{
+    fleet_executor *e =
+        fleet_executor_create(p, &(fleet_executor_options){.for_test = 1});
+    const bool was_behind = is_behind(f);
+    float value = 0;
+    fleet_status status =
+        e ? train_step(e, loss, 0, 77, &value) : fl_last_code();
+
+    fleet_executor_destroy(e);
+    printf("behind %d, then %d\nseen %a\n", was_behind, is_behind(f),
+           (double)value);
+    return status;
+}
+
+/* One step more, alone: whoever leaves has the weights of all stages. */
+static fleet_status leave_behind_a_step(fleet *f, fleet_executor *e,
+                                        const fleet_var *loss)
+{
+    float value;
+    bool was_behind;
+
+    FL_TRY(train_step(e, loss, 0, 50, &value));
+    was_behind = is_behind(f);
+    FL_TRY(fleet_stop_worker(f));
+    printf("left behind %d, then %d\n", was_behind, is_behind(f));
+    return FLEET_OK;
+}
+
 /* Two passes, which the workers end after different numbers of steps. */
-static fleet_status train(fleet *f, fleet_executor *e, const fleet_var *loss)
+static fleet_status train(fleet *f, fleet_program *p, fleet_executor *e,
+                          const fleet_var *loss)
 {
     const int index = fleet_worker_index(f);
     uint64_t hash;
@@ -86,6 +128,8 @@ static fleet_status train(fleet *f, fleet_executor *e, const fleet_var *loss)
     for (int pass = 0; pass < 2; pass++) {
         for (int step = 0; step < 4 - 2 * ((index + pass) % 2); step++)
             FL_TRY(train_step(e, loss, index, 10 * pass + step, &value));
+        if (index == 0)
+            FL_TRY(evaluate(f, p, loss));
         FL_TRY(fleet_barrier_worker(f));
     }
     printf("loss %a\n", (double)value);
@@ -93,7 +137,7 @@ static fleet_status train(fleet *f, fleet_executor *e, const fleet_var *loss)
         return fleet_stop_worker(f);
     FL_TRY(fleet_params_hash(f, &hash));
     printf("hash %016llx\n", (unsigned long long)hash);
-    return fleet_stop_worker(f);
+    return leave_behind_a_step(f, e, loss);
 }
 
 static void kill_process(const char *path)
@@ -150,7 +194,7 @@ static fleet_status work(fleet *f, fleet_program *p, const fleet_var *loss)
     status = !e ? fl_last_code()
              : strstr(getenv("TEST_HETER_JOB"), "kill")
                  ? train_until_killed(f, e, loss)
-                 : train(f, e, loss);
+                 : train(f, p, e, loss);
     fleet_executor_destroy(e);
     return status;
 }
@@ -204,15 +248,20 @@ static const char *line_of(const char *log, const char *word)
 {
     const char *text = strstr(launch_log(log), word);
 
+    char line[200];
+
     CHECK(text != NULL);
-    return test_keep(text);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+    return test_keep(line);
 }
 
 TEST(has_the_bits_of_the_uncut_program)
 {
-    const char *hash, *loss[2];
+    const char *hash, *loss[2], *seen;
 
     CHECK_INT(run("train", "--job_id=uncut"), 0);
+    seen = line_of("workerlog.0", "seen ");
+    CHECK_CONTAINS(launch_log("workerlog.0"), "behind 0, then 0\n");
     hash = line_of("workerlog.0", "hash ");
     loss[0] = line_of("workerlog.0", "loss ");
     loss[1] = line_of("workerlog.1", "loss ");
@@ -220,6 +269,9 @@ TEST(has_the_bits_of_the_uncut_program)
     CHECK_TEXT(line_of("workerlog.0", "loss "), loss[0]);
     CHECK_TEXT(line_of("workerlog.1", "loss "), loss[1]);
     CHECK_TEXT(line_of("workerlog.0", "hash "), hash);
+    CHECK_TEXT(line_of("workerlog.0", "seen "), seen);
+    CHECK_CONTAINS(launch_log("workerlog.0"), "behind 1, then 0\n");
+    CHECK_CONTAINS(launch_log("workerlog.0"), "left behind 1, then 0\n");
 }
 
 TEST(a_heter_worker_that_is_killed_is_named_by_all)

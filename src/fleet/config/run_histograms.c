@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/exec/compile.h"
+#include "runtime/plan/remote.h"
 #include "runtime/store/mirror.h"
 
 void fl_run_histograms_note(fl_config_run *t)
@@ -110,6 +111,8 @@ static fleet_status look_under_lock(fl_config_run *t, look *l)
     pthread_rwlock_wrlock(&s->lock);
     if (status == FLEET_OK)
         status = fl_store_to_host(s);
+    if (status == FLEET_OK)
+        status = fl_remote_catch_up(s);
     if (status == FLEET_OK)
         look_at_all(t, l);
     pthread_rwlock_unlock(&s->lock);

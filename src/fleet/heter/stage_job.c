@@ -320,6 +320,18 @@ static fleet_status connect_heter_worker(fleet *f)
     return fl_stage_server_open(&job->server, &o);
 }
 
+void fl_stage_job_mark(fleet *f)
+{
+    const fl_map *params = &f->store->params;
+
+    for (size_t i = 0; f->stage_job && i < params->n; i++) {
+        fl_param *p = params->entry[i].value;
+        const fleet_var *v = fleet_program_var(f->stage_job->program, p->name);
+
+        p->other_stage = !v || v->kind != FL_VAR_PARAM;
+    }
+}
+
 /* A heter worker is in no sum, and listens before a trainer looks for it. */
 fleet_status fl_stage_job_meet(fleet *f)
 {

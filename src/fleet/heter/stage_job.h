@@ -29,6 +29,10 @@ typedef struct fl_stage_job {
  */
 fleet_status fl_stage_job_make(fleet *f, fleet_program *p);
 
+/* Once the store has all parameters: which ones this process's steps do
+ * without. */
+void fl_stage_job_mark(fleet *f);
+
 /* Once the servers are connected, in any job with servers: all workers come,
  * and the weights are the servers' of then; this process is connected to the
  * other stage. */

@@ -208,19 +208,20 @@ int fl_worker_blocks(const fl_worker *w, fl_codec codec)
     return most < 1 ? 1 : (int)most;
 }
 
-/* A program without dense parameters asks the first lane for no blocks: the
- * answer says the version. */
+/* Without dense parameters the first lane is asked for no blocks: the answer
+ * says the version. */
 static fleet_status request_blocks(pull_writer *a)
 {
     const fl_lane_blocks *b = &a->w->block[a->lane];
     fl_codec codec = codec_of(a);
     int most = fl_worker_blocks(a->w, codec);
+    int n = a->slot->all ? b->n : b->n_own;
 
-    if (a->w->layout.n_param == 0 && a->lane == 0)
+    if ((a->slot->all ? a->w->n_block : a->w->n_own) == 0 && a->lane == 0)
         return request_keys(a, -1, b->key,
                             (fl_pull_piece){.table = -1, .codec = codec}, 0);
-    for (int i = 0; i < b->n; i += most) {
-        fl_pull_piece piece = {-1, i, b->n - i < most ? b->n - i : most, false,
+    for (int i = 0; i < n; i += most) {
+        fl_pull_piece piece = {-1, i, n - i < most ? n - i : most, false,
                                codec};
 
         FL_TRY(request_keys(a, -1, b->key + i, piece,
@@ -294,6 +295,7 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     fl_hot_pull_start(w, slot, version, now);
     FL_TRY(share_out_all(w, s, table, n_table));
     s->exact = now;
+    s->all = false;
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     s->renews = dense && gathers;
     return send_pull(w, s, dense && !gathers && !w->updating, /* push asks */
@@ -307,7 +309,7 @@ fleet_status fl_worker_pull_dense(fl_worker *w, bool prefetch, bool exact,
     uint64_t version = prefetch ? (uint64_t)(w->remote.updates + 1) : 0;
 
     drop_slot(w, s);
-    s->exact = exact;
+    s->exact = s->all = exact;
     s->for_step = for_step;
     FL_TRY(share_out_all(w, s, NULL, 0));
     return send_pull(w, s, true, version);
@@ -355,6 +357,8 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
         FL_TRY(fl_worker_place_answer(w, s, s->request[i], &version));
     if (version >= 0 && !w->geo) /* which counts its own */
         w->remote.updates = version;
+    if (s->dense)
+        w->remote.behind = !s->all && w->n_own < w->n_block;
     s->arrived = true;
     return FLEET_OK;
 }

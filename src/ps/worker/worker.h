@@ -46,6 +46,7 @@ typedef struct fl_pull_buffer {
     bool under_way, arrived, has_rows; /* arrived: with its weights */
     bool dense;                        /* it asks for weights, too */
     bool exact;                        /* as floats, whatever pulls travel as */
+    bool all;    /* weights of all stages, not of this process's alone */
     bool renews; /* half-async: weights are taken with it that were asked for
                     before */
     uint64_t for_step; /* where staleness is bounded: the push that its values
@@ -59,7 +60,7 @@ typedef struct fl_pull_buffer {
 /* Blocks of a lane: param << 32 | block. */
 typedef struct fl_lane_blocks {
     uint64_t *key;
-    int n;
+    int n, n_own; /* the first ones are what this process's steps need */
 } fl_lane_blocks;
 
 /* How half-async works. merged 0: each push is a step, as it comes. */
@@ -113,6 +114,7 @@ typedef struct fl_worker {
     fl_bucket_map map;
     uint16_t owner[FL_N_BUCKET]; /* by that map: lane by bucket */
     fl_lane_blocks *block;       /* by lane */
+    int n_own, n_block;          /* of all lanes */
     fl_pull_buffer slot[FL_MOST_PULL_SLOT + 1]; /* and FL_DENSE_SLOT */
     fl_request *push;                           /* by lane: of the last push */
     fl_request *pushing; /* of the one that is being made */

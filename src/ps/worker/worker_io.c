@@ -119,6 +119,7 @@ fleet_status fl_worker_io_lock(fl_worker_io *l)
 fleet_status fl_worker_io_unlock(fl_worker_io *l, fleet_status status)
 {
     l->remote.updates = l->worker.remote.updates;
+    l->remote.behind = l->worker.remote.behind;
     pthread_mutex_unlock(&l->lock);
     return status;
 }

@@ -215,6 +215,8 @@ fleet_status fl_worker_leave(fl_worker *w)
         w->remote.methods->drop(&w->remote, i);
     fl_worker_drop(&w->remote, FL_DENSE_SLOT);
     FL_TRY(fl_geo_flush(w));
+    if (w->remote.behind)
+        FL_TRY(w->remote.methods->refresh(&w->remote));
     return leave(w);
 }
 

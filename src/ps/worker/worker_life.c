@@ -21,17 +21,28 @@ static void set_owners(fl_worker *w, int n_server, const int *lanes)
                                  w->map.lane[b] % FL_MOST_LANE);
 }
 
+static void list_blocks_of(fl_worker *w, int param)
+{
+    const fl_param *p = w->layout.param[param];
+
+    for (int64_t b = 0; b < fl_blocks_of(p); b++) {
+        int bucket = fl_block_bucket(w->layout.store, p, b);
+        fl_lane_blocks *lane = &w->block[w->owner[bucket]];
+
+        lane->key[lane->n++] = fl_block_key(param, b);
+        lane->n_own += !p->other_stage;
+        w->n_own += !p->other_stage;
+        w->n_block++;
+    }
+}
+
+/* What steps need comes first. */
 static void list_blocks(fl_worker *w)
 {
-    const fl_store *store = w->layout.store;
-
-    for (int i = 0; i < w->layout.n_param; i++)
-        for (int64_t b = 0; b < fl_blocks_of(w->layout.param[i]); b++) {
-            int bucket = fl_block_bucket(store, w->layout.param[i], b);
-            fl_lane_blocks *lane = &w->block[w->owner[bucket]];
-
-            lane->key[lane->n++] = fl_block_key(i, b);
-        }
+    for (int other = 0; other < 2; other++)
+        for (int i = 0; i < w->layout.n_param; i++)
+            if (w->layout.param[i]->other_stage == other)
+                list_blocks_of(w, i);
 }
 
 static void keys_done(fl_lane_keys *keys, int n)

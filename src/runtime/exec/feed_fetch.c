@@ -6,6 +6,7 @@
 
 #include "runtime/exec/backend.h"
 #include "runtime/exec/plan_cache.h"
+#include "runtime/exec/prefetch.h"
 
 static const fleet_feed *find_feed(const fleet_feed *feed, int n,
                                    const char *name)
@@ -245,6 +246,7 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
     FL_TRY(check_complete(e, c->plan));
     for (int i = 0; i < n_fetch; i++) /* a refused call has trained nothing */
         FL_TRY(check_fetch(e, c->plan, batch, &fetch[i]));
+    FL_TRY(fl_executor_catch_up(e));
     FL_TRY(fl_executor_iterate(e, batch));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_fetch(e, &fetch[i]));

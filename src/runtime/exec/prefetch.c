@@ -239,6 +239,25 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
     return status;
 }
 
+fleet_status fl_executor_catch_up(fleet_executor *e)
+{
+    const fl_remote *x = e->store->remote;
+    fleet_status status = FLEET_OK;
+    bool behind;
+
+    if (e->training || !x)
+        return FLEET_OK;
+    pthread_rwlock_rdlock(&e->store->lock);
+    behind = x->behind;
+    pthread_rwlock_unlock(&e->store->lock);
+    if (!behind)
+        return FLEET_OK;
+    pthread_rwlock_wrlock(&e->store->lock);
+    status = fl_remote_catch_up(e->store);
+    pthread_rwlock_unlock(&e->store->lock);
+    return status;
+}
+
 fleet_status fl_executor_refresh(fleet_executor *e)
 {
     fl_remote *x = e->store->remote;

@@ -24,6 +24,10 @@ fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n);
 /* With a remote store: dense weights as they are now. Else nothing. */
 fleet_status fl_executor_refresh(fleet_executor *e);
 
+/* The same of an executor for test, whose program may have weights that are
+ * behind (remote.h). */
+fleet_status fl_executor_catch_up(fleet_executor *e);
+
 /* --- for the executor, under the store's lock ---------------------------- */
 
 /* Pull for this iteration, unless that was done before, and for the next one

@@ -139,6 +139,10 @@ bool fl_remote_has_dense(const fl_store *s);
  * and brings nothing. Ranks all skip alike, so that no step is made. */
 bool fl_remote_gets_update(const fl_store *s, bool skipped);
 
+/* After it the dense weights of all stages are the latest. Under the store's
+ * lock, written. */
+fleet_status fl_remote_catch_up(fl_store *s);
+
 struct fl_remote {
     const fl_remote_class *methods;
     bool sync;       /* every step of every worker is part of one update */
@@ -148,6 +152,10 @@ struct fl_remote {
      * its next update; and one of the workers wanted that of an update that
      * this one has waited for. */
     bool wants_stop, stops;
+
+    /* The last update has brought the weights of this process's stage alone:
+     * weights of other stages are older. */
+    bool behind;
 
     /* Which of the first FL_N_SLOT slots executors have: from a pull to its
      * iteration's end, or to its drop. The executors' alone. */

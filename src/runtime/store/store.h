@@ -39,8 +39,10 @@ typedef struct fl_param {
     fleet_optimizer *optimizer; /* its own; NULL: that of the store */
     fl_flat *flat;              /* NULL: the store keeps no block of it */
     int64_t offset, n;          /* floats in the group */
-    int64_t *block; /* where each of its blocks is in the group, -1: not in
+    int64_t *block;   /* where each of its blocks is in the group, -1: not in
                           this store; NULL: all are, one behind the other */
+    bool other_stage; /* of a job in stages: this process's steps do without
+                         it */
 } fl_param;
 
 /* Blocks from 0 on. */

@@ -443,14 +443,14 @@ typedef struct fleet_batch_norm_options {
  *   w, b      [N]     new parameters
  *   mean      [N]     new parameter "<name>.mean", at first 0
  *   variance  [N]     new parameter "<name>.variance", at first 1
- *   out       as x
+ *   out       as x; options may be NULL
  *
  * In training mean and variance (the mean of squares, over B and not B - 1) are
  * those of the batch; elsewhere (fleet_evaluate(), predictors, executors for
  * tests) the moving averages, which each update brings nearer to those of its
  * batches: m = momentum m + (1 - momentum) x the batch's, see
- * fleet_param_attr.average. Each worker normalizes by its own batch, and the
- * averages are of all. They are in saves. options may be NULL. */
+ * fleet_param_attr.average; they are of all workers, and in saves. Each worker
+ * normalizes by its own batch; ranks by all, with strategy.sync_batch_norm. */
 FLEET_API fleet_var *fleet_batch_norm(fleet_program *program, fleet_var *x,
                                       const fleet_batch_norm_options *options);
 

@@ -235,7 +235,7 @@ typedef struct fleet_distributed_strategy {
     int nccl_comm_num;
     int use_hierarchical_allreduce;
     int hierarchical_allreduce_inter_nranks;
-    int sync_batch_norm;
+    int sync_batch_norm; /* fleet_batch_norm() by all ranks' batches */
     int fuse_all_reduce_ops;
     int fuse_grad_size_in_MB; /* of 2^20 bytes; 0: each parameter by itself */
     float last_comm_group_size_MB; /* of the same */

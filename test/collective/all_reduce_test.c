@@ -34,6 +34,7 @@ typedef struct lesson {
     double sum[FAKE_MOST_RANKS];
     bool at_odds; /* rank 1's weights are other ones at first */
     int bad_rank; /* has a batch with a NaN; 0: nobody */
+    bool syncs;   /* statistics of batch_norm */
 } lesson;
 
 static fleet_status take_part(fake_rank *r, lesson *s, kit_model *m, work *k)
@@ -94,6 +95,7 @@ static void learn(fake_rank *r, void *arg)
     work k;
 
     kit_build(&m, s->kind, &s->how);
+    m.p->training.sync_batch_norm = s->syncs;
     share_out(r, &m, &shards);
     m.e = fleet_executor_create(
         m.p, &(fleet_executor_options){.max_batch = WORK_ROWS});
@@ -251,6 +253,31 @@ TEST(the_norm_is_that_of_rows_on_all_ranks_too)
 
             check_equal_to_one(&s, ranks);
         }
+}
+
+/* Ranks agree before forward, and have their rows before that; some have
+ * joined. */
+TEST(rows_come_before_statistics_of_all_ranks)
+{
+    for (int batches = 1; batches <= 7; batches += 2) {
+        lesson s = {.kind = KIT_CTR,
+                    .how.normalized = true,
+                    .batches = batches,
+                    .last = 29,
+                    .passes = 2,
+                    .syncs = true};
+        fake_group g;
+
+        fake_group_open(&g, 3);
+        fake_group_run(&g, learn, &s);
+        fake_group_close(&g);
+        for (int i = 0; i < 3; i++) {
+            if (s.status[i] != FLEET_OK)
+                test_fail(__FILE__, __LINE__, "rank %d: %s", i, s.error[i]);
+            CHECK(s.hash[i] == s.hash[0]);
+            CHECK_INT(s.updates[i], 2 * ((batches + 2) / 3));
+        }
+    }
 }
 
 TEST(a_rank_that_fails_ends_the_job_for_all_with_its_words)

@@ -16,8 +16,19 @@
 
 enum { HALF = 25 };
 
-static const kit_options how = {
+static void by_all_batches(fleet_distributed_strategy *s)
+{
+    s->sync_batch_norm = 1;
+}
+
+static kit_options how = {
     .optimizer = "sgd", .learning_rate = 0.1f, .max_batch = 2 * HALF};
+
+static void normalize(void)
+{
+    how.normalized = true;
+    how.choose = by_all_batches;
+}
 
 /* --- half of a batch ----------------------------------------------------- */
 
@@ -59,6 +70,8 @@ __attribute__((constructor)) static void be_a_rank(void)
     if (!save || !kind)
         return;
     test_ends_process = true;
+    if (getenv("TEST_NORMALIZED"))
+        normalize();
     kit_open(&m, (kit_kind)atoi(kind), &how);
     CHECK_OK(fleet_init_worker(m.f));
     all = kit_batch_for(&m, 2 * HALF, 3);
@@ -185,5 +198,13 @@ TEST_LIMIT(ranks_of_an_mlp_take_the_step_of_twice_the_batch, 120)
 
 TEST_LIMIT(ranks_of_wide_and_deep_take_the_step_of_twice_the_batch, 120)
 {
+    check_one_step(KIT_CTR, 100);
+}
+
+/* By the statistics of both halves, which are those of the whole. */
+TEST_LIMIT(so_they_do_with_sync_batch_norm, 120)
+{
+    normalize();
+    setenv("TEST_NORMALIZED", "1", 1);
     check_one_step(KIT_CTR, 100);
 }

@@ -412,9 +412,11 @@ TEST(refuses_what_this_version_does_not_have_by_name)
 {
     CHECK_FAILS(read("{" MODEL ", \"device\": \"gpu:x\"}"), FLEET_ECONFIG,
                 "device: expected \"cpu\", \"gpu\" or \"gpu:0\"");
-    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"sync_batch_norm\": true}}"),
+    CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"amp\": true, "
+                     "\"amp_configs\": {\"use_pure_fp16\": true}}}"),
                 FLEET_EUNSUPPORTED,
-                "strategy.sync_batch_norm: this version does not have 1");
+                "strategy.amp_configs.use_pure_fp16: this version does not "
+                "have 1");
     CHECK(!strstr(fleet_last_error(), "mode") &&
           !strstr(fleet_last_error(), "zeros"));
     CHECK_FAILS(read("{" MODEL ", \"strategy\": {\"a_sync\": false, "
@@ -446,8 +448,6 @@ TEST(each_strategy_field_that_is_not_there_is_refused)
 {
     STRATEGY(amp_configs.use_pure_fp16 = 1, FLEET_EUNSUPPORTED,
              "strategy.amp_configs.use_pure_fp16");
-    STRATEGY(sync_batch_norm = 1, FLEET_EUNSUPPORTED,
-             "strategy.sync_batch_norm");
 }
 
 TEST(a_strategy_field_that_cannot_be_so_is_refused)

@@ -203,6 +203,24 @@ TEST(sharding_is_of_states_and_gradients_over_all_ranks)
              "strategy.sharding and strategy.adaptive_localsgd contradict");
 }
 
+TEST(sums_in_the_middle_of_a_step_go_with_what_has_one_step_for_all_ranks)
+{
+    static const char *const words =
+        "strategy.sync_batch_norm with strategy.gradient_merge is not in this "
+        "version: ranks agree once for 2 batches";
+
+    STRATEGY(NULL, adam, sync_batch_norm = s.deterministic = 1, NULL);
+    STRATEGY(SERVER, adam, sync_batch_norm = 1, NULL);
+    STRATEGY(NULL, sgd, sync_batch_norm = s.localsgd = 1,
+             "strategy.sync_batch_norm and strategy.localsgd contradict");
+    STRATEGY(NULL, sgd, sync_batch_norm = s.gradient_merge = 1;
+             s.gradient_merge_configs.k_steps = 2, words);
+    STRATEGY(SERVER, adam, sync_batch_norm = 1;
+             s.is_collective = 0,
+             "strategy.sync_batch_norm: this version does not have 1 in mode "
+             "ps-async (workers of servers do not meet in the middle");
+}
+
 TEST(gradients_that_are_shared_out_do_not_go_with_what_needs_them_whole)
 {
     STRATEGY(NULL, momentum, sharding = s.dgc = 1;

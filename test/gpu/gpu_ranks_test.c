@@ -94,10 +94,9 @@ static fleet_status take_a_half(kit_model *m, gpu_rank_lesson *s, int rank)
     return fleet_executor_flush(m->e);
 }
 
-TEST(two_take_the_step_of_one_with_twice_the_batch)
+static void check_twice_the_batch(kit_options how)
 {
-    gpu_rank_lesson s = {
-        .how.optimizer = "sgd", .ranks = 2, .work = take_a_half};
+    gpu_rank_lesson s = {.how = how, .ranks = 2, .work = take_a_half};
     static float one[GPU_KIT_MOST];
     kit_batch *all;
     kit_model m;
@@ -105,8 +104,8 @@ TEST(two_take_the_step_of_one_with_twice_the_batch)
 
     gpu_rank_open(2);
     gpu_rank_run(&s);
-    kit_open(&m, KIT_MLP,
-             &(kit_options){.optimizer = "sgd", .device = "gpu:0"});
+    how.device = "gpu:0";
+    kit_open(&m, KIT_MLP, &how);
     all = kit_batch_for(&m, 50, 3);
     CHECK_OK(kit_run(m.e, all));
     CHECK_OK(fleet_executor_flush(m.e));
@@ -116,6 +115,38 @@ TEST(two_take_the_step_of_one_with_twice_the_batch)
               1e-6f * fmaxf(1, fabsf(one[i])));
     kit_batch_free(all);
     kit_close(&m);
+    gpu_rank_close();
+}
+
+TEST(two_take_the_step_of_one_with_twice_the_batch)
+{
+    check_twice_the_batch((kit_options){.optimizer = "sgd"});
+}
+
+static void by_all_batches(fleet_distributed_strategy *s)
+{
+    s->sync_batch_norm = 1;
+}
+
+TEST(so_they_do_by_the_statistics_of_both_batches)
+{
+    check_twice_the_batch((kit_options){
+        .optimizer = "sgd", .normalized = true, .choose = by_all_batches});
+}
+
+/* The last update is of the first rank alone, whose statistics are its own. */
+TEST(a_rank_that_has_joined_adds_nothing_to_statistics)
+{
+    gpu_rank_lesson s = {.how = {.optimizer = "sgd",
+                                 .normalized = true,
+                                 .choose = by_all_batches},
+                         .ranks = 2,
+                         .batches = 3,
+                         .last = 31};
+
+    gpu_rank_open(2);
+    gpu_rank_run(&s);
+    CHECK_INT(s.updates[0], 2);
     gpu_rank_close();
 }
 

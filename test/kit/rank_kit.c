@@ -38,6 +38,7 @@ void rank_model(kit_model *m, const rank_lesson *s)
     m->p->training.localsgd = s->also.localsgd;
     m->p->training.all_reduce.fp16 = s->also.all_reduce.fp16;
     m->p->training.dgc = s->also.dgc;
+    m->p->training.sync_batch_norm = s->also.sync_batch_norm;
     m->o->residuals = s->also.dgc.on;
     if (s->also.all_reduce.bucket) {
         m->p->training.all_reduce.bucket = s->also.all_reduce.bucket;
@@ -87,6 +88,8 @@ void rank_learn(fake_rank *r, void *arg)
     if (s->prepare)
         s->prepare(&m);
     work_open(&k, &m, s->batches, s->last);
+    if (s->spoil)
+        s->spoil(&k, rank);
     s->status[rank] = take_part(r, s, &m, &k);
     if (s->status[rank] != FLEET_OK)
         fl_executor_give_up(m.e);

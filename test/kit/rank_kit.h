@@ -15,6 +15,7 @@ typedef struct rank_lesson {
     int batches, passes;
     int64_t last; /* rows of the last batch */
     void (*prepare)(kit_model *m);
+    void (*spoil)(work *k, int rank); /* NULL: batches are as they are */
     bool shared; /* gradients lie where ranks reduce them */
     int fail_at; /* which call of rank 1 fails */
 

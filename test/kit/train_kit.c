@@ -374,6 +374,24 @@ static void build_sequence(kit_model *m)
         fleet_mean(m->p, fleet_sigmoid_cross_entropy(m->p, x, m->m.label));
 }
 
+/* The square of what a layer makes of numbers that are normalized twice. A bias
+ * before that would have no gradient but what rounding leaves. */
+static void add_normalized(kit_model *m)
+{
+    const char *of = m->kind == KIT_MLP ? "image" : "numbers";
+    fleet_var *x =
+        fleet_fc(m->p, fleet_program_var(m->p, of), 6,
+                 &(fleet_fc_options){.name = "normed", .no_bias = 1});
+
+    x = fleet_batch_norm(m->p, x, &(fleet_batch_norm_options){.name = "norm"});
+    x = fleet_fc(m->p, fleet_tanh(m->p, x), 3,
+                 &(fleet_fc_options){.name = "again", .no_bias = 1});
+    x = fleet_batch_norm(m->p, x, &(fleet_batch_norm_options){.name = "last"});
+    x = fleet_fc(m->p, fleet_tanh(m->p, x), 1, NULL);
+    m->m.loss =
+        fleet_add(m->p, m->m.loss, fleet_mean(m->p, fleet_square(m->p, x)));
+}
+
 void kit_place(fleet_program *p, const kit_options *o)
 {
     fleet_place place;
@@ -403,6 +421,8 @@ void kit_build(kit_model *m, kit_kind kind, const kit_options *options)
         build_pooled(m);
     else
         build_sequence(m);
+    if (options->normalized)
+        add_normalized(m);
     if (options->unreached)
         fleet_fc(m->p, fleet_program_var(m->p, "image"), 3,
                  &(fleet_fc_options){.name = "unreached"});

@@ -70,6 +70,8 @@ typedef struct kit_options {
     const char *guard;         /* of the model's operators; NULL: none */
     bool unreached;            /* an MLP with a layer "unreached" that the loss
                                   does not depend on */
+    bool normalized;           /* with a second loss, behind a batch_norm
+                                  "norm" of the numbers */
     bool allow_cpu, no_graphs; /* of the place */
     const fleet_role *role;    /* NULL: as the environment says */
     void (*choose)(fleet_distributed_strategy *s); /* what else is in it */

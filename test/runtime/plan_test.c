@@ -204,6 +204,7 @@ static void check_rank_dump_of(const kit_options *o, int64_t bucket,
     m.p->training.localsgd = other->localsgd;
     m.p->training.all_reduce.fp16 = other->all_reduce.fp16;
     m.p->training.dgc = other->dgc;
+    m.p->training.sync_batch_norm = other->sync_batch_norm;
     m.p->training.all_reduce.group = other->all_reduce.group;
     if (other->sharded)
         m.f->store->share = (fl_share){1, 2, other->sharding_stage};
@@ -228,6 +229,18 @@ TEST(plans_of_ranks_on_their_own_are_as_listed)
     check_rank_dump_of(&(kit_options){.optimizer = "momentum"}, 700,
                        &(fl_training){.dgc = {true, 0.9f, 0, 1, 100}},
                        "mlp_rank_dgc.txt");
+}
+
+TEST(plans_of_ranks_that_share_statistics_are_as_listed)
+{
+    const fl_training sync = {.sync_batch_norm = true};
+
+    check_rank_dump_of(&(kit_options){.normalized = true}, 300, &sync,
+                       "mlp_rank_sync_norm.txt");
+    gpu_kit_open();
+    check_rank_dump_of(&(kit_options){.normalized = true, .device = "gpu:0"},
+                       300, &sync, "mlp_rank_gpu_sync_norm.txt");
+    gpu_kit_close();
 }
 
 TEST(plans_of_ranks_that_share_out_states_are_as_listed)

@@ -77,6 +77,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_RANKS)
         return " (workers that are ranks are started with fleetrun "
                "--collective, or have role.collective = 1)";
+    if (f->purpose == FL_FOR_SYNC_NORM)
+        return " (workers of servers do not meet in the middle of a step: "
+               "ranks do, in modes collective and hybrid; expected 0)";
     if (f->purpose == FL_FOR_STALENESS)
         return " (it bounds how far workers of parameter servers in async are "
                "apart; expected -1)";

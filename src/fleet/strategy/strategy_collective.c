@@ -78,6 +78,12 @@ fleet_status fl_strategy_check_role(const fleet_distributed_strategy *s,
     if (!fl_mode_has_ranks(fl_job_mode_of(role, s)))
         return FLEET_OK;
     FL_TRY(check_stage(s));
+    if (s->sync_batch_norm && s->gradient_merge_configs.k_steps > 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "strategy.sync_batch_norm with strategy.gradient_merge "
+                       "is not in this version: ranks agree once for %d "
+                       "batches, and would have to before each of them",
+                       s->gradient_merge_configs.k_steps);
     if (role->worker_num % group != 0)
         return fl_fail(FLEET_EINVAL,
                        "strategy.hierarchical_allreduce_inter_nranks is %d, "

@@ -34,6 +34,7 @@ typedef enum fl_purpose {
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */
+    FL_FOR_SYNC_NORM,   /* sums of ranks in the middle of a step */
     FL_FOR_LOCALSGD,    /* means of weights in place of sums of gradients */
     FL_FOR_FIXED_RANKS, /* has one value in modes with ranks */
     FL_FOR_PS_GPU,      /* rows of a pass on a GPU, of one process's tables */

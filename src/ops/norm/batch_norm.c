@@ -11,6 +11,7 @@
  * merged batches, servers and saves know nothing of them.
  */
 #include "ops/norm/column_norm.h"
+#include "ops/norm/sync_batch_norm.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,20 +21,8 @@
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
 #include "runtime/plan/gradients.h"
+#include "runtime/reduce/sync_sums.h"
 #include "runtime/simd/simd.h"
-
-/* From mean and variance: the other columns of stats. */
-static void finish_stats(const fl_batch_norm *c, float *stats, const float *w,
-                         fl_column_part k)
-{
-    for (int64_t j = k.first; j < k.first + k.n; j++) {
-        float inverse =
-            1.0f / sqrtf(stats[FL_NORM_VARIANCE * c->n + j] + c->epsilon);
-
-        stats[FL_NORM_INVERSE * c->n + j] = inverse;
-        stats[FL_NORM_SCALE * c->n + j] = w ? inverse * w[j] : inverse;
-    }
-}
 
 /* --- batch_norm.stats, batch_norm.fixed ----------------------------------- */
 
@@ -63,7 +52,7 @@ static fleet_status stats_run(const fl_instance *in, const fl_range *r)
     for (int64_t j = 0; j < k.n; j++)
         stats[FL_NORM_VARIANCE * c->n + k.first + j] =
             (float)(square[j] / (double)lines);
-    finish_stats(c, stats, fl_optional_ptr(in, OF_W), k);
+    fl_finish_stats(c, stats, fl_optional_ptr(in, OF_W), k);
     return FLEET_OK;
 }
 
@@ -78,7 +67,7 @@ static fleet_status fixed_run(const fl_instance *in, const fl_range *r)
            (const float *)fl_ptr(in, MEAN) + k.first, size);
     memcpy(stats + FL_NORM_VARIANCE * c->n + k.first,
            (const float *)fl_ptr(in, VARIANCE) + k.first, size);
-    finish_stats(c, stats, fl_optional_ptr(in, FIXED_W), k);
+    fl_finish_stats(c, stats, fl_optional_ptr(in, FIXED_W), k);
     return FLEET_OK;
 }
 
@@ -190,17 +179,18 @@ static fleet_status forward(fl_lowering *l, const fl_node *n)
 {
     const void *c = config_of(l, n);
     fl_shape shape = fl_shape_2(FL_NORM_STATS, fl_columns_of(n->in[IN_X]));
-    int of = fl_temp(l, "stats", FLEET_FLOAT32, &shape);
     int x = fl_value_of(l, n->in[IN_X]);
+    int w = fl_value_of(l, fl_input_of(n, IN_W));
+    int of = fl_temp(l, "stats", FLEET_FLOAT32, &shape);
 
     l->node[n->id].saved = of;
     if (is_fixed(l, n))
         FL_EMIT(l, &fixed, n, c, FL_W(of), FL_R(fl_value_of(l, n->in[IN_MEAN])),
-                FL_R(fl_value_of(l, n->in[IN_VARIANCE])),
-                FL_R(fl_value_of(l, fl_input_of(n, IN_W))));
+                FL_R(fl_value_of(l, n->in[IN_VARIANCE])), FL_R(w));
+    else if (fl_is_sync_norm(l, n))
+        fl_emit_sync_stats(l, n, c, (fl_sync_norm){of, x, w});
     else
-        FL_EMIT(l, &stats, n, c, FL_W(of), FL_R(x),
-                FL_R(fl_value_of(l, fl_input_of(n, IN_W))));
+        FL_EMIT(l, &stats, n, c, FL_W(of), FL_R(x), FL_R(w));
     FL_EMIT(l, &fl_kernel_column_norm, n, c, FL_W(fl_value_of(l, n->out[0])),
             FL_R(x), FL_R(of), FL_R(fl_value_of(l, fl_input_of(n, IN_B))));
     return FLEET_OK;
@@ -222,7 +212,7 @@ static fleet_status gradient(fl_lowering *l, const fl_node *n)
     const void *c = config_of(l, n);
     const fl_shape shape = fl_shape_2(FL_NORM_SUMS, fl_columns_of(n->in[IN_X]));
     int g = fl_gradient_of(l, n->out[0]), x = fl_value_of(l, n->in[IN_X]);
-    int of = l->node[n->id].saved, dw, db, to, all = -1;
+    int of = l->node[n->id].saved, dw, db, to, all = -1, moments = -1;
 
     if (!is_fixed(l, n))
         emit_moving(l, n, c);
@@ -234,9 +224,14 @@ static fleet_status gradient(fl_lowering *l, const fl_node *n)
         FL_EMIT(l, &sums, n, c, FL_W(all), FL_W(dw), FL_W(db), FL_R(g), FL_R(x),
                 FL_R(of));
     }
+    if (to >= 0 && !is_fixed(l, n) && fl_is_sync_norm(l, n)) {
+        fl_emit_sync_sum(l, all, FL_WIRE_F32); /* dw and db are this rank's */
+        moments = fl_sync_moments(of);
+    }
     if (to >= 0)
         FL_EMIT(l, &fl_kernel_column_norm_grad, n, c, FL_W(to), FL_R(g),
-                FL_R(x), FL_R(of), FL_R(is_fixed(l, n) ? -1 : all));
+                FL_R(x), FL_R(of), FL_R(is_fixed(l, n) ? -1 : all),
+                FL_R(moments));
     return FLEET_OK;
 }
 

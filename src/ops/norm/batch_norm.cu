@@ -84,6 +84,62 @@ static fleet_status fixed(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_f32(s, 3), *config_of(s));
 }
 
+/* --- batch_norm.moments, batch_norm.combined ----------------------------- */
+
+__global__ static void moments_columns(double *moments, const float *x,
+                                       int64_t lines, int64_t n)
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        moments[fl_norm_moments(n) - 1] = (double)lines;
+    for (int64_t j = blockIdx.x; j < n; j += gridDim.x) {
+        double sum = 0, square = 0;
+
+        for (int64_t i = threadIdx.x; i < lines; i += blockDim.x) {
+            double at = (double)x[i * n + j];
+
+            sum += at;
+            square += at * at;
+        }
+        sum = fl_block_sum(sum);
+        square = fl_block_sum(square);
+        if (threadIdx.x == 0) {
+            moments[j] = sum;
+            moments[n + j] = square;
+        }
+    }
+}
+
+__global__ static void combine_columns(float *stats, const double *moments,
+                                       const float *w, fl_batch_norm c)
+{
+    const double lines = moments[fl_norm_moments(c.n) - 1];
+
+    FL_EACH(j, c.n)
+    {
+        double mean = moments[j] / lines;
+        double variance = (moments[c.n + j] - mean * moments[j]) / lines;
+
+        stats[FL_NORM_MEAN * c.n + j] = (float)mean;
+        stats[FL_NORM_VARIANCE * c.n + j] =
+            variance > 0 ? (float)variance : 0.0f;
+        finish_stats(stats, w, j, c);
+    }
+}
+
+static fleet_status moments(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    return FL_LAUNCH(moments_columns, fl_most_blocks(config_of(s)->n),
+                     FL_THREADS, 0, q, fl_step_ptr<double>(s, 0),
+                     fl_step_f32(s, 1), lines_of(s, 1), config_of(s)->n);
+}
+
+static fleet_status combined(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    return FL_LAUNCH_EACH(combine_columns, config_of(s)->n, q,
+                          fl_step_f32(s, 0), fl_step_ptr<double>(s, 1),
+                          fl_step_f32(s, 2), *config_of(s));
+}
+
 /* --- column_norm ---------------------------------------------------------- */
 
 __global__ static void norm_all(float *y, const float *x, const float *stats,
@@ -149,12 +205,15 @@ static fleet_status sums(fl_device *, fl_queue *q, const fl_device_step *s)
                      fl_step_f32(s, 5), lines_of(s, 3), *config_of(s));
 }
 
-/* of: NULL where the statistics are not of this batch. */
+/* of: NULL where the statistics are not of this batch; moments: of all
+ * ranks. */
 __global__ static void grad_all(float *dx, const float *g, const float *x,
                                 const float *stats, const float *of,
-                                int64_t count, fl_batch_norm c)
+                                const double *moments, int64_t count,
+                                fl_batch_norm c)
 {
-    float share = (float)c.n / (float)count;
+    float share = moments ? 1.0f / (float)moments[fl_norm_moments(c.n) - 1]
+                          : (float)c.n / (float)count;
 
     FL_EACH(i, count)
     {
@@ -178,8 +237,8 @@ static fleet_status grad(fl_device *, fl_queue *q, const fl_device_step *s)
 
     return FL_LAUNCH_EACH(grad_all, count, q, fl_step_f32(s, 0),
                           fl_step_f32(s, 1), fl_step_f32(s, 2),
-                          fl_step_f32(s, 3), fl_step_f32(s, 4), count,
-                          *config_of(s));
+                          fl_step_f32(s, 3), fl_step_f32(s, 4),
+                          fl_step_ptr<double>(s, 5), count, *config_of(s));
 }
 
 /* --- batch_norm.moving --------------------------------------------------- */
@@ -271,6 +330,8 @@ extern const fl_device_kernel fl_cuda_batch_norm[];
 const fl_device_kernel fl_cuda_batch_norm[] = {
     FL_KERNEL("batch_norm.stats", stats),
     FL_KERNEL("batch_norm.fixed", fixed),
+    FL_KERNEL("batch_norm.moments", moments),
+    FL_KERNEL("batch_norm.combined", combined),
     FL_KERNEL("batch_norm.sums", sums),
     FL_KERNEL("batch_norm.moving", moving),
     FL_KERNEL("column_norm", norm),

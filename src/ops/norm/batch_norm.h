@@ -4,9 +4,13 @@
  *
  *   batch_norm.stats   stats <- x [, w]       of the batch
  *   batch_norm.fixed   stats <- mean, variance [, w]   the moving ones
+ *   batch_norm.moments   moments <- x   which ranks then sum
+ *   batch_norm.combined  stats <- moments [, w]
  *   column_norm        y <- x, stats [, b]
  *   batch_norm.sums    sums [, dw] [, db] <- g, x, stats
- *   column_norm.grad   dx <- g, x, stats [, sums]   none: of batch_norm.fixed
+ *   column_norm.grad   dx <- g, x, stats [, sums] [, moments]
+ *                      no sums: of batch_norm.fixed; moments: of the lines of
+ *                      all ranks, as sums then are
  *   batch_norm.moving  dmean, dvariance <- stats [, loss scaling]
  *
  *   data_norm.stats    stats <- size, sum, squares
@@ -17,6 +21,8 @@
 #pragma once
 
 #include <stdint.h>
+
+#include "base/host_device.h"
 
 typedef struct fl_batch_norm {
     int64_t n;
@@ -34,3 +40,9 @@ enum {
 
 /* sums: of g, and of g z, where z is what is normalized, before w and b. */
 enum { FL_NORM_G, FL_NORM_GZ, FL_NORM_SUMS };
+
+/* moments: doubles, n sums of x, n of its squares, and the number of lines. */
+FL_EVERYWHERE int64_t fl_norm_moments(int64_t n)
+{
+    return 2 * n + 1;
+}

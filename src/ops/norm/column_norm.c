@@ -2,6 +2,8 @@
  * statistics; the gradient of it, where they are the batch's and where not. */
 #include "ops/norm/column_norm.h"
 
+#include <math.h>
+
 #include "runtime/simd/simd.h"
 
 fleet_status fl_split_columns(fl_instance *in)
@@ -18,6 +20,18 @@ fl_column_part fl_column_part_of(const fl_batch_norm *c, const fl_range *r)
 
     return (fl_column_part){first,
                             left < FL_COLUMN_PART ? left : FL_COLUMN_PART};
+}
+
+void fl_finish_stats(const fl_batch_norm *c, float *stats, const float *w,
+                     fl_column_part k)
+{
+    for (int64_t j = k.first; j < k.first + k.n; j++) {
+        float inverse =
+            1.0f / sqrtf(stats[FL_NORM_VARIANCE * c->n + j] + c->epsilon);
+
+        stats[FL_NORM_INVERSE * c->n + j] = inverse;
+        stats[FL_NORM_SCALE * c->n + j] = w ? inverse * w[j] : inverse;
+    }
 }
 
 int64_t fl_batch_lines(const fl_instance *in, int i, const fl_range *r)
@@ -58,7 +72,7 @@ static fleet_status norm_run(const fl_instance *in, const fl_range *r)
 
 /* --- column_norm.grad ----------------------------------------------------- */
 
-enum { DX, G, GRAD_X, GRAD_STATS, GRAD_SUMS };
+enum { DX, G, GRAD_X, GRAD_STATS, GRAD_SUMS, GRAD_MOMENTS };
 
 static fleet_status grad_run(const fl_instance *in, const fl_range *r)
 {
@@ -69,7 +83,10 @@ static fleet_status grad_run(const fl_instance *in, const fl_range *r)
     const float *scale = stats + FL_NORM_SCALE * c->n;
     const float *of_g = fl_optional_ptr(in, GRAD_SUMS);
     const float *g = fl_rows_f32(in, G, r), *x = fl_rows_f32(in, GRAD_X, r);
-    const float share = 1.0f / (float)fl_batch_lines(in, G, r);
+    const double *moments = fl_optional_ptr(in, GRAD_MOMENTS);
+    const double lines = moments ? moments[fl_norm_moments(c->n) - 1]
+                                 : (double)fl_batch_lines(in, G, r);
+    const float share = 1.0f / (float)lines;
     float *dx = fl_rows_f32(in, DX, r);
 
     for (int64_t i = lines_of(in, r); i > 0; i--) {

@@ -28,6 +28,10 @@ typedef struct fl_column_part {
 fleet_status fl_split_columns(fl_instance *in);
 fl_column_part fl_column_part_of(const fl_batch_norm *c, const fl_range *r);
 
+/* From mean and variance: the other columns of stats. w: NULL is 1. */
+void fl_finish_stats(const fl_batch_norm *c, float *stats, const float *w,
+                     fl_column_part k);
+
 /* Of operand i in the whole batch, whatever the range. */
 int64_t fl_batch_lines(const fl_instance *in, int i, const fl_range *r);
 

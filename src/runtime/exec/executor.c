@@ -289,6 +289,17 @@ static fleet_status agree_on_update(fleet_executor *e, fl_compiled *c)
     return e->store->agree ? fl_compiled_map_store(c) : FLEET_OK;
 }
 
+/* Before the ranks meet in forward: all of them are in an update then, which
+ * fails on all if this rank's batch is found to be bad. */
+static fleet_status agree_before_forward(fleet_executor *e, fl_compiled *c,
+                                         int64_t batch)
+{
+    if (!c->plan->prefetches_rows)
+        FL_TRY(fl_executor_run_part(e, c, batch, FL_PULL_WAIT));
+    fl_executor_set_micro(e, e->micro + 1);
+    return agree_on_update(e, c);
+}
+
 static fleet_status apply_update(fleet_executor *e, fl_compiled *c,
                                  int64_t batch, fl_compiled *next)
 {
@@ -347,7 +358,7 @@ fleet_status fl_executor_run_part(fleet_executor *e, fl_compiled *c,
 }
 
 /* Ranks agree when this rank's batch is found to be good, and before the first
- * gradients leave. */
+ * gradients leave; or before forward. */
 static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
                                   int64_t batch, fl_compiled *next)
 {
@@ -364,15 +375,18 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
         FL_TRY(fl_executor_run_part(e, c, batch, FL_PULL_WAIT));
         FL_TRY(c->backend->copy_rows(e, c));
     }
+    if (c->plan->syncs)
+        FL_TRY(agree_before_forward(e, c, batch));
     FL_TRY(fl_executor_run_part(e, c, batch, FL_FORWARD));
     if (c->plan->prefetches_rows)
         FL_TRY(c->backend->prefetch_rows(e, c));
     FL_TRY(c->backend->check(e, c, batch));
     if (!e->training)
         return FLEET_OK;
-    fl_executor_set_micro(e, e->micro + 1);
+    if (!c->plan->syncs)
+        fl_executor_set_micro(e, e->micro + 1);
     is_last = e->micro == e->program->training.merge.steps;
-    if (is_last)
+    if (is_last && !c->plan->syncs)
         FL_TRY(agree_on_update(e, c));
     FL_TRY(fl_executor_run_part(e, c, batch, FL_BACKWARD));
     return is_last ? apply_update(e, c, batch, next) : FLEET_OK;

@@ -99,6 +99,9 @@ fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
         if (value >= 0)
             return report_first(c, in->step, value, true, n_run);
     }
-    return fl_fail(FLEET_ENUMERIC, "batch %" PRId64 ": the loss is not finite",
-                   n_run);
+    return fl_fail(
+        FLEET_ENUMERIC, "batch %" PRId64 ": the loss is not finite%s", n_run,
+        c->plan->syncs ? ", by the batch of another rank, whose statistics "
+                         "this one has, too (strategy.sync_batch_norm)"
+                       : "");
 }

@@ -9,6 +9,7 @@
 #include "runtime/device/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
+#include "runtime/reduce/sync_sums.h"
 #include "base/pool.h"
 
 /* What the tasks of a region share. */
@@ -150,6 +151,16 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
     if (pool)
         fl_pool_release(pool);
     return status;
+}
+
+fleet_status fl_compiled_join_sums(fl_compiled *c)
+{
+    const fl_range range = {.end = 1, .batch = c->plan->batch};
+
+    for (size_t i = 0; i < c->plan->n_step; i++)
+        if (c->plan->step[i]->kernel == &fl_kernel_sync_sum)
+            FL_TRY(run_step(c, (int)i, &range));
+    return FLEET_OK;
 }
 
 fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull)

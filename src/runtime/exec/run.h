@@ -20,6 +20,10 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 
+/* Of a rank that has joined: it meets the other ranks where they sum in forward
+ * and backward, and adds nothing. */
+fleet_status fl_compiled_join_sums(fl_compiled *c);
+
 /* One region, shared by the threads of a pool; NULL: this thread alone. */
 fleet_status fl_host_run_region(fl_compiled *c, fl_pool *pool, size_t r,
                                 int64_t batch);

@@ -33,10 +33,11 @@ typedef struct fl_scaling_rules {
 typedef struct fl_training {
     fleet_var *loss; /* NULL: the program is not trained */
     struct fleet_optimizer *optimizer;
-    bool sum_over_ranks; /* gradients of ranks are added up, not averaged */
-    struct {             /* gradient_merge */
-        int steps;       /* batches per update, >= 1 */
-        bool average;    /* the sum is divided by its batches */
+    bool sum_over_ranks;  /* gradients of ranks are added up, not averaged */
+    bool sync_batch_norm; /* statistics are of all ranks' batches */
+    struct {              /* gradient_merge */
+        int steps;        /* batches per update, >= 1 */
+        bool average;     /* the sum is divided by its batches */
     } merge;
     struct {
         fleet_dtype type;      /* of products; 0: float32 */

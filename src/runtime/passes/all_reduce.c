@@ -148,8 +148,7 @@ fleet_status fl_pass_all_reduce(fl_lowering *l, bool *applied)
                        "of");
     FL_TRY(check_stage(l));
     fl_update_value(l);
-    plan->works =
-        fl_object(l, "works", (plan->store->params.n + 1) * sizeof(fl_work *));
+    fl_works_value(l);
     for (size_t i = 0; i < plan->n_dense; i++)
         if (plan->dense[i].gradient >= 0) {
             reduce_group(l, &plan->dense[i]);

@@ -123,7 +123,7 @@ static fleet_status emit_pull(fl_lowering *l, const pull_config *like)
     if (like->dense)
         for (size_t i = 0; i < plan->n_dense; i++)
             fl_operands_add(&all, plan->dense[i].weight, FL_READ_WRITE);
-    l->phase = plan->crew.n > 1 ? FL_PULL_WAIT : FL_FORWARD;
+    l->phase = plan->crew.n > 1 || plan->syncs ? FL_PULL_WAIT : FL_FORWARD;
     fl_emit(l, &kernel_wait, NULL, c, all.o, all.n);
     return l->status;
 }

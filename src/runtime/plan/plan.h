@@ -63,7 +63,7 @@ typedef struct fl_operand {
 typedef enum fl_phase {
     FL_PULL,      /* perhaps while the iteration before this one is under way */
     FL_PULL_WAIT, /* what was pulled has come; of plans that prefetch rows,
-                     and of members of a crew */
+                     or sum in forward, and of members of a crew */
     FL_PREFETCH,  /* rows are made ready for a GPU; perhaps at the same time */
     FL_FORWARD,
     FL_BACKWARD,
@@ -170,7 +170,9 @@ typedef struct fl_plan {
     int n_work;
     int pull;             /* value: begins with an fl_pull_now, -1: none */
     bool prefetches_rows; /* there are steps of FL_PULL_WAIT and FL_PREFETCH */
-    size_t arena_bytes;   /* of TEMP; the executor's plans share one arena */
+    bool syncs; /* ranks meet in forward, too: sync_sums.h. They have what they
+                   pulled before, in FL_PULL_WAIT */
+    size_t arena_bytes;      /* of TEMP; the executor's plans share one arena */
     size_t persistent_bytes; /* of PERSISTENT: the plan's own */
     size_t slot_bytes;       /* of PERSISTENT per_slot, for each slot */
     size_t gpu_arena_bytes, gpu_persistent_bytes, gpu_slot_bytes; /* on the

@@ -11,6 +11,16 @@
 #include "runtime/device/trace.h"
 #include "runtime/reduce/all_reduce_gpu.h"
 
+int fl_works_value(fl_lowering *l)
+{
+    fl_plan *plan = l->plan;
+
+    if (plan->works < 0)
+        plan->works = fl_object(
+            l, "works", (plan->store->params.n + 1) * sizeof(fl_work *));
+    return plan->works;
+}
+
 /* --- all_reduce ---------------------------------------------------------- */
 
 enum { THE_UPDATE, DATA, WORKS };

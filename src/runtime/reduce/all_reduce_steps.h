@@ -5,6 +5,11 @@
 #include "runtime/plan/agree.h"
 #include "runtime/plan/lower.h"
 
+/* The plan's fl_work *, one for each bucket at most: steps that meet other
+ * ranks change it, so that they have one order, on all ranks. The first call
+ * makes it. */
+int fl_works_value(fl_lowering *l);
+
 /* The sum over the ranks, in place, of what the value's bytes are; dgc: not in
  * updates in which dgc exchanges pairs. */
 void fl_emit_all_reduce(fl_lowering *l, int value, fl_wire_type type, bool dgc);

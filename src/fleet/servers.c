@@ -269,9 +269,6 @@ static bool any_has_a_cap(const fleet *f)
  * what to do instead; NULL: they may. */
 static const char *no_move(const fleet *f)
 {
-    if (f->strategy.log != FLEET_DURABLE_NONE)
-        return "with strategy.log a server comes back where its log is "
-               "(instead: save, and begin again on other servers)";
     if (f->strategy.replicas > 1)
         return "with strategy.replicas 2 a lane's copies stay in two processes "
                "(instead: end one server, and start it again elsewhere, with "
@@ -503,13 +500,14 @@ fl_server_options fl_servers_options(fleet *f)
 /* It has nothing until lanes come, with all that they have loaded. */
 static fleet_status create_joined(fleet *f)
 {
-    const fl_server_options o = fl_servers_options(f);
+    fl_server_options o = fl_servers_options(f);
 
     if (o.no_move)
         return fl_fail(FLEET_EUNSUPPORTED,
                        "FLEET_JOIN: no server can join this job, as its lanes "
                        "stay where they are: %s",
                        o.no_move);
+    FL_TRY(log_of(f, &o.log));
     return fl_server_create(&f->server, &o);
 }
 

@@ -88,22 +88,46 @@ void move_lane(const ps_job *j, const char *words, const char *says)
     CHECK_INT(status, 0);
 }
 
-uint64_t move_check_end(ps_job *j)
+static uint64_t end_of(ps_job *j, long long *pause)
 {
     unsigned long long hash = 0;
-    long long pause = 0;
     const char *at;
 
     ps_tell(&j->go);
     for (int i = 0; i < j->workers; i++)
         ps_check_ends(ps_worker(j, i));
     at = strstr(ps_said(ps_worker(j, 0)), "hash ");
-    CHECK(at && sscanf(at, "hash %llx pause %lld", &hash, &pause) == 2);
-    CHECK(pause < LONGEST_MS * TEST_SLOWNESS);
+    CHECK(at && sscanf(at, "hash %llx pause %lld", &hash, pause) == 2);
     for (int i = 0; i < j->servers; i++)
         if (ps_server(j, i)->pid)
             ps_check_ends(ps_server(j, i));
     return hash;
+}
+
+uint64_t move_check_end(ps_job *j)
+{
+    long long pause = 0;
+    uint64_t hash = end_of(j, &pause);
+
+    CHECK(pause < LONGEST_MS * TEST_SLOWNESS);
+    return hash;
+}
+
+uint64_t move_check_outlived(ps_job *j)
+{
+    long long pause = 0;
+
+    return end_of(j, &pause);
+}
+
+void move_beside(const ps_job *j, const char *words)
+{
+    char command[4000], said[2000];
+
+    snprintf(command, sizeof command,
+             "timeout -s KILL 3 '%s' --servers '%s' %s > /dev/null 2>&1 &",
+             test_beside("fleetctl"), j->endpoints, words);
+    test_shell(command, said, sizeof said);
 }
 
 void move_check_killed(ps_job *j)
@@ -137,6 +161,9 @@ static void open_sums(ps_node *n, const fleet_options *o)
         s.a_sync_configs.max_merge_var_num = n->job->how.merged;
     if (n->job->how.bounds_staleness)
         s.a_sync_configs.max_staleness = n->job->how.max_staleness;
+    s.log = (int)n->job->how.log;
+    if (s.log != FLEET_DURABLE_NONE)
+        s.log_configs = n->job->how.log_configs;
     id = sums_build(n, o, &s);
     sums_read(n, id, &file, 1, SUMS_BATCH);
 }

@@ -22,3 +22,9 @@ void move_check_killed(ps_job *j);
 /* They may end now: all processes that the test has not waited for end well,
  * and no batch has taken two seconds; the hash. */
 uint64_t move_check_end(ps_job *j);
+
+/* Likewise, where processes were killed: batches may have waited. */
+uint64_t move_check_outlived(ps_job *j);
+
+/* fleetctl with these words, for which nobody waits: three seconds at most. */
+void move_beside(const ps_job *j, const char *words);

@@ -304,6 +304,73 @@ TEST_LIMIT(a_server_joins_a_job_that_trains_to_the_same_bits, 240)
     check_ended("again", "0\n", "");
 }
 
+/* --- a job that is supervised --------------------------------------------- */
+
+/* Of who serves lanes, or trains: behind those words, "(node:pid)". */
+static int process_of(const char *words)
+{
+    char said[20000];
+    const char *at;
+    int pid = 0;
+
+    CHECK_INT(run(of_server("status"), said), 0);
+    at = strstr(said, words);
+    at = at ? strchr(at + strlen(words), ':') : NULL;
+    CHECK(at && sscanf(at + 1, "%d", &pid) == 1);
+    return pid;
+}
+
+/* A server on its way back is asked again. */
+static void run_at_last(const char *arguments, const char *words)
+{
+    char said[20000] = "";
+
+    for (int i = 0; i < 200; i++) {
+        if (run(of_server(arguments), said) == 0 && strstr(said, words))
+            return;
+        usleep(50000);
+    }
+    test_fail(__FILE__, __LINE__, "%s: %s", arguments, said);
+}
+
+/* Two servers are three, and two again, and each process dies once while a lane
+ * is away: that which has joined is started again by hand, fleetrun's by it. */
+TEST_LIMIT(a_supervised_job_has_a_third_server_for_a_while, 240)
+{
+    const char *config, *want;
+    char words[100];
+    int port = launch_free_port("127.0.0.2");
+    launch l;
+
+    test_use_fraction(20);
+    setenv("FLEET_SERVER_LANES", "2", 1);
+    setenv("FLEET_PEER_DEADLINE_MS", TEST_SLOWNESS > 1 ? "10000" : "2000", 1);
+    config = job_epochs(job_adult("\"a_sync\": false"), 2);
+    want = job_hash(job_train("--server_num 2 --worker_num 2", config));
+    config = held_config("\"a_sync\": false");
+    l = start_held("--server_num 2 --servers_max 3 --worker_num 2 --supervise "
+                   "--restart_delay 0",
+                   config);
+    start_joined("joined", port, "", config);
+    snprintf(words, sizeof words, "add 127.0.0.2:%d", port);
+    run_at_last(words, " has 1 lane\n");
+    run_at_last("drain 2", "from server 2 to server");
+    check_ended("joined", "0\n", "");
+    start_joined("again", port, "", config);
+    run_at_last(words, " has 1 lane\n");
+    CHECK(kill(process_of("serves, by server 2 ("), SIGKILL) == 0);
+    check_ended("again", "137\n", "");
+    start_joined("third", port, "", config);
+    run_at_last("status", "serves, by server 2 (");
+    CHECK(kill(process_of("serves, by server 0 ("), SIGKILL) == 0);
+    run_at_last("status", "serves, by server 0 (");
+    CHECK(kill(process_of("trains ("), SIGKILL) == 0);
+    test_file("go", "");
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_CONTAINS(launch_out(), want);
+    check_ended("third", "0\n", "");
+}
+
 TEST(words_for_wrong_calls)
 {
     char said[20000];

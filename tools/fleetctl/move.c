@@ -240,6 +240,7 @@ bool move_find_next(const asked_job *j, int process, int *server, int *lane)
 {
     int n;
     const asked_lane *l = ask_lanes(j, &n);
+    bool any = false;
 
     for (int i = 0; i < n; i++) {
         fl_at at = fl_at_root(l[i].is);
@@ -248,9 +249,11 @@ bool move_find_next(const asked_job *j, int process, int *server, int *lane)
             continue;
         *server = (int)said_number(&at, "server");
         *lane = (int)said_number(&at, "lane");
-        return true;
+        any = true;
+        if (said_number(&at, "stays") != 1)
+            return true;
     }
-    return false;
+    return any;
 }
 
 fleet_status move_all(const fl_role *role, const fl_keys *keys, int server,

@@ -81,6 +81,8 @@ static fleet_status put_identity(const fl_ps_lane *l, fl_json *json)
     FL_TRY(fl_json_put(json, "view", fl_json_int(fl_replica_view_of(l))));
     if (l->replica && l->replica->moves)
         FL_TRY(fl_json_put(json, "moves_to", fl_json_int(l->replica->mover)));
+    if (l->o.log_goes && l->o.lane == 0)
+        FL_TRY(fl_json_put(json, "stays", fl_json_int(1)));
     FL_TRY(fl_json_put(json, "state", fl_json_string(state_of(l))));
     if (l->error.code != FLEET_OK)
         FL_TRY(fl_json_put(json, "error", fl_json_string(l->error.text)));

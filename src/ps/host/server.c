@@ -14,6 +14,7 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "net/limits.h"
+#include "ps/control/lane_move.h"
 #include "ps/locality.h"
 #include "ps/server/lane_counters.h"
 #include "ps/host/server_internal.h"
@@ -107,6 +108,11 @@ static void record_failure(fl_server *s, const fl_error *error, bool loads)
     pthread_mutex_unlock(&s->lock);
     if (first)
         fl_server_ring(s);
+}
+
+void fl_server_fail(fl_server *s, const fl_error *error)
+{
+    record_failure(s, error, false);
 }
 
 /* It does not serve yet: workers are told as they come. */
@@ -203,11 +209,23 @@ static int nap_ms(fl_lane_runner *r, int64_t tick_ms)
     return fl_lane_looks_again(r->lane) && ms > LOOK_MS ? LOOK_MS : ms;
 }
 
+/* Each look costs a few system calls per lane of the job, perhaps on a file
+ * system that is far away: once a second. */
+static void look_for_guests(const fl_lane_runner *r, int64_t *next_ms)
+{
+    int64_t now_ms = fl_now_ms();
+
+    if (r->number != 0 || now_ms < *next_ms)
+        return;
+    *next_ms = now_ms + 1000;
+    fl_server_find_guests(r->server);
+}
+
 static void *run_lane(void *arg)
 {
     fl_lane_runner *r = arg;
     bool failed;
-    int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0;
+    int64_t tick_ms = r->server->o.peer_ms / 10, next_ms = 0, home_ms = 0;
 
     tick_ms = tick_ms < 10 ? 10 : tick_ms > 500 ? 500 : tick_ms;
     r->looked_ns = fl_now_ns();
@@ -218,6 +236,7 @@ static void *run_lane(void *arg)
            r->cuts || r->copy || fl_runner_awaits_guests(r)) {
         wait_for_messages(r, nap_ms(r, tick_ms));
         fl_runner_hear_leader(r);
+        fl_runner_come_home(r);
         receive_all(r);
         fl_lane_look_again(r->lane, fl_now_ms());
         fl_runner_end_command(r);
@@ -225,6 +244,8 @@ static void *run_lane(void *arg)
         fl_runner_cut(r);
         fl_runner_copy(r);
         check_stop(r);
+        if (atomic_load(&r->server->first_ended))
+            fl_lane_leave_gone(r->lane);
         if (fl_now_ms() < next_ms)
             continue; /* a tick looks at all workers: not with each message */
         next_ms = fl_now_ms() + tick_ms;
@@ -232,6 +253,7 @@ static void *run_lane(void *arg)
         note_end(r);
         note_socket(r);
         watch_descriptors(r);
+        look_for_guests(r, &home_ms);
     }
     failed = fl_lane_state_of(r->lane) == FL_LANE_FAILED;
     if (failed)
@@ -243,6 +265,10 @@ static void *run_lane(void *arg)
     fl_socket_close(r->socket, failed ? ABORT_LINGER_MS : LINGER_MS);
     r->socket = NULL;
     atomic_fetch_add(&r->server->n_ended, r->number > 0);
+    if (r->number == 0) {
+        atomic_store(&r->server->first_ended, true);
+        fl_server_ring(r->server);
+    }
     return NULL;
 }
 
@@ -282,6 +308,8 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
         .seeks = s->o.seeks_copies && r->number == 0,
         .comes_again = s->o.comes_again,
         .no_move = s->o.no_move,
+        .log_goes = s->o.log.level != FL_NO_LOG,
+        .signpost = s->o.log.level != FL_NO_LOG && !s->o.host,
         .journal = fl_runner_journal(r),
         .pool = s->pool,
         .log = &s->o.context->log};
@@ -296,9 +324,13 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
                                s->o.host ? NULL : fl_runner_take_guest,
                                s->o.host ? NULL : fl_runner_tell_guest,
                                s->o.host ? NULL : fl_runner_know_joined,
-                               s->o.host ? NULL : fl_runner_tell_joined};
+                               s->o.host ? NULL : fl_runner_tell_joined,
+                               fl_runner_count_move,
+                               fl_runner_leave,
+                               fl_runner_home};
 
-    return fl_lane_create(&r->lane, &options, &host, fl_now_ms());
+    FL_TRY(fl_lane_create(&r->lane, &options, &host, fl_now_ms()));
+    return r->gone_view ? fl_lane_begin_gone(r->lane, r->gone_view) : FLEET_OK;
 }
 
 /* Runs of one job are told apart, and put in order, by the time at which they
@@ -348,6 +380,7 @@ static fleet_status make_all(fl_server *s)
     if (!s->program)
         return FLEET_ENOMEM;
     FL_TRY(fl_server_log_begin(s));
+    FL_TRY(fl_server_find_homes(s));
     for (int i = 0; i < s->n_runner; i++)
         FL_TRY(fl_server_make_lane(s, &s->runner[i]));
     if (s->o.follows)
@@ -408,9 +441,16 @@ bool fl_server_count(const fl_server *s, int lane, const char *name,
 
 static void begin_replay(fl_server *s)
 {
-    atomic_store(&s->n_reading, s->o.n_lane);
+    int n = 0;
+
     for (int i = 0; i < s->n_runner; i++)
-        fl_runner_begin_replay(&s->runner[i]);
+        n += !s->runner[i].gone_view;
+    atomic_store(&s->n_reading, n);
+    for (int i = 0; i < s->n_runner; i++)
+        if (s->runner[i].gone_view)
+            fl_runner_begin_gone(&s->runner[i]);
+        else
+            fl_runner_begin_replay(&s->runner[i]);
 }
 
 fleet_status fl_server_run(fl_server *s)

@@ -88,6 +88,9 @@ typedef struct fl_server_options {
     int only_lane;          /* which one it is */
     int at;                 /* the server in whose process it is before */
     const char *lane_text;  /* and where, as HELLO's answer has it */
+    const char
+        *returns; /* its journal is this process's already: where the lane
+                            was, likewise. NULL: it comes */
 } fl_server_options;
 
 typedef struct fl_server fl_server;

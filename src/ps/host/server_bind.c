@@ -98,7 +98,8 @@ static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
     const fl_server *s = r->server;
     int64_t end_ms =
         fl_now_ms() + (s->o.seeks_copies ? s->o.connect_ms : s->o.restart_ms);
-    bool waits = s->comes_back || s->o.seeks_copies, said = false;
+    bool waits = s->comes_back || s->o.seeks_copies || s->o.returns;
+    bool said = false;
     fleet_status status;
 
     while ((status = fl_socket_bind(r->socket, address, fd, bound)) ==

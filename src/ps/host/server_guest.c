@@ -17,7 +17,8 @@ struct fl_guest {
     fl_server *host;
     fl_server_options o;
     fl_address address;
-    char *text;                  /* where the lane is before */
+    char *text;   /* where the lane is before; or was, if it returns */
+    bool returns; /* its journal is this process's already */
     _Atomic(fl_server *) server; /* NULL: not made yet, or it has failed */
     pthread_t thread;
     atomic_bool over;
@@ -38,6 +39,8 @@ static void *guest_main(void *arg)
         status = fl_server_run(server);
     }
     fl_error_take(&g->error, status);
+    if (status != FLEET_OK && g->returns)
+        fl_server_fail(g->host, &g->error); /* no other process can have it */
     if (status != FLEET_OK)
         FL_WARN(&g->o.context->log,
                 "server %d, lane %d, in the process of server %d: %s",
@@ -71,6 +74,8 @@ fleet_status fl_guest_find_leader(fl_server *s)
     fl_hello_lane at = {0};
     char locality[160];
 
+    if (s->o.returns)
+        return FLEET_OK; /* no process has to be asked */
     fl_locality_text(locality);
     FL_TRY(fl_hello_read_lane(s->o.follows, 1, s->o.lane_text, locality,
                               s->o.tcp_only, &at));
@@ -84,6 +89,7 @@ fleet_status fl_guest_find_leader(fl_server *s)
 typedef struct wanted_lane {
     int64_t server, lane, lanes, at;
     const char *address, *home; /* the lane's; that process's server's */
+    bool returns;               /* its journal is this server's already */
 } wanted_lane;
 
 static fleet_status read_wanted(const fl_server *s, const fl_json *json,
@@ -155,6 +161,8 @@ static fleet_status set_options(fl_guest *g, const wanted_lane *w)
     o->load = NULL;
     o->joins = false;
     o->comes_again = true;
+    g->returns = w->returns;
+    o->returns = w->returns ? g->text : NULL;
     set_address(g);
     return FLEET_OK;
 }
@@ -233,6 +241,46 @@ fleet_status fl_runner_take_guest(void *arg, const char *words)
     fl_error_take(&error, status);
     fl_json_free(json);
     return fl_error_raise(&error);
+}
+
+/* The lane is in this process, or about to be. */
+static bool has_guest(fl_server *s, int server, int lane, const char *address)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; !found && i < FL_MOST_GUEST; i++) {
+        const fl_guest *g = s->guest[i];
+        const fl_server *of = g ? atomic_load(&g->server) : NULL;
+
+        found = g && !atomic_load(&g->over) && g->o.index == server &&
+                g->o.only_lane == lane &&
+                (!of || strcmp(of->runner[0].address, address) == 0);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+fleet_status fl_server_return_guest(fl_server *s, int server, int lane,
+                                    int lanes, const char *address)
+{
+    const wanted_lane w = {.server = server,
+                           .lane = lane,
+                           .lanes = lanes,
+                           .at = s->o.index,
+                           .address = address,
+                           .home = s->o.address,
+                           .returns = true};
+    int place = 0;
+
+    if (has_guest(s, server, lane, address) || atomic_load(&s->is_over) ||
+        s->failed.code != FLEET_OK)
+        return FLEET_OK;
+    FL_INFO(&s->o.context->log,
+            "server %d: lane %d of server %d is its own, by its log",
+            s->o.index, lane, server);
+    FL_TRY(find_place(s, &place));
+    return start_guest(s, place, &w);
 }
 
 /* --- servers that have joined the job ------------------------------------- */

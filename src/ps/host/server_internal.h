@@ -1,9 +1,10 @@
 /* server_internal.h - a server and the threads around its lanes, shared by
  * server.c (sockets, threads, life), server_make.c (what needs no sockets),
  * server_commands.c (what takes long), server_log.c (its journals),
- * server_cut.c (what makes them shorter), server_replay.c (its lanes made
- * again), server_follow.c (lanes that follow another server's) and
- * server_copy.c (and what is sent to lanes that follow late). */
+ * server_cut.c (what makes them shorter), server_home.c (whose they are),
+ * server_replay.c (its lanes made again), server_follow.c (lanes that follow
+ * another server's) and server_copy.c (and what is sent to lanes that follow
+ * late). */
 #pragma once
 
 #include <pthread.h>
@@ -61,6 +62,8 @@ typedef struct fl_lane_runner {
     uint16_t last_kind;               /* of a record that was read */
     uint64_t past;                    /* bytes of the snapshot, which was */
     bool is_read, gave_up;
+    uint32_t gone_view;  /* it has gone to another process, in that view, before
+                            this one began; 0: it has not */
     atomic_bool replays; /* until all lanes have read, or it has failed */
     atomic_uint_least64_t read;
     uint64_t total, records;
@@ -121,7 +124,9 @@ struct fl_server {
     atomic_bool had;     /* it has had a lane that has led */
     atomic_bool is_over; /* the job, for its guests */
     fl_guest *guest[FL_MOST_GUEST];
-    atomic_int n_ended; /* lanes behind the first one */
+    atomic_int n_ended;      /* lanes behind the first one */
+    atomic_bool first_ended; /* that one */
+    char sockets[64]; /* of a guest that returns: the folder of its own */
 };
 
 /* Lanes of another server that its process has copies of: how many. */
@@ -146,6 +151,9 @@ void fl_runner_done(fl_lane_runner *r); /* what it has goes */
 fleet_status fl_server_bind_lane(fl_server *s, fl_lane_runner *r);
 bool fl_server_is_inproc(const fl_server *s);
 
+/* It ends with that, and its workers are told, unless it has failed before. */
+void fl_server_fail(fl_server *s, const fl_error *error);
+
 /* Any of its lanes has led. */
 bool fl_server_has_led(const fl_server *s);
 
@@ -168,6 +176,30 @@ void fl_server_forget_guests(fl_server *s);
 
 /* Of the server that a guest is: a socket to where its lane is before. */
 fleet_status fl_guest_find_leader(fl_server *s);
+
+/* A guest whose lane is this server's by its journal, unless there is one. */
+fleet_status fl_server_return_guest(fl_server *s, int server, int lane,
+                                    int lanes, const char *address);
+
+/* --- lanes whose journals go with them (server_home.c) -------------------- */
+
+/* As fl_lane_host has them: of a runner. */
+fleet_status fl_runner_count_move(void *arg, uint32_t least, uint32_t *number);
+fleet_status fl_runner_leave(void *arg, int server, uint32_t view,
+                             const char *address);
+bool fl_runner_home(void *arg, uint32_t *view, char address[FL_LANE_TEXT]);
+
+/* Of a server that comes back: which of its lanes have gone. */
+fleet_status fl_server_find_homes(fl_server *s);
+
+/* By the first lane's thread, often: lanes that are this server's, and of which
+ * it has no guest, as its process has died, say. */
+void fl_server_find_guests(fl_server *s);
+
+/* Of a guest: the log of its lane; and, by its thread, often: the journal is
+ * its own. */
+fleet_status fl_guest_log_open(fl_server *s);
+void fl_runner_come_home(fl_lane_runner *r);
 
 /* --- commands (server_commands.c) ----------------------------------------- */
 
@@ -230,6 +262,7 @@ void fl_runner_log_done(fl_lane_runner *r);
 void fl_runner_begin_replay(fl_lane_runner *r);
 void fl_runner_replay(fl_lane_runner *r);
 bool fl_runner_reads(const fl_lane_runner *r);
+void fl_runner_begin_gone(fl_lane_runner *r); /* it has nothing to read */
 
 /* --- what makes it shorter (server_cut.c) --------------------------------- */
 

@@ -234,6 +234,8 @@ fleet_status fl_server_log_open(fl_server *s)
 
     if (log->level == FL_NO_LOG)
         return FLEET_OK;
+    if (s->o.host)
+        return fl_guest_log_open(s);
     fl_server_log_name(s->o.index, name);
     snprintf(what, sizeof what, "server %d", s->o.index);
     FL_TRY(fl_journal_folder_open(&s->home, log->folder, name, what));
@@ -281,14 +283,16 @@ static fleet_status put(void *arg, uint16_t kind, const fl_journal_part *part,
 {
     const fl_lane_runner *r = arg;
 
-    return fl_journal_put(r->journal, kind, part, n);
+    return r->journal
+               ? fl_journal_put(r->journal, kind, part, n)
+               : fl_fail(FLEET_ESTATE, "its log is another process's by now");
 }
 
 static fleet_status commit(void *arg)
 {
     const fl_lane_runner *r = arg;
 
-    return fl_journal_commit(r->journal);
+    return r->journal ? fl_journal_commit(r->journal) : FLEET_OK;
 }
 
 fl_journal_sink fl_runner_journal(fl_lane_runner *r)
@@ -343,7 +347,7 @@ fleet_status fl_server_log_begin(fl_server *s)
     if (s->o.log.level == FL_NO_LOG)
         return FLEET_OK;
     FL_TRY(refuse_caps(s));
-    if (s->comes_back)
+    if (s->comes_back || s->o.host)
         return fl_server_check_program(s);
     FL_TRY(print_text(s));
     FL_TRY(fl_journal_folder_clear(&s->home, s->o.n_lane));
@@ -356,7 +360,7 @@ fleet_status fl_server_log_begin(fl_server *s)
  * mended. */
 void fl_server_log_end(fl_server *s)
 {
-    if (s->o.log.level != FL_NO_LOG && !s->failed_to_load &&
+    if (s->o.log.level != FL_NO_LOG && !s->o.host && !s->failed_to_load &&
         fl_journal_folder_end(&s->home) != FLEET_OK)
         FL_WARN(&s->o.context->log,
                 "server %d: that it has ended is not in its log: %s",
@@ -460,6 +464,14 @@ void fl_runner_begin_replay(fl_lane_runner *r)
         give_up(r, status);
 }
 
+void fl_runner_begin_gone(fl_lane_runner *r)
+{
+    r->is_read = true;
+    atomic_store(&r->loads, false);
+    atomic_store(&r->replays, true);
+    fl_lane_begin_replay(r->lane, fl_now_ms());
+}
+
 static fleet_status replay_some(fl_lane_runner *r, bool *more)
 {
     int64_t end_ms = fl_now_ms() + REPLAY_MS;
@@ -521,6 +533,8 @@ static void end_replay(fl_lane_runner *r)
 
     fl_lane_end_replay(r->lane, FLEET_OK, NULL, fl_now_ms());
     atomic_store(&r->replays, false);
+    if (r->gone_view)
+        return;
     FL_INFO(&s->o.context->log,
             "server %d, lane %d is back, at update %" PRId64 ": %" PRIu64
             " records of its log (%.1f MB) were applied in %.2f s",

@@ -13,6 +13,7 @@
 #include "base/folder.h"
 #include "base/memory.h"
 #include "ps/journal/journal_cut.h"
+#include "ps/journal/lane_home.h"
 #include "ps/locality.h"
 
 static const char identity_name[] = "identity", ended_name[] = "ended";
@@ -113,6 +114,12 @@ fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
     return read_text(h, identity_name);
 }
 
+fleet_status fl_journal_folder_read(fl_journal_folder *h)
+{
+    FL_TRY(read_text(h, identity_name));
+    return h->text ? FLEET_OK : read_text(h, ended_name);
+}
+
 fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
                                     const char *name)
 {
@@ -123,9 +130,7 @@ fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
         return fl_fail(FLEET_ENOENT, "the log %s: there is no such folder",
                        h->folder);
     FL_TRY(take_lock(h, "whoever reads it"));
-    FL_TRY(read_text(h, identity_name));
-    if (!h->text)
-        FL_TRY(read_text(h, ended_name));
+    FL_TRY(fl_journal_folder_read(h));
     return h->text ? FLEET_OK
                    : fl_fail(FLEET_ENOENT,
                              "the log %s: there is neither an \"%s\" nor an "
@@ -166,6 +171,7 @@ static fleet_status clear_lanes(const fl_journal_folder *h)
 
         if (!path)
             return FLEET_ENOMEM;
+        fl_lane_home_remove(h->folder, n);
         fl_journal_remove(path);
         fl_free(path);
     }

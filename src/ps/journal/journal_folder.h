@@ -6,6 +6,7 @@
  *   FOLDER/identity   the text; while its owner has not ended
  *   FOLDER/ended      the text of an owner that has
  *   FOLDER/lane-L     journals
+ *   FOLDER/lane-L.home, .moves   of a lane that has gone (lane_home.h)
  *
  * A folder without an identity has no owner: what is left in it is removed.
  *
@@ -31,6 +32,9 @@ fleet_status fl_journal_folder_open(fl_journal_folder *h, const char *parent,
  * no text. */
 fleet_status fl_journal_folder_look(fl_journal_folder *h, const char *parent,
                                     const char *name);
+
+/* The text of h->folder, whose owner may live. text NULL: there is none. */
+fleet_status fl_journal_folder_read(fl_journal_folder *h);
 
 /* For a new owner: journals of lanes from 0 on that earlier owners have left
  * go, and folders for `lanes` of them are made. */

@@ -87,6 +87,14 @@ typedef struct fl_lane_host {
      * NULL: the lane is asked neither. */
     fleet_status (*know)(void *arg, const char *words);
     bool (*joined)(void *arg, int server, char address[FL_LANE_TEXT]);
+    /* Of options.log_goes: a number for the move that begins, which none before
+     * has had; then the lane's journal ends, at once or not at all, and is
+     * the lane's of that view at that address, in the process of that server.
+     * Where it is by now. */
+    fleet_status (*count_move)(void *arg, uint32_t least, uint32_t *number);
+    fleet_status (*leave)(void *arg, int server, uint32_t view,
+                          const char *address);
+    bool (*home)(void *arg, uint32_t *view, char address[FL_LANE_TEXT]);
 } fl_lane_host;
 
 /* Of two copies of a lane: lane_replica.h, lane_copy.c. */
@@ -154,7 +162,10 @@ typedef struct fl_lane_options {
     bool comes_again; /* the job was at work before it, and may have ended: a
                          leader that is not there is no failure */
     const char
-        *no_move;     /* why it may not go to another process; NULL: it may */
+        *no_move;  /* why it may not go to another process; NULL: it may */
+    bool log_goes; /* other servers of the job have its journal's folder, too:
+                         it moves by leaving its journal to one of them */
+    bool signpost; /* and says where it has gone until the server ends */
     size_t most_copy; /* bytes that are written ahead for a copy that is made
                           again; 0: lane_copy.c has a number */
     fl_packet_pool *pool;

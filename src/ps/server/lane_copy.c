@@ -14,7 +14,7 @@
 enum { MOST_AHEAD = 16 << 20 }; /* bytes that were written, and not sent */
 
 /* lane_copy.h says what each is. */
-typedef enum copy_phase { WAITS, WRITES, BEHIND, JOINS } copy_phase;
+typedef enum copy_phase { WAITS, GOES, WRITES, BEHIND, JOINS } copy_phase;
 
 struct fl_lane_copy {
     copy_phase phase;
@@ -112,21 +112,42 @@ static fleet_status freeze_for(fl_ps_lane *l, fl_lane_copy *c)
     return status;
 }
 
-/* At a quiet moment. From then on records are kept. */
+/* Moves of a lane whose journal goes with it are counted on disk, or one that
+ * came to nothing could be taken for the next one. */
+static fleet_status count_epoch(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+    uint32_t epoch = fl_view_epoch(r->view);
+
+    r->epoch = (r->epoch > epoch ? r->epoch : epoch) + 1;
+    if (l->o.log_goes)
+        FL_TRY(l->host.count_move(l->host.arg, r->epoch, &r->epoch));
+    return r->epoch <= FL_MOST_EPOCH
+               ? FLEET_OK
+               : fl_fail(FLEET_EUNSUPPORTED, "it was lost too often");
+}
+
+/* At a quiet moment. From then on records are kept; or its journal is about to
+ * go. */
 static void begin_copying(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
     fl_lane_copy *c = r->copy;
-    uint32_t epoch = fl_view_epoch(r->view);
 
     if (!fl_lane_may_freeze(l))
         return;
-    r->epoch = (r->epoch > epoch ? r->epoch : epoch) + 1;
-    if (r->epoch > FL_MOST_EPOCH) {
-        drop_copy(l, "it was lost too often");
+    if (count_epoch(l) != FLEET_OK) {
+        drop_copy(l, fleet_last_error());
         return;
     }
     c->epoch = r->epoch;
+    if (l->o.log_goes) {
+        c->phase = GOES;
+        FL_INFO(l->o.log,
+                "server %d, lane %d: its log is about to go to server %d",
+                l->o.server, l->o.lane, r->mover);
+        return;
+    }
     c->phase = WRITES;
     r->fencing = false;
     fl_replica_keep(l, FL_COPY_BEHIND + 1);
@@ -243,12 +264,43 @@ static void send_behind(fl_ps_lane *l)
         fl_replica_answer(l, &c->question, FL_ANSWER_OK, view, 0);
 }
 
+/* All workers have a way to its next place. What they have sent, and were not
+ * answered, they send to that place again, as they do when a server comes back:
+ * so any moment will do in which nothing else has the lane. */
+static void leave_log(fl_ps_lane *l)
+{
+    fl_replica *r = l->replica;
+    fl_lane_copy *c = r->copy;
+
+    if (!all_know(l, c) || !fl_lane_may_freeze(l) || fl_all_have_left(l))
+        return;
+    if (l->host.leave(l->host.arg, r->mover, c->epoch << 2 | FL_VIEW_TAKEN,
+                      c->address) != FLEET_OK) {
+        drop_copy(l, fleet_last_error());
+        return;
+    }
+    FL_INFO(l->o.log,
+            "server %d, lane %d: its log is server %d's, with update %" PRId64
+            " (view %u)",
+            l->o.server, l->o.lane, r->mover, l->version,
+            c->epoch << 2 | FL_VIEW_TAKEN);
+    r->view = c->epoch << 2;
+    r->process = c->process;
+    r->copy = NULL;
+    destroy(c);
+    fl_replica_give_way(l);
+}
+
 void fl_copy_goes_on(fl_ps_lane *l)
 {
     fl_lane_copy *c = l->replica->copy;
 
     if (!c || l->state != FL_LANE_RUNS)
         return;
+    if (c->phase == GOES) {
+        leave_log(l);
+        return;
+    }
     if (c->phase == WRITES && c->asks)
         send_written(l);
     c = l->replica->copy;
@@ -290,24 +342,6 @@ static void follow(fl_ps_lane *l)
     r->move_ms = l->now_ms;
     r->copy = NULL;
     destroy(c);
-}
-
-/* Its question has just come: a taker that has died meanwhile, and is not
- * missed yet, does not get the lane. Nor does it when all workers have left:
- * it is told with the lane's end. */
-static void hand_over(fl_ps_lane *l)
-{
-    const fl_replica *r = l->replica;
-
-    if (!r->moves || r->begins || r->proposes || l->busy || l->saving ||
-        l->frozen || fl_all_have_left(l))
-        return;
-    FL_INFO(l->o.log,
-            "server %d, lane %d: it goes to the process of server %d, with "
-            "update %" PRId64 " (view %u)",
-            l->o.server, l->o.lane, r->mover, l->version,
-            r->view + FL_VIEW_TAKEN);
-    fl_replica_give_way(l);
 }
 
 /* An answer without records: the taker asks again at once, if it lives. */
@@ -366,6 +400,10 @@ static bool is_its_process(fl_ps_lane *l, const fl_question *q)
 
     if (r->copy && r->copy->process == process)
         return true;
+    if (r->told && process == r->process) { /* its move was given up */
+        fl_replica_answer(l, q, FL_ANSWER_FENCED, FL_VIEW_ALONE, 0);
+        return false;
+    }
     if (process == r->process || fl_view_of(&q->head) != FL_VIEW_NONE) {
         fl_replica_answer(l, q, FL_ANSWER_FENCED, r->view, 0);
         return false;
@@ -393,7 +431,7 @@ static void has_failed(fl_ps_lane *l)
     fl_free(why);
 }
 
-static void newcomer_asks(fl_ps_lane *l, const fl_question *q)
+void fl_copy_newcomer_asks(fl_ps_lane *l, const fl_question *q)
 {
     fl_lane_copy *c;
 
@@ -416,10 +454,10 @@ static void newcomer_asks(fl_ps_lane *l, const fl_question *q)
     if (q->head.step > 0 && c->phase == WAITS)
         begin_copying(l);
     c = l->replica->copy;
-    if (!c || q->head.step == 0 || c->phase == WAITS) {
+    if (!c || q->head.step == 0 || c->phase <= GOES)
         fl_replica_say_lanes(l, q, FL_ANSWER_COMING);
+    if (!c || q->head.step == 0 || c->phase == WAITS)
         return;
-    }
     c->question = *q;
     c->asks = true;
     take_acknowledged(l);
@@ -485,7 +523,7 @@ void fl_copy_tick(fl_ps_lane *l)
 {
     fl_lane_copy *c = l->replica->copy;
 
-    if (c->phase < BEHIND || all_know(l, c))
+    if ((c->phase < BEHIND && c->phase != GOES) || all_know(l, c))
         c->known_ms = l->now_ms;
     if (l->now_ms - c->heard_ms > l->o.peer_ms)
         drop_copy(l, "its process was not heard of for the peer deadline");
@@ -493,91 +531,4 @@ void fl_copy_tick(fl_ps_lane *l)
         drop_copy(l, "not all workers have a way to its process (its key?)");
     else if (c->phase != WAITS)
         fl_copy_goes_on(l);
-}
-
-/* --- questions of followers, and of newcomers ----------------------------- */
-
-/* It cannot do what this one has done. Workers that have not come yet hear of
- * it as they come. */
-static void follower_has_failed(fl_ps_lane *l)
-{
-    const fl_msg_head *head = &l->msg.head;
-    bool begins = atomic_load(&l->o.identity->unfollowed) > 0;
-    char *why = fl_msg_get_text(&l->msg, FL_SECTION_TEXT);
-    fleet_status code = fl_msg_code(head->request, FLEET_EPEER);
-
-    if (begins)
-        fl_lane_doom(l, code, why ? why : "its replica has failed");
-    else
-        fl_lane_abort(l, code, why ? why : "its replica has failed");
-    fl_free(why);
-}
-
-static void follower_asks(fl_ps_lane *l, const fl_question *q)
-{
-    fl_replica *r = l->replica;
-
-    if (r->first > 1 && q->head.step < r->first)
-        return;              /* it is late: that record is gone */
-    if (q->head.step == 0) { /* it does not know its process yet, or loads */
-        r->begun_ms = l->now_ms;
-        fl_replica_say_lanes(l, q, FL_ANSWER_OK);
-        return;
-    }
-    if (!r->attached)
-        atomic_fetch_sub(&l->o.identity->unfollowed, 1);
-    r->question = *q;
-    r->attached = r->asks = true;
-    r->process = q->head.incarnation;
-    r->heard_ms = l->now_ms;
-    fl_replica_acknowledge(l, q->head.step);
-    if (r->from < r->used)
-        fl_replica_send_kept(l);
-    hand_over(l);
-}
-
-/* Another process than the follower's. It may be one of before, that has slept;
- * or the follower has died, and is not missed yet. */
-static void stranger_asks(fl_ps_lane *l, const fl_question *q)
-{
-    fl_replica *r = l->replica;
-
-    if (fl_view_of(&q->head) != FL_VIEW_NONE) {
-        fl_replica_answer(l, q, FL_ANSWER_FENCED, fl_replica_view_of(l), 0);
-        return;
-    }
-    fl_replica_say_lanes(l, q, FL_ANSWER_COMING);
-    if (l->now_ms - r->heard_ms > l->o.peer_ms / 2)
-        r->proposes = true;
-}
-
-void fl_lane_follow_asked(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
-{
-    const fl_msg_head *head = &l->msg.head;
-    const fl_question q = {*from, *head};
-    fl_replica *r = l->replica;
-    bool known = !r->attached || head->incarnation == r->process;
-
-    (void)p;
-    if (head->flags & FL_MSG_COMMAND) { /* where copies of its lanes are */
-        fl_replica_say_copies(l, &q);
-        return;
-    }
-    if (head->peer != 0 && head->peer != l->o.identity->nonce)
-        return; /* it follows another process */
-    if (r->role == FL_REPLICA_LEADS && known && head->flags & FL_MSG_STOP) {
-        follower_has_failed(l);
-        return;
-    }
-    if (r->role == FL_REPLICA_LEADS &&
-        fl_view_of(head) == r->view + FL_VIEW_TAKEN)
-        fl_replica_give_way(l);
-    if (r->role == FL_REPLICA_ALONE)
-        newcomer_asks(l, &q);
-    else if (r->role != FL_REPLICA_LEADS)
-        fl_replica_answer(l, &q, FL_ANSWER_FENCED, fl_replica_view_of(l), 0);
-    else if (known)
-        follower_asks(l, &q);
-    else
-        stranger_asks(l, &q);
 }

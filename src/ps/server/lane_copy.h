@@ -16,6 +16,9 @@
 void fl_copy_goes_on(fl_ps_lane *l); /* there may be something to send */
 void fl_copy_tick(fl_ps_lane *l);
 
+/* A process that has no copy, or not all of it, asks a lane that is alone. */
+void fl_copy_newcomer_asks(fl_ps_lane *l, const fl_question *q);
+
 /* l->msg, a worker's heartbeat, says whether it knows where the copy is; if not
  * the answer tells it. Another process of the worker does not know. */
 void fl_copy_heartbeat(fl_ps_lane *l);

@@ -145,6 +145,8 @@ void fl_follower_hears(fl_ps_lane *l, const fl_peer *from)
         fl_lane_aborted(l, from, NULL);
         return;
     }
+    if (head->kind == FL_MSG_HEARTBEAT && l->o.log_goes)
+        fl_lane_answer(l, head, from, FL_ANSWER_OK, FL_NOBODY);
     if (head->kind != FL_MSG_HEARTBEAT || r->view == FL_VIEW_NONE)
         return; /* until it leads: it is sent again */
     if (fl_view_of(head) == r->view + FL_VIEW_TAKEN &&

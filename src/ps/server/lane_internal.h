@@ -419,8 +419,9 @@ fl_lane_handler fl_lane_pull, fl_lane_query; /* lane_pull.c */
 fl_lane_handler fl_lane_reduce;              /* lane_reduce.c */
 fl_lane_handler fl_lane_lease;               /* lane_reduce.c */
 fl_lane_handler fl_lane_feed;                /* lane_feed.c: of subscribers */
-fl_lane_handler fl_lane_follow_asked;        /* lane_replica.c: of replicas */
-fl_lane_handler fl_lane_control; /* ps/control/lane_control.c: of fleetctl */
+fl_lane_handler fl_lane_follow_asked;        /* lane_asked.c: of replicas */
+fl_lane_handler fl_lane_say_home; /* and, of one whose log has gone, where */
+fl_lane_handler fl_lane_control;  /* ps/control/lane_control.c: of fleetctl */
 
 /* --- pushes (lane_push.c) ------------------------------------------------- */
 

@@ -290,12 +290,15 @@ static int64_t lingers_ms(const fl_ps_lane *l)
 void fl_lane_linger(fl_ps_lane *l)
 {
     const fl_partition *layout = l->o.layout;
+    fl_replica *r = l->replica;
 
-    if (l->now_ms - l->replica->gone_ms <= lingers_ms(l))
+    if (l->now_ms - r->gone_ms <= lingers_ms(l))
         return;
-    l->state = FL_LANE_LEFT;
-    if (!l->replica->moves || l->busy || l->saving || l->frozen)
+    if (!l->o.signpost || !r->moves)
+        l->state = FL_LANE_LEFT;
+    if (!r->moves || r->cleared || l->busy || l->saving || l->frozen)
         return;
+    r->cleared = true;
     for (int i = 0; i < layout->n_table; i++)
         layout->table[i]->methods->clear(layout->table[i]);
 }

@@ -58,6 +58,7 @@ struct fl_replica {
     uint64_t *left;   /* the record with which it has left; 0: it has not */
     fl_held_answer *held, **last_held;
     int64_t gone_ms;    /* since when another one leads */
+    bool cleared;       /* what it has kept */
     fl_lane_copy *copy; /* that is made again; NULL: none is */
     fl_lane_copy
         *ending;    /* one that is not; what writes for it has not ended */

@@ -486,6 +486,8 @@ void fl_lane_advance(fl_ps_lane *l)
 {
     bool more = true;
 
+    if (l->o.log_goes && fl_lane_replica(l) == FL_REPLICA_GONE)
+        return; /* what it would do is another process's to do */
     while (more && !l->busy && l->state == FL_LANE_RUNS) {
         more = take_ends(l);
         if (l->state == FL_LANE_RUNS)

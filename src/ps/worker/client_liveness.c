@@ -75,7 +75,22 @@ static bool waits_for_server(const fl_client *c, int64_t now_ms)
 
 /* --- heartbeats ----------------------------------------------------------- */
 
-/* Or, to a lane that was left, a farewell once more. */
+/* With a log a lane goes to another process without a time in which both have
+ * it: the old place says so, or the new one, if the old one has died as it did.
+ * docs/adr/0131. */
+static bool moves_with_log(const fl_client *c)
+{
+    return c->o.restart_ms > 0 && !c->o.replicas;
+}
+
+/* It was told where the lane is about to go; both places are asked. */
+static bool is_about_to_go(const fl_client *c, const fl_client_lane *l)
+{
+    return moves_with_log(c) && !l->left && l->knows > fl_view_epoch(l->view);
+}
+
+/* Or, to a lane that was left, a farewell once more. That it knows a lane's
+ * next place it says when that one has answered. */
 static void say_heartbeat(fl_client *c, int lane, int copy)
 {
     fl_msg_head head = fl_client_head(
@@ -83,7 +98,8 @@ static void say_heartbeat(fl_client *c, int lane, int copy)
 
     head.request = c->heartbeats | FL_MSG_OF_HEARTBEAT;
     head.step = c->progress;
-    head.piece = (uint16_t)c->lane[lane].knows;
+    if (!is_about_to_go(c, &c->lane[lane]) || c->lane[lane].other_ms > 0)
+        head.piece = (uint16_t)c->lane[lane].knows;
     fl_client_say(c, lane, copy, &head);
 }
 
@@ -92,8 +108,11 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
     c->heartbeats++;
     c->progress += waits_for_server(c, now_ms);
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
-    for (int i = 0; i < c->n_lane; i++)
+    for (int i = 0; i < c->n_lane; i++) {
         say_heartbeat(c, i, c->lane[i].at);
+        if (is_about_to_go(c, &c->lane[i]))
+            say_heartbeat(c, i, c->lane[i].at ^ 1);
+    }
 }
 
 void fl_client_send_again(fl_client *c, fl_request *r, int64_t now_ms)
@@ -189,6 +208,17 @@ static bool has_yet_to_meet(fl_client *c, int lane, uint32_t view,
     return true;
 }
 
+/* It has gone to a place of which this worker has not heard: the answer to a
+ * heartbeat names it. */
+static bool goes_elsewhere(fl_client *c, int lane, uint32_t view)
+{
+    if (!moves_with_log(c) || fl_view_epoch(view) == c->lane[lane].knows)
+        return false;
+    if (c->msg.head.request & FL_MSG_OF_HEARTBEAT)
+        fl_client_hear_address(c, lane);
+    return true;
+}
+
 bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
 {
     fl_client_lane *l = &c->lane[lane];
@@ -207,7 +237,7 @@ bool fl_client_hears(fl_client *c, int lane, int copy, int64_t now_ms)
     if (view == l->view)
         return true;
     if (fl_view_part(view) == FL_VIEW_TAKEN) { /* this one has led */
-        if (!l->left)
+        if (!l->left && !goes_elsewhere(c, lane, view))
             go_over(c, lane, view, now_ms);
         return false;
     }

@@ -40,7 +40,7 @@ typedef struct fleet_psgpu fleet_psgpu;
 typedef struct fleet_psgpu_options {
     int64_t memory_bytes; /* that rows may take of the GPU's memory, with what
                              finds them; 0: as much as it gives. A pass that
-                             needs more is cut into parts */
+                             needs more is cut into parts, of which two fit */
 } fleet_psgpu_options;
 
 /* fleet_psgpu_create - the passes of a handle, which has one such object, and

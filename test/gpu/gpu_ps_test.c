@@ -9,12 +9,17 @@
 #include "watch_kit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "fleet/job/pass_rows.h"
 
 enum { BATCH = 32, LINES = 400, PASSES = 2 };
+enum { WIDE_LINES = 5000 };
 
 /* All zeros: tables that are on the GPU as a whole. */
 typedef struct ps_case {
@@ -233,6 +238,226 @@ TEST(a_gpu_with_less_memory_than_a_pass_needs_gets_smaller_parts)
     gpu_kit_close();
 }
 
+/* --- the next part, beside training --------------------------------------- */
+
+/* Seen by a callback between two batches of a part. */
+typedef struct ahead {
+    fleet_psgpu *g;
+    int parts; /* that were ready before the last batch of the one before */
+    int64_t fresh, shared, handed_over;
+    int64_t expected; /* rows of the next part that are handed over; -1: the
+                         thread was not waited for */
+    int part;
+} ahead;
+
+/* In the middle of each part: the thread beside it has to come to its end while
+ * this one is not left. */
+static int wait_for_next_part(void *user, int64_t batch, int64_t samples)
+{
+    ahead *a = user;
+    fleet_psgpu *g = a->g;
+    fl_wait limit = fl_wait_for(20000);
+
+    (void)samples;
+    if (a->part == g->part)
+        return 0;
+    a->part = g->part;
+    a->handed_over += g->handed_over;
+    if (a->expected >= 0) /* each was trained: it is a row */
+        CHECK_INT(g->handed_over, g->part > 1 ? a->expected : 0);
+    a->expected = -1;
+    if (!g->prepares || batch >= g->end)
+        return 0;
+    while (!atomic_load(&g->is_over))
+        if (fl_wait_left(&limit) == 0)
+            return 1;
+    a->parts++;
+    a->expected = 0;
+    for (int i = 0; i < g->n_table; i++) {
+        a->fresh += g->table[i].next.n_fresh;
+        a->expected += g->table[i].next.n_shared;
+    }
+    a->shared += a->expected;
+    return 0;
+}
+
+static void train_seen(scene *s, ahead *a)
+{
+    const fleet_train_options o = {.on_batch = wait_for_next_part, .user = a};
+    fleet_train_result r;
+
+    a->part = 0;
+    a->expected = -1;
+    CHECK_OK(fleet_psgpu_begin_pass(a->g));
+    CHECK_OK(fleet_train_from_dataset(s->e, s->data, &o, &r));
+    CHECK_INT(r.stopped, 0);
+    CHECK_OK(fleet_psgpu_end_pass(a->g));
+}
+
+TEST(the_next_part_is_listed_and_staged_while_one_trains)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 50000}, whole = {0};
+    ahead a = {0};
+    uint64_t hash;
+    scene s;
+
+    gpu_kit_open();
+    a.g = open_case(&s, &c);
+    for (int i = 0; i < PASSES; i++)
+        train_seen(&s, &a);
+    hash = scene_hash(&s);
+    scene_close(&s);
+    CHECK(a.parts > 1);
+    CHECK(a.fresh > 0 && a.shared > 0);
+    CHECK(a.handed_over > 0);
+    CHECK(hash == hash_of(&whole));
+    gpu_kit_close();
+}
+
+/* Ids that hardly come twice. */
+static void write_wide_file(const char *path, int lines)
+{
+    FILE *file = fopen(path, "w");
+
+    CHECK(file != NULL);
+    for (int i = 0; i < lines; i++)
+        fprintf(file, "1 %d 3 0.5 %d 1.25 1 %d 1 %d 1 %d\n", i % 3 == 0, i % 7,
+                i * 3 + 1, i * 3 + 2, i % 50);
+    CHECK_INT(fclose(file), 0);
+}
+
+static uint64_t hash_of_wide(const ps_case *c, const char *path)
+{
+    int64_t bytes = 0;
+    fleet_psgpu *g;
+    uint64_t hash;
+    scene s;
+
+    build(&s, c);
+    scene_data_in_memory(&s, path, BATCH, 2);
+    g = c->passes ? open_passes(&s, c) : NULL;
+    train_pass(&s, c, g);
+    for (size_t i = 0; i < s.f->store->tables.n; i++) {
+        const fl_rows *r = s.f->store->tables.entry[i].value;
+
+        bytes += fl_table_gpu_bytes(r, r->methods->count(r));
+    }
+    CHECK(bytes >= 10 * c->memory_bytes);
+    CHECK(!g || g->handed_over > 0);
+    hash = scene_hash(&s);
+    scene_close(&s);
+    return hash;
+}
+
+TEST(a_table_of_ten_times_the_memory_for_rows_has_the_same_bits)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 120000}, whole = {0};
+    const char *path = test_path("wide.txt");
+    uint64_t hash;
+
+    gpu_kit_open();
+    write_wide_file(path, WIDE_LINES);
+    hash = hash_of_wide(&c, path);
+    CHECK(parts_said() > 10);
+    CHECK(hash == hash_of_wide(&whole, path));
+    gpu_kit_close();
+}
+
+/* In the trace's order: events are kept as they happen. */
+TEST(a_trace_shows_the_preparation_within_the_training)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 50000};
+    const char *folder = test_path("trace"), *train, *prepare, *ready, *trained;
+    ahead a = {0};
+    char *text, file[600];
+    size_t size;
+    scene s;
+
+    gpu_kit_open();
+    setenv("FLEET_TRACE", folder, 1);
+    a.g = open_case(&s, &c);
+    train_seen(&s, &a);
+    scene_close(&s);
+    unsetenv("FLEET_TRACE");
+    snprintf(file, sizeof file, "%s/worker-0.%d.json", folder, (int)getpid());
+    CHECK_OK(fl_file_read(file, &text, &size));
+    train = strstr(text, "\"pass.train\"");
+    prepare = strstr(text, "\"pass.prepare\"");
+    CHECK(train && prepare && train < prepare);
+    ready = strstr(prepare + 1, "\"pass.prepare\"");
+    trained = strstr(train + 1, "\"pass.train\"");
+    CHECK(ready && trained && ready < trained);
+    CHECK_CONTAINS(ready, "\"ph\":\"e\"");
+    fl_free(text);
+    gpu_kit_close();
+}
+
+/* Where two parts do not fit beside each other all rows go home between. */
+TEST(parts_that_fit_alone_have_the_same_bits)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 20000}, whole = {0};
+    ahead a = {0};
+    uint64_t hash;
+    int parts;
+    scene s;
+
+    gpu_kit_open();
+    a.g = open_case(&s, &c);
+    train_seen(&s, &a);
+    train_seen(&s, &a);
+    parts = parts_said();
+    hash = scene_hash(&s);
+    scene_close(&s);
+    CHECK_INT(a.handed_over, 0);
+    CHECK(parts > 2 * PASSES);
+    CHECK(hash == hash_of(&whole));
+    gpu_kit_close();
+}
+
+static int stop_at_third(void *user, int64_t batch, int64_t samples)
+{
+    (void)user;
+    (void)samples;
+    return batch == 3;
+}
+
+static uint64_t hash_with_stops(const ps_case *c)
+{
+    const fleet_train_options stops = {.on_batch = stop_at_third};
+    uint64_t hash;
+    fleet_psgpu *g;
+    scene s;
+
+    g = open_case(&s, c);
+    if (g)
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
+    if (g)
+        CHECK_OK(fleet_psgpu_end_pass(g));
+    train_pass(&s, c, g);
+    hash = scene_hash(&s);
+    if (g)
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+    CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
+    scene_close(&s); /* the thread runs */
+    return hash;
+}
+
+/* What a stop, an end of the pass, and the end of all leave behind. */
+TEST(a_part_that_is_prepared_for_nothing_is_given_up)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 50000}, whole = {0};
+    uint64_t hash;
+
+    gpu_kit_open();
+    hash = hash_with_stops(&c);
+    CHECK(parts_said() > 2);
+    CHECK(hash == hash_with_stops(&whole));
+    gpu_kit_close();
+}
+
 /* --- the life of a pass --------------------------------------------------- */
 
 TEST(the_gpu_has_the_rows_of_a_pass_and_none_after_it)
@@ -337,13 +562,6 @@ TEST(a_pass_may_be_trained_twice_before_it_ends)
     scene_close(&s);
     CHECK(hash == hash_of(&whole));
     gpu_kit_close();
-}
-
-static int stop_at_third(void *user, int64_t batch, int64_t samples)
-{
-    (void)user;
-    (void)samples;
-    return batch == 3;
 }
 
 /* As after a kill: what was saved before the pass is all that there is. */
@@ -462,6 +680,34 @@ TEST(an_allocation_that_fails_as_a_pass_begins_leaves_none_begun)
     }
     CHECK_OK(fleet_psgpu_end_pass(g));
     CHECK(scene_hash(&s) == before);
+    scene_close(&s);
+    gpu_kit_close();
+}
+
+/* Of the thread beside training, too. */
+TEST(an_allocation_that_fails_in_a_pass_of_parts_is_named)
+{
+    const ps_case c = {.passes = true, .memory_bytes = 50000};
+    bool over = false;
+    fleet_psgpu *g;
+    int64_t n = 1;
+    scene s;
+
+    gpu_kit_open();
+    g = open_case(&s, &c);
+    train_pass(&s, &c, g);
+    while (!over) {
+        fleet_status status;
+
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+        fl_memory_fail_at(n, true);
+        status = fleet_train_from_dataset(s.e, s.data, NULL, NULL);
+        over = fl_memory_count() < n;
+        fl_memory_fail_at(0, false);
+        CHECK_INT(status, over ? FLEET_OK : FLEET_ENOMEM);
+        CHECK_OK(fleet_psgpu_end_pass(g));
+        n += 5;
+    }
     scene_close(&s);
     gpu_kit_close();
 }

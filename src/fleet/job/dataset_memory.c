@@ -152,21 +152,37 @@ static fl_stream_spec spec_of_memory(fleet_dataset *d)
     return spec;
 }
 
-fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
-                                    const fl_slot_bounds *bounds,
-                                    fl_stream **stream)
+static fleet_status open_memory(fleet_dataset *d, bool shared, bool stops,
+                                const fl_slot_bounds *bounds,
+                                fl_stream **stream)
 {
     fl_stream_spec spec;
 
     FL_TRY(check_pass(d, shared));
     spec = spec_of_memory(d);
     spec.bounds = bounds;
+    if (!stops)
+        spec.job_status = NULL;
     if (shared) {
         FL_TRY(fl_position_take(d));
         FL_TRY(begin_order(d));
         spec.first_batch = d->at.batch;
     }
     return fl_stream_open(stream, &spec);
+}
+
+fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
+                                    const fl_slot_bounds *bounds,
+                                    fl_stream **stream)
+{
+    return open_memory(d, shared, true, bounds, stream);
+}
+
+fleet_status fl_dataset_memory_open_ahead(fleet_dataset *d,
+                                          const fl_slot_bounds *bounds,
+                                          fl_stream **stream)
+{
+    return open_memory(d, true, false, bounds, stream);
 }
 
 fleet_status fl_dataset_memory_check_list(const fleet_dataset *d)

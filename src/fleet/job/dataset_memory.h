@@ -39,6 +39,12 @@ fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
                                     const fl_slot_bounds *bounds,
                                     fl_stream **stream);
 
+/* One more over the pass that is trained, for a thread ahead of the training:
+ * a stop that is wanted does not end it. */
+fleet_status fl_dataset_memory_open_ahead(fleet_dataset *d,
+                                          const fl_slot_bounds *bounds,
+                                          fl_stream **stream);
+
 /* FLEET_ESTATE unless its list of files may change now. */
 fleet_status fl_dataset_memory_check_list(const fleet_dataset *d);
 

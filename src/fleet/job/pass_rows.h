@@ -3,8 +3,13 @@
  *
  * A stream of its own goes over the pass ahead of the training, batch by batch,
  * and lists the ids. Where the rows of all of it do not fit the pass is cut: a
- * part is as many batches, whole merge groups, as fit. At the first batch
- * behind a part its rows go home, and the next part's rows come.
+ * part is as many batches, whole merge groups, as take half of the memory.
+ * While a part is trained a thread lists the next one and copies its rows from
+ * their home (staged_rows.h). At the first batch behind a part they come, rows
+ * of both parts stay, and all other rows go home.
+ *
+ * While the thread runs, from the first batch of a part to the first one of the
+ * next, what is marked so is its own.
  */
 #pragma once
 
@@ -14,10 +19,12 @@
 /* A table whose rows the GPU has in a pass. */
 typedef struct fl_pass_table {
     fl_working_set set;
+    fl_staged_rows next; /* the thread's */
+    fl_rows *rows;
     const fleet_var *var;
     int *slot; /* of the dataset, whose ids it looks up */
     int n_slot;
-    uint64_t *key; /* of the merge group that was read last */
+    uint64_t *key; /* of the merge group that was read last; the thread's */
     size_t n_key, key_capacity;
 } fl_pass_table;
 
@@ -40,11 +47,23 @@ struct fleet_psgpu {
     fl_stream *stream;
     int64_t most;       /* bytes of a part; 0: any */
     int64_t first, end; /* batches of the part whose rows the GPU has */
-    int64_t read;       /* batches that the stream has brought */
-    int part;           /* its number, from 1 on */
-    bool fresh;         /* no batch has been trained with it */
     bool is_last;
+    int part;            /* its number, from 1 on */
+    bool fresh;          /* no batch has been trained with it */
+    int64_t handed_over; /* its rows that the GPU had before */
+
+    /* the thread's: of the part that is listed next */
+    int64_t next_first, next_end;
+    bool next_is_last;
+    int64_t read;   /* batches that the stream has brought */
     bool has_group; /* a merge group was read that is in no part yet */
+    fl_error why;   /* it failed, if the code is not FLEET_OK */
+
+    pthread_t preparer;
+    bool prepares;       /* the thread runs, or is to be joined */
+    atomic_bool stop;    /* it shall leave */
+    atomic_bool is_over; /* the next part is staged, or has failed */
+    bool is_traced;      /* the part's training has begun in the trace */
 };
 
 /* Its tables are set: the rows of the first part come. On failure there is no
@@ -60,6 +79,9 @@ fleet_status fl_psgpu_enter(fleet_psgpu *g, fleet_executor *e);
 
 /* Before the batch of that number is trained. */
 fleet_status fl_psgpu_batch(fleet_psgpu *g, fleet_executor *e, int64_t number);
+
+/* The executor has trained it, or a part, or failed. */
+void fl_psgpu_leave(fleet_psgpu *g);
 
 /* The dataset goes; and all of it does, as the handle goes. */
 void fl_psgpu_forget_dataset(fleet_psgpu *g);

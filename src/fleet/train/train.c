@@ -492,6 +492,7 @@ static fleet_status run_pass(pass *p, fleet_train_result *result)
         fl_executor_forget(p->e); /* the batches go */
     }
     p->e->in_pass = false;
+    fl_psgpu_leave(p->d->psgpu);
     if (p->crew)
         fl_crew_rest(p->crew);
     if (p->r.batches > 0)

@@ -60,6 +60,18 @@ uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new)
     return s->slot[i] - 1;
 }
 
+bool fl_key_set_has(const fl_key_set *s, uint64_t key)
+{
+    size_t i;
+
+    if (s->n == 0)
+        return false;
+    i = fl_key_set_place(s, key);
+    while (s->slot[i] && s->key[s->slot[i] - 1] != key)
+        i = (i + 1) & (s->n_slot - 1);
+    return s->slot[i] != 0 && (int64_t)s->slot[i] <= s->n;
+}
+
 void fl_key_set_done(fl_key_set *s)
 {
     fl_free(s->key);

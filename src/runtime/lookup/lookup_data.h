@@ -103,6 +103,9 @@ fleet_status fl_key_set_begin(fl_key_set *s, int64_t most);
 fleet_status fl_key_set_room(fl_key_set *s, int64_t n);
 uint32_t fl_key_set_add(fl_key_set *s, uint64_t key, bool *is_new);
 
+/* Also of a set whose last keys were taken off, by a smaller n. */
+bool fl_key_set_has(const fl_key_set *s, uint64_t key);
+
 /* The slot that a key looks at first. */
 static inline size_t fl_key_set_place(const fl_key_set *s, uint64_t key)
 {

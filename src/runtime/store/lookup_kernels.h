@@ -23,6 +23,7 @@
  *                    made, unless the update is skipped
  *   lookup.update    table <- update, sum, slot, n_unique: the same
  *   lookup.index     table <-: a new index of the rows it has; of no plan
+ *   lookup.move      rows, one behind the other <- table, which; of no plan
  *
  * What was appended are positions again: lookup.unique numbers their keys, and
  * lookup.sum adds them up by one feature, whose gradient is the merged sums.
@@ -130,6 +131,11 @@ enum {
     FL_FIND_TABLE,
     FL_FIND_KEY,
     FL_FIND_COUNT
+};
+enum {
+    FL_MOVE_TO, /* stride bytes each, as many as the operand says */
+    FL_MOVE_TABLE,
+    FL_MOVE_SLOT /* int64: which rows */
 };
 enum {
     FL_GATHER_TABLE,

@@ -74,6 +74,36 @@ static fleet_status index_all(fl_device *, fl_queue *q, const fl_device_step *s)
                           fl_step_ptr<fl_device_rows>(s, THE_TABLE));
 }
 
+/* --- lookup.move --------------------------------------------------------- */
+
+enum { MOVE_THREADS = 8 }; /* of a row; each takes more if it is long */
+
+/* Threads beside each other have neighbouring 16 bytes of a row. */
+__global__ static void move_rows(fl_pack<4> *to, const fl_device_rows *table,
+                                 const int64_t *slot, int64_t n)
+{
+    const char *row = table->row;
+    int64_t packs = table->stride / (int64_t)sizeof *to;
+
+    FL_EACH(i, n * packs)
+    {
+        int64_t r = fl_quotient(i, packs);
+
+        to[i] = reinterpret_cast<const fl_pack<4> *>(
+            row + slot[r] * table->stride)[i - r * packs];
+    }
+}
+
+static fleet_status move_all(fl_device *, fl_queue *q, const fl_device_step *s)
+{
+    int64_t n = fl_step_rows(s, FL_MOVE_TO);
+
+    return FL_LAUNCH_EACH(move_rows, n * MOVE_THREADS, q,
+                          fl_step_ptr<fl_pack<4>>(s, FL_MOVE_TO),
+                          fl_step_ptr<fl_device_rows>(s, FL_MOVE_TABLE),
+                          fl_step_ptr<int64_t>(s, FL_MOVE_SLOT), n);
+}
+
 /* --- first values -------------------------------------------------------- */
 
 /* Four neighbours of a row's, from column 4 block on. */
@@ -422,6 +452,7 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
 extern const fl_device_kernel fl_cuda_table[];
 const fl_device_kernel fl_cuda_table[] = {
     FL_KERNEL("lookup.index", index_all),
+    FL_KERNEL("lookup.move", move_all),
     FL_KERNEL("lookup.find", find_all),
     FL_KERNEL_WITH("lookup.insert", 0, insert_prepare, nullptr, insert),
     FL_KERNEL("lookup.update", launch_update),

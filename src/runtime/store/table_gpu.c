@@ -108,16 +108,25 @@ static size_t row_bytes(const fl_rows *r)
     return (size_t)(r->dim + fl_rows_floats(r)) * sizeof(float);
 }
 
-static int64_t stride_of(const fl_rows *r)
+int64_t fl_table_gpu_stride(const fl_rows *r)
 {
     size_t used = sizeof(fl_row_head) + row_bytes(r) + sizeof(uint64_t);
 
     return (int64_t)((used + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN);
 }
 
+void fl_table_gpu_write_row(const fl_rows *rows, char *to, uint64_t key,
+                            const float *weights)
+{
+    const fl_row_head *head = (const fl_row_head *)(const void *)weights - 1;
+
+    memcpy(to, head, sizeof *head + row_bytes(rows));
+    memcpy(to + fl_table_gpu_stride(rows) - sizeof key, &key, sizeof key);
+}
+
 int64_t fl_table_gpu_bytes(const fl_rows *rows, int64_t n)
 {
-    return n * stride_of(rows) +
+    return n * fl_table_gpu_stride(rows) +
            (int64_t)(places_for(n) * sizeof(fl_device_entry));
 }
 
@@ -125,7 +134,7 @@ static fl_device_rows describe_table(const fl_rows *r)
 {
     return (fl_device_rows){
         .n = r->subset ? 0 : r->methods->count(r),
-        .stride = stride_of(r),
+        .stride = fl_table_gpu_stride(r),
         .kind = (int32_t)r->filler.kind,
         .a = r->filler.a,
         .b = r->filler.b,
@@ -167,12 +176,10 @@ static fleet_status send_row(void *arg, int bucket, uint64_t key,
                              const float *weights)
 {
     crossing *c = arg;
-    const fl_row_head *head = (const fl_row_head *)(const void *)weights - 1;
 
     (void)bucket;
-    memcpy(c->piece + c->used, head, sizeof *head + row_bytes(rows_of(c->x)));
+    fl_table_gpu_write_row(rows_of(c->x), c->piece + c->used, key, weights);
     c->used += c->stride;
-    memcpy(c->piece + c->used - sizeof key, &key, sizeof key);
     c->n++;
     return c->used < c->size ? FLEET_OK : send_piece(c);
 }
@@ -254,27 +261,22 @@ static fleet_status wait_for_count(fl_table_gpu *x)
     return FLEET_OK;
 }
 
-static fleet_status keep_row(fl_rows *rows, const char *from, size_t stride)
-{
-    uint64_t key;
-    float *row;
-
-    memcpy(&key, from + stride - sizeof key, sizeof key);
-    FL_TRY(rows->methods->make(rows, &key, 1, &row));
-    memcpy(fl_row_of(row), from, sizeof(fl_row_head) + row_bytes(rows));
-    return FLEET_OK;
-}
-
 static fleet_status keep_rows(fl_rows *rows, const char *from, size_t stride,
                               size_t bytes)
 {
     const fl_row_subset *subset = rows->subset;
+    const char *end = from + bytes;
+    uint64_t key;
+    float *row;
 
     if (subset)
         return subset->keep(subset, rows, from, stride,
                             (int64_t)(bytes / stride));
-    for (size_t at = 0; at < bytes; at += stride)
-        FL_TRY(keep_row(rows, from + at, stride));
+    for (; from < end; from += stride) {
+        memcpy(&key, from + stride - sizeof key, sizeof key);
+        FL_TRY(rows->methods->make(rows, &key, 1, &row));
+        memcpy(fl_row_of(row), from, sizeof(fl_row_head) + row_bytes(rows));
+    }
     return FLEET_OK;
 }
 
@@ -296,11 +298,8 @@ static fleet_status fetch_rows(const fl_table_gpu *x, crossing *c, int64_t n)
 
 /* Kernels add rows and drop none: all rows of the host's table stay, and
  * change. One that has rows out of memory has a new epoch all the time. */
-static fleet_status fetch_all(fl_table_gpu *x)
+static fleet_status count_rows(fl_table_gpu *x)
 {
-    fleet_status status;
-    crossing c;
-
     if (!rows_of(x)->methods->want && x->epoch != fl_rows_epoch(rows_of(x)))
         return fl_fail(FLEET_ESTATE,
                        "table \"%s\": rows were erased while newer ones were "
@@ -308,6 +307,15 @@ static fleet_status fetch_all(fl_table_gpu *x)
                        rows_of(x)->name);
     FL_TRY(wait_for_count(x));
     x->now.n = x->known;
+    return FLEET_OK;
+}
+
+static fleet_status fetch_all(fl_table_gpu *x)
+{
+    fleet_status status;
+    crossing c;
+
+    FL_TRY(count_rows(x));
     FL_TRY(begin_crossing(&c, x, &x->now, x->known));
     status = fetch_rows(x, &c, x->known);
     fl_free(c.piece);
@@ -435,4 +443,153 @@ void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count)
         return;
     x->known = count->n;
     x->known_at = count->offered;
+}
+
+/* --- another subset ------------------------------------------------------- */
+
+typedef struct changing {
+    fl_table_gpu *x;
+    fl_row_change *to;
+    fl_device_rows next;
+    int64_t *slot;  /* of shared keys that have rows, then of leaving rows */
+    int64_t n_stay; /* how many have rows */
+    bool *stays;    /* by row */
+    void *keys;     /* on the GPU: a count, n keys, n slots; n slots */
+    void *piece;    /* on the GPU: leaving rows, one behind the other */
+} changing;
+
+static fleet_status run_kernel(const fl_table_gpu *x, const char *name,
+                               const fl_device_step *step)
+{
+    fl_gpu *g = x->mirror.gpu;
+
+    return g->m->kernel(g->d, name, FLEET_FLOAT32)->run(g->d, g->queue, step);
+}
+
+/* Where the shared keys' rows are; -1: it has none of that key. */
+static fleet_status find_shared(const changing *c)
+{
+    const fl_table_gpu *x = c->x;
+    int64_t n = c->to->n_shared, *count = c->keys;
+    fl_device_lookup config = {.dim = rows_of(x)->dim, .capacity = n};
+    uint64_t *key = (uint64_t *)(count + 1);
+    int64_t *slot = count + 1 + n;
+    fl_device_arg arg[] = {[FL_FIND_SLOT] = {.data = slot},
+                           [FL_FIND_TABLE] = {.data = x->mirror.on_gpu},
+                           [FL_FIND_KEY] = {.data = key},
+                           [FL_FIND_COUNT] = {.data = count}};
+
+    if (n == 0)
+        return FLEET_OK;
+    FL_TRY(copy_bytes(x, count, &n, sizeof n, FL_TO_DEVICE));
+    FL_TRY(copy_bytes(x, key, c->to->shared, (size_t)n * sizeof *key,
+                      FL_TO_DEVICE));
+    FL_TRY(run_kernel(
+        x, "lookup.find",
+        &(fl_device_step){.arg = arg, .n_arg = 5, .config = &config}));
+    FL_TRY(copy_bytes(x, c->slot, slot, (size_t)n * sizeof *slot, FL_TO_HOST));
+    return fl_gpu_wait(x->mirror.gpu);
+}
+
+/* Which rows stay, and then, which leave. */
+static void sort_rows(changing *c)
+{
+    for (int64_t i = 0; i < c->to->n_shared; i++)
+        if (c->slot[i] >= 0) {
+            c->stays[c->slot[i]] = true;
+            c->slot[c->n_stay++] = c->slot[i];
+        }
+    for (int64_t row = 0, at = c->n_stay; row < c->x->known; row++)
+        if (!c->stays[row])
+            c->slot[at++] = row;
+}
+
+/* The rows of these numbers, one behind the other on the GPU. */
+static fleet_status gather_rows(const changing *c, char *to,
+                                const int64_t *slot, int64_t n)
+{
+    fl_device_arg arg[] = {[FL_MOVE_TO] = {.data = to, .rows = n},
+                           [FL_MOVE_TABLE] = {.data = c->x->mirror.on_gpu},
+                           [FL_MOVE_SLOT] = {.data = c->keys}};
+
+    FL_TRY(copy_bytes(c->x, c->keys, slot, (size_t)n * sizeof *slot,
+                      FL_TO_DEVICE));
+    return run_kernel(c->x, "lookup.move",
+                      &(fl_device_step){.arg = arg, .n_arg = 3});
+}
+
+static fleet_status fill_next(changing *c)
+{
+    size_t staged = (size_t)(c->to->n_staged * c->next.stride);
+
+    FL_TRY(copy_bytes(c->x, c->next.row, c->to->staged, staged, FL_TO_DEVICE));
+    c->next.n = c->to->n_staged + c->n_stay;
+    return gather_rows(c, c->next.row + staged, c->slot, c->n_stay);
+}
+
+static fleet_status send_leaving_home(changing *c, crossing *way)
+{
+    const int64_t *slot = c->slot + c->n_stay;
+    int64_t left = c->x->known - c->n_stay;
+
+    while (left > 0) {
+        int64_t most = (int64_t)(way->size / way->stride);
+        int64_t n = left < most ? left : most;
+
+        way->at = c->piece;
+        FL_TRY(gather_rows(c, c->piece, slot, n));
+        FL_TRY(fetch_rows(c->x, way, n));
+        slot += n;
+        left -= n;
+    }
+    return FLEET_OK;
+}
+
+static fleet_status alloc_changing(changing *c, crossing *way)
+{
+    int64_t n = c->x->known + c->to->n_shared;
+    fl_gpu *g = c->x->mirror.gpu;
+
+    FL_TRY(FL_NEW(&c->slot, (size_t)(n + 1) * sizeof *c->slot));
+    FL_TRY(FL_NEW(&c->stays, (size_t)c->x->known + 1));
+    FL_TRY(begin_crossing(way, c->x, &c->x->now, c->x->known + 1));
+    c->next = c->x->now;
+    FL_TRY(lay_out(c->x, &c->next, c->to->n));
+    FL_TRY(g->m->alloc(g->d, g->queue, (size_t)(2 * n + 2) * sizeof(int64_t),
+                       &c->keys));
+    return g->m->alloc(g->d, g->queue, way->size, &c->piece);
+}
+
+static fleet_status change_rows(changing *c, crossing *way)
+{
+    fleet_status status = alloc_changing(c, way);
+
+    if (status == FLEET_ENOMEM)
+        return no_room(c->x, status, c->to->n);
+    FL_TRY(status);
+    FL_TRY(find_shared(c));
+    sort_rows(c);
+    FL_TRY(fill_next(c));
+    FL_TRY(send_leaving_home(c, way));
+    c->to->handed_over = c->n_stay;
+    return take_rows(c->x, &c->next);
+}
+
+fleet_status fl_table_gpu_change(fl_table_gpu *x, fl_row_change *to)
+{
+    changing c = {.x = x, .to = to};
+    crossing way = {0};
+    fl_gpu *g = x->mirror.gpu;
+    fleet_status status = count_rows(x);
+
+    if (status == FLEET_OK)
+        status = change_rows(&c, &way);
+    if (status != FLEET_OK && x->now.row != c.next.row)
+        drop_rows(x, &c.next);
+    g->m->free(g->d, g->queue, c.keys);
+    g->m->free(g->d, g->queue, c.piece);
+    fl_free(way.piece);
+    fl_free(c.stays);
+    fl_free(c.slot);
+    return status;
 }

@@ -41,6 +41,12 @@ typedef struct fl_rows_count {
 /* What n rows of a table take in a GPU's memory. */
 int64_t fl_table_gpu_bytes(const fl_rows *rows, int64_t n);
 
+/* A row as the GPU has it, in fl_table_gpu_stride() bytes; weights: of the
+ * host's table. */
+int64_t fl_table_gpu_stride(const fl_rows *rows);
+void fl_table_gpu_write_row(const fl_rows *rows, char *to, uint64_t key,
+                            const float *weights);
+
 /* FLEET_EUNSUPPORTED: rows of the table may be out of memory, and it is not in
  * passes that some of them come to the GPU. */
 fleet_status fl_table_gpu_make(struct fl_store *s, fl_gpu *gpu, fl_rows *rows,
@@ -54,3 +60,20 @@ fleet_status fl_table_gpu_room(fl_table_gpu *x, int64_t keys);
  * come. */
 fl_gpu_rows fl_table_gpu_count(const fl_table_gpu *x, fl_rows_count *pinned);
 void fl_table_gpu_counted(fl_table_gpu *x, const fl_rows_count *count);
+
+/* Another subset of the table's rows, of which the GPU has some. */
+typedef struct fl_row_change {
+    const char *staged; /* n_staged rows that it does not have, as it will */
+    int64_t n_staged;
+    const uint64_t *shared; /* n_shared keys, of rows that it has, or that are
+                               not made yet */
+    int64_t n_shared;
+    int64_t n;           /* keys of all: the room */
+    int64_t handed_over; /* out: rows of shared keys that it has */
+} fl_row_change;
+
+/* The table on the GPU, which has its newest rows, has the other subset: rows
+ * of shared keys stay in its memory, and all other rows it had come home.
+ * FLEET_ENOMEM: it has no room for both at once. On failure it is as it was,
+ * but for rows that have come home as well. */
+fleet_status fl_table_gpu_change(fl_table_gpu *x, fl_row_change *to);

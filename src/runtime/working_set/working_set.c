@@ -5,9 +5,7 @@
 
 #include "runtime/lookup/wanted_rows.h"
 
-/* Rows that are in use at once: few, as they have to fit into a cap beside
- * nothing else. */
-enum { CHUNK = 256 };
+enum { CHUNK = FL_ROWS_AT_ONCE };
 
 static const fl_working_set *set_of(const fl_row_subset *s)
 {
@@ -28,35 +26,11 @@ static void expect_next(fl_rows *rows, const uint64_t *key, int64_t n)
 
 /* --- to the GPU ----------------------------------------------------------- */
 
-static fleet_status visit_chunk(fl_rows *rows, const uint64_t *key, int64_t n,
-                                fl_row_visitor *visit, void *arg)
-{
-    float *row[CHUNK];
-
-    FL_TRY(rows->methods->find(rows, key, n, row));
-    for (int64_t i = 0; i < n; i++)
-        if (row[i])
-            FL_TRY(visit(arg, fl_bucket_of(fl_mix(key[i])), key[i], row[i]));
-    return FLEET_OK;
-}
-
 static fleet_status visit_part(const fl_key_set *p, fl_rows *rows,
                                fl_row_visitor *visit, void *arg)
 {
-    int64_t n = p->n;
-
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t now = chunk_of(n - i), after = i + now;
-        fl_wanted_rows w = {0};
-        fleet_status status = fl_rows_bring(&w, rows, p->key + i, now);
-
-        if (status == FLEET_OK) {
-            expect_next(rows, p->key + after, chunk_of(n - after));
-            status = visit_chunk(rows, p->key + i, now, visit, arg);
-        }
-        fl_wanted_rows_done(&w);
-        FL_TRY(status);
-    }
+    for (int64_t i = 0; i < p->n; i += CHUNK)
+        FL_TRY(fl_rows_visit_first(rows, p->key + i, p->n - i, visit, arg));
     return FLEET_OK;
 }
 
@@ -130,6 +104,7 @@ fleet_status fl_working_set_begin(fl_working_set *w, fl_store *s, fl_gpu *gpu,
     fl_table_gpu *x;
 
     FL_TRY(fl_table_gpu_make(s, gpu, rows, &x));
+    w->on_gpu = x;
     w->subset = (fl_row_subset){n > 0 ? n : 1, each_row, keep_rows};
     w->rows = rows;
     rows->subset = &w->subset;
@@ -153,6 +128,58 @@ fleet_status fl_working_set_end(fl_working_set *w, fl_store *s, bool lost)
     w->rows->subset = NULL;
     w->rows = NULL;
     return status;
+}
+
+void fl_working_set_take(fl_working_set *w, fl_staged_rows *next)
+{
+    fl_pass_keys keys = w->keys;
+
+    w->keys = next->keys;
+    next->keys = keys;
+    next->is_staged = false;
+}
+
+/* While both are on the GPU. */
+static fleet_status hand_over(fl_working_set *w, fl_staged_rows *next,
+                              int64_t *handed_over)
+{
+    int64_t n = fl_pass_keys_count(&next->keys);
+    fl_row_change to = {.staged = next->staged,
+                        .n_staged = next->n_staged,
+                        .shared = next->key + next->n_fresh,
+                        .n_shared = next->n_shared,
+                        .n = n > 0 ? n : 1};
+    fl_gpu *gpu = w->on_gpu->mirror.gpu;
+    fleet_status status;
+
+    fl_gpu_lock(gpu);
+    status = fl_table_gpu_change(w->on_gpu, &to);
+    fl_gpu_unlock(gpu);
+    FL_TRY(status);
+    w->subset.n = to.n;
+    *handed_over = to.handed_over;
+    fl_working_set_take(w, next);
+    return FLEET_OK;
+}
+
+fleet_status fl_working_set_move(fl_working_set *w, fl_store *s,
+                                 fl_staged_rows *next, bool fits,
+                                 int64_t *handed_over)
+{
+    fl_gpu *gpu = w->on_gpu->mirror.gpu;
+    fl_rows *rows = w->rows;
+
+    *handed_over = 0;
+    if (fits && next->is_staged && !w->on_gpu->mirror.gpu_is_old) {
+        fleet_status status = hand_over(w, next, handed_over);
+
+        if (status != FLEET_ENOMEM)
+            return status;
+        fl_error_clear();
+    }
+    FL_TRY(fl_working_set_end(w, s, false));
+    fl_working_set_take(w, next);
+    return fl_working_set_begin(w, s, gpu, rows);
 }
 
 void fl_working_set_done(fl_working_set *w)

@@ -34,7 +34,8 @@ static const int64_t depths[] = {13, 32, 400, 429, 432};
 typedef enum part { FORWARD, DW, DX, N_PART } part;
 
 static const char *const part_name[N_PART] = {"forward", "dw", "dx"};
-static const char *const epilogue_name[] = {"plain", "bias", "bias_relu"};
+static const char *const epilogue_name[] = {"plain", "bias", "bias_relu",
+                                            "bias_gradient"};
 
 /* Tolerances, over sqrt(k): a factor is rounded to 2^-11 (TF32, float16) or
  * 2^-9 (bfloat16). */
@@ -144,7 +145,7 @@ static float *some_numbers(int64_t n)
     return x;
 }
 
-static const void *send(product *p, float *x, int64_t n)
+static void *send(product *p, float *x, int64_t n)
 {
     size_t bytes = (size_t)n * p->type->size;
     void *to;
@@ -232,9 +233,33 @@ static double want(const product *p, int64_t row, int64_t col)
     for (int64_t i = 0; i < s->k; i++)
         sum += (double)p->a[s->ta ? i * s->lda + row : row * s->lda + i] *
                (double)p->b[s->tb ? col * s->ldb + i : i * s->ldb + col];
-    if (s->epilogue != FL_GEMM_PLAIN)
+    if (s->epilogue == FL_GEMM_BIAS || s->epilogue == FL_GEMM_BIAS_RELU)
         sum += (double)p->bias[col];
     return s->epilogue == FL_GEMM_BIAS_RELU && sum < 0 ? 0 : sum;
+}
+
+/* The sums of b's rows, which come with a product. */
+static bool check_bias_gradient(product *p)
+{
+    const fl_gemm_spec *s = &p->spec;
+    float *got = (float *)(void *)p->host;
+    bool close = true;
+
+    if (s->epilogue != FL_GEMM_BIAS_GRADIENT)
+        return true;
+    must(p->g->m->copy(p->g->d, p->g->queue, got, p->on.bias,
+                       (size_t)s->n * sizeof *got, FL_TO_HOST),
+         "copy");
+    must(p->g->m->stream_wait(p->g->d, p->g->queue, p->g->deadline_ms), "wait");
+    for (int64_t j = 0; j < s->n; j++) {
+        double sum = 0;
+
+        for (int64_t i = 0; i < s->k; i++)
+            sum += (double)p->b[i * s->ldb + j];
+        close &= fabs((double)got[j] - sum) / sqrt((double)s->k) <=
+                 p->type->tolerance;
+    }
+    return close;
 }
 
 static bool check_values(product *p)
@@ -316,7 +341,7 @@ static void try_product(fl_gpu *g, const number_type *t, part what,
     open_product(&p);
     run_once(&p);
     time_product(&p);
-    if (!check_values(&p))
+    if (!check_values(&p) || !check_bias_gradient(&p))
         fault = "wrong";
     else if (!keeps_nan(&p))
         fault = "hides a NaN, or has one elsewhere";
@@ -339,6 +364,8 @@ static void try_layer(fl_gpu *g, int64_t m, int64_t n, int64_t k)
             try_product(g, &types[t], (part)what,
                         spec_of((part)what, m, n, k, FL_GEMM_PLAIN, &types[t]));
     }
+    try_product(g, &types[0], DW,
+                spec_of(DW, m, n, k, FL_GEMM_BIAS_GRADIENT, &types[0]));
 }
 
 static int read_rows(const char *text, int64_t rows[MOST_ROWS])

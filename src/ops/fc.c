@@ -11,6 +11,7 @@
 #include "ops/fc_kernels.h"
 #include "ops/ops.h"
 #include "runtime/graph/program.h"
+#include "runtime/passes/place_steps.h"
 #include "runtime/simd/simd.h"
 
 enum { IN_X, IN_W, IN_B };
@@ -94,10 +95,13 @@ static fleet_status fc_forward(fl_lowering *l, const fl_node *n)
 }
 
 /* oneDNN transposes W anew for every slice; from four slices on it pays to do
- * it once. Of bfloat16 it has to rearrange W in any case. */
-static bool wants_pack(const fl_lowering *l, const fl_fc_config *c)
+ * it once. Of bfloat16 it has to rearrange W in any case, and a GPU reads it as
+ * it is. */
+static bool wants_pack(const fl_lowering *l, const fl_node *n,
+                       const fl_fc_config *c)
 {
     return c->n > FL_SMALL_N && !l->program->training.amp.type &&
+           !fl_node_is_for_gpu(l->plan, n) &&
            l->plan->batch >= 4 * l->plan->slice;
 }
 
@@ -111,6 +115,26 @@ static int emit_pack(fl_lowering *l, const fl_node *n, const fl_fc_config *c,
 
     FL_EMIT(l, &fl_kernel_fc_pack, n, c, FL_W(wt), FL_R(w));
     return wt;
+}
+
+/* dW and db: on a GPU that is one step, because a product can have the sums. */
+static fleet_status emit_weight_gradients(fl_lowering *l, const fl_node *n,
+                                          const fl_fc_config *c, int g)
+{
+    const fl_kernel *product =
+        c->n <= FL_SMALL_N ? &fl_kernel_fc_small_dw : &fl_kernel_fc_dw;
+    const int x = fl_value_of(l, n->in[IN_X]);
+    const int dw = fl_gradient_to(l, n->in[IN_W]);
+    const int db = c->bias ? fl_gradient_to(l, n->in[IN_B]) : -1;
+    const bool both = dw >= 0 && db >= 0 && fl_node_is_for_gpu(l->plan, n);
+
+    if (both)
+        FL_EMIT(l, product, n, c, FL_W(dw), FL_R(x), FL_R(g), FL_W(db));
+    else if (dw >= 0)
+        FL_EMIT(l, product, n, c, FL_W(dw), FL_R(x), FL_R(g));
+    if (db >= 0 && !both)
+        FL_EMIT(l, &fl_kernel_fc_db, n, c, FL_W(db), FL_R(g));
+    return FLEET_OK;
 }
 
 static fleet_status fc_gradient(fl_lowering *l, const fl_node *n)
@@ -127,7 +151,7 @@ static fleet_status fc_gradient(fl_lowering *l, const fl_node *n)
         FL_EMIT(l, &fl_kernel_fc_mask, n, c, FL_RW(g),
                 FL_R(fl_value_of(l, out)));
     if ((to = fl_gradient_to(l, n->in[IN_X])) >= 0) {
-        bool packed = wants_pack(l, c);
+        bool packed = wants_pack(l, n, c);
 
         if (packed) {
             c = make_config(l, n, true);
@@ -138,12 +162,7 @@ static fleet_status fc_gradient(fl_lowering *l, const fl_node *n)
         FL_EMIT(l, small ? &fl_kernel_fc_small_dx : &fl_kernel_fc_dx, n, c,
                 FL_W(to), FL_R(g), FL_R(w));
     }
-    if ((to = fl_gradient_to(l, n->in[IN_W])) >= 0)
-        FL_EMIT(l, small ? &fl_kernel_fc_small_dw : &fl_kernel_fc_dw, n, c,
-                FL_W(to), FL_R(fl_value_of(l, n->in[IN_X])), FL_R(g));
-    if (c->bias && (to = fl_gradient_to(l, n->in[IN_B])) >= 0)
-        FL_EMIT(l, &fl_kernel_fc_db, n, c, FL_W(to), FL_R(g));
-    return FLEET_OK;
+    return emit_weight_gradients(l, n, c, g);
 }
 
 const fl_op fl_op_fc = {

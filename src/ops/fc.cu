@@ -7,6 +7,7 @@
 #include <fleet/nn.h>
 
 #include "ops/fc_kernels.h"
+#include "runtime/device/cuda/column_sums.h"
 #include "runtime/device/cuda/half_float_cuda.h"
 
 static const fl_fc_config *config_of(const fl_device_step *s)
@@ -52,7 +53,7 @@ static fleet_status make(fl_device *d, fl_queue *q, const fl_device_step *s,
 }
 
 static fleet_status multiply(fl_device *d, fl_queue *q, const fl_device_step *s,
-                             int c, int a, int b, const void *bias)
+                             int c, int a, int b, void *bias)
 {
     const fl_gemm_data data = {s->arg[a].data, s->arg[b].data, s->arg[c].data,
                                bias};
@@ -183,9 +184,14 @@ static fleet_status dx(fl_device *d, fl_queue *q, const fl_device_step *s)
     return multiply(d, q, s, X_DX, X_G, X_W, nullptr);
 }
 
-/* --- fc.dw: dW <- x, g ---------------------------------------------------- */
+/* --- fc.dw: dW <- x, g [, db] --------------------------------------------- */
 
-enum { W_DW, W_X, W_G };
+enum { W_DW, W_X, W_G, W_DB };
+
+static bool has_db(const fl_device_step *s)
+{
+    return s->n_arg > W_DB && s->arg[W_DB].data;
+}
 
 static fleet_status dw_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
@@ -196,147 +202,47 @@ static fleet_status dw_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
     spec.n = c->n;
     spec.k = fl_step_rows(s, W_X);
     spec.ta = true;
+    if (has_db(s)) {
+        spec.epilogue = FL_GEMM_BIAS_GRADIENT;
+        spec.align_bias = fl_step_alignment(s, W_DB);
+    }
     return make(d, q, s, spec);
 }
 
 static fleet_status dw(fl_device *d, fl_queue *q, const fl_device_step *s)
 {
-    return multiply(d, q, s, W_DW, W_X, W_G, nullptr);
+    return multiply(d, q, s, W_DW, W_X, W_G,
+                    has_db(s) ? s->arg[W_DB].data : nullptr);
 }
 
 /* --- fc.db: db <- g ------------------------------------------------------- */
 
-/* A block has TILE columns of up to BLOCK_ROWS rows; blocks of the same columns
- * each leave their sums, and the last of them to come adds these up, in the
- * order of the rows. */
-enum { BLOCK_ROWS = 64, MOST_PARTS = 64 };
-
-static int64_t rows_of_part(int64_t rows)
+static fl_column_sums *sums_of(const fl_device_step *s)
 {
-    int64_t n = (rows + MOST_PARTS - 1) / MOST_PARTS;
-
-    return n > BLOCK_ROWS ? n : (int64_t)BLOCK_ROWS;
-}
-
-static unsigned parts_of(int64_t rows)
-{
-    int64_t each = rows_of_part(rows);
-
-    return (unsigned)((rows + each - 1) / each);
-}
-
-static unsigned tiles_of(int64_t cols)
-{
-    return (unsigned)((cols + TILE - 1) / TILE);
-}
-
-/* How many blocks of each tile have come; device memory, 0 between launches. */
-struct arrivals {
-    unsigned *n;
-};
-
-static arrivals *arrivals_of(const fl_device_step *s)
-{
-    return static_cast<arrivals *>(s->state);
+    return static_cast<fl_column_sums *>(s->state);
 }
 
 static fleet_status db_prepare(fl_device *d, fl_queue *q, fl_device_step *s)
 {
-    int64_t n = config_of(s)->n;
-    unsigned parts = parts_of(fl_step_rows(s, 1));
-    void *made;
-
-    if (parts == 1)
-        return FLEET_OK;
-    s->scratch_size = (size_t)n * parts * sizeof(float);
-    FL_TRY(d->methods->alloc(d, q, tiles_of(n) * sizeof(unsigned), &made));
-    arrivals_of(s)->n = static_cast<unsigned *>(made);
-    return d->methods->fill(d, q, made, 0, tiles_of(n) * sizeof(unsigned));
+    return fl_column_sums_prepare(d, q, fl_step_rows(s, 1), config_of(s)->n,
+                                  sums_of(s));
 }
 
 static void db_finish(fl_device *d, fl_device_step *s)
 {
-    d->methods->free(d, nullptr, arrivals_of(s)->n);
-    arrivals_of(s)->n = nullptr;
-}
-
-/* The sum of rows [first, last) of x in the column of each threadIdx.x; threads
- * with threadIdx.y 0 get it. */
-template <class T>
-__device__ static float sum_rows(const T *x, int64_t first, int64_t last,
-                                 int64_t col, int64_t cols, int64_t ld)
-{
-    __shared__ float part[TILE_ROWS][TILE];
-    float sum = 0.0f;
-
-    for (int64_t r = first + threadIdx.y; r < last && col < cols;
-         r += TILE_ROWS)
-        sum += fl_load(x[r * ld + col]);
-    part[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    for (int i = 1; threadIdx.y == 0 && i < TILE_ROWS; i++)
-        sum += part[i][threadIdx.x];
-    __syncthreads();
-    return sum;
-}
-
-/* Is it the last block of its tile? Then what all blocks left can be read. */
-__device__ static bool comes_last(unsigned *arrived)
-{
-    __shared__ bool last;
-
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0 && threadIdx.y == 0) {
-        last = atomicAdd(arrived, 1u) == gridDim.y - 1;
-        if (last)
-            *arrived = 0;
-    }
-    __syncthreads();
-    __threadfence();
-    return last;
-}
-
-template <class T>
-__global__ static void sum_columns(float *db, float *left, unsigned *arrived,
-                                   const T *g, int64_t rows, int64_t each,
-                                   int64_t cols, int64_t ld)
-{
-    int64_t col = (int64_t)blockIdx.x * TILE + threadIdx.x;
-    int64_t first = (int64_t)blockIdx.y * each;
-    int64_t last = first + each < rows ? first + each : rows;
-    bool writes = threadIdx.y == 0 && col < cols;
-    float sum = sum_rows(g, first, last, col, cols, ld);
-
-    if (gridDim.y > 1) {
-        if (writes)
-            left[(int64_t)blockIdx.y * cols + col] = sum;
-        if (!comes_last(&arrived[blockIdx.x]))
-            return;
-        sum = sum_rows(static_cast<const float *>(left), 0, gridDim.y, col,
-                       cols, cols);
-    }
-    if (writes)
-        db[col] = sum;
+    fl_column_sums_done(d, sums_of(s));
 }
 
 static fleet_status db(fl_device *, fl_queue *q, const fl_device_step *s)
 {
-    int64_t n = config_of(s)->n, rows = fl_step_rows(s, 1);
-    dim3 grid(tiles_of(n), parts_of(rows));
-
-    return fl_by_type(s, 1, [=](auto x) {
-        using T = decltype(x);
-        return FL_LAUNCH(sum_columns<T>, grid, dim3(TILE, TILE_ROWS), 0, q,
-                         fl_step_f32(s, 0), static_cast<float *>(s->scratch),
-                         arrivals_of(s)->n, fl_step_ptr<T>(s, 1), rows,
-                         rows_of_part(rows), n, s->arg[1].ld);
-    });
+    return fl_cuda_sum_columns(q, sums_of(s), s->arg[1].dtype, s->arg[1].data,
+                               s->arg[1].ld, fl_step_rows(s, 1),
+                               config_of(s)->n, fl_step_f32(s, 0));
 }
 
 #define DB(dtype)                                                              \
-    FL_KERNEL_OF_WITH(dtype, "fc.db", sizeof(arrivals), db_prepare, db_finish, \
-                      db)
+    FL_KERNEL_OF_WITH(dtype, "fc.db", sizeof(fl_column_sums), db_prepare,      \
+                      db_finish, db)
 #define PRODUCT_OF(dtype, name, prepare, run)                                  \
     FL_KERNEL_OF_WITH(dtype, name, sizeof(gemm_of_step), prepare, finish, run)
 #define PRODUCT(name, prepare, run)                                            \

@@ -6,6 +6,9 @@
  *   dx       dx <- g, W or wt      small.dx       dx <- g, W
  *   dw       dW <- x, g            small.dw       the same
  *   db       db <- g
+ *
+ * On a GPU dw and small.dw write db, too, as a fourth operand, and there is no
+ * pack.
  */
 #pragma once
 

@@ -174,9 +174,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 
 /* --- the product ---------------------------------------------------------- */
 
+/* One that is read, or one that is written: the gradient. */
 static bool has_bias(const fl_emu_lt_desc *d)
 {
     return d->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static bool has_bias_gradient(const fl_emu_lt_desc *d)
+{
+    return d->epilogue == CUBLASLT_EPILOGUE_BGRADA;
 }
 
 /* Do the matrices fit, as the real library would demand? */
@@ -337,7 +343,7 @@ static float relu(float x, bool keeps_nan)
 static float finish(const fl_emu_lt_desc *d, cudaDataType_t type, float x,
                     int64_t row, bool keeps_nan)
 {
-    if (!has_bias(d))
+    if (!has_bias(d) || has_bias_gradient(d))
         return x;
 
     x += load(d->bias, type, row);
@@ -361,6 +367,23 @@ static void add_times(float *sum, const float *x, float factor, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         sum[i] += x[i] * factor;
+}
+
+/* The sums of A's rows over k, of every eighth column each, then of these. */
+static void sum_rows(const fl_emu_lt_desc *d, const float *a, int64_t m,
+                     int64_t k, bool backwards, cudaDataType_t type)
+{
+    enum { PARTS = 8 };
+
+    for (int64_t i = 0; i < m; i++) {
+        float part[PARTS] = {0}, sum = 0;
+
+        for (int64_t l = 0; l < k; l++)
+            part[l % PARTS] += a[(backwards ? k - 1 - l : l) * m + i];
+        for (float one : part)
+            sum += one;
+        store(d->bias, type, i, sum);
+    }
 }
 
 static float rounded(cudaDataType_t type, float x)
@@ -387,6 +410,8 @@ static void multiply(const fl_emu_lt_desc *d, const cublasLtMatmulAlgo_t *algo,
     const std::vector<float> a = as_floats(x, la, d->ta, m, k);
     std::vector<float> sum(static_cast<std::size_t>(m));
 
+    if (has_bias_gradient(d))
+        sum_rows(d, a.data(), m, k, backwards, lout->type);
     for (int64_t j = 0; j < lout->cols; j++) {
         std::fill(sum.begin(), sum.end(), 0.0f);
         for (int64_t i = 0; i < k; i++) {

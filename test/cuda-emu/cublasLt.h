@@ -34,7 +34,8 @@ enum cublasLtMatrixLayoutAttribute_t {
 enum cublasLtEpilogue_t {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
     CUBLASLT_EPILOGUE_BIAS = 4,
-    CUBLASLT_EPILOGUE_RELU_BIAS = 6
+    CUBLASLT_EPILOGUE_RELU_BIAS = 6,
+    CUBLASLT_EPILOGUE_BGRADA = 256
 };
 enum cublasLtReductionScheme_t {
     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,

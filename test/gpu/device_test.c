@@ -496,6 +496,36 @@ static void check_epilogues(scene *s, const float *a, const float *b,
     }
 }
 
+/* A layer's dW and db, of fewer rows than a block of our own kernel has, and of
+ * more than one. */
+static void check_bias_gradient(scene *s, const float *a, const float *b,
+                                int64_t k)
+{
+    fl_gemm_spec g = {.m = M,
+                      .n = N,
+                      .k = k,
+                      .ta = true,
+                      .lda = M,
+                      .ldb = N + 2,
+                      .ldc = N,
+                      .epilogue = FL_GEMM_BIAS_GRADIENT};
+    float c[M * N], got[N];
+
+    CHECK_OK(s->m->fill(s->k.d, s->k.q, s->buffer[3], 0xff, sizeof got));
+    run_product(s, &g);
+    get(s, 2, c, sizeof c);
+    get(s, 3, got, sizeof got);
+    for (int i = 0; i < M * N; i++)
+        CHECK(fabs((double)c[i] - product_at(&g, a, b, i / N, i % N)) < 1e-4);
+    for (int64_t j = 0; j < N; j++) {
+        double sum = 0;
+
+        for (int64_t r = 0; r < k; r++)
+            sum += (double)b[r * g.ldb + j];
+        CHECK(fabs((double)got[j] - sum) < 1e-4);
+    }
+}
+
 static const unsigned refusals[] = {0,
                                     FL_EMU_NO_HANDLE,
                                     FL_EMU_NO_PRODUCT,
@@ -528,6 +558,63 @@ TEST(a_product_is_computed_whatever_cublaslt_lacks)
         check_epilogues(&s, a, b, bias);
         close_scene(&s);
     }
+}
+
+/* How a product is computed, and how much is queued for that. */
+static void check_way(scene *s, const fl_gemm_spec *g, const char *way,
+                      long calls)
+{
+    fl_gemm_data data = {s->buffer[0], s->buffer[1], s->buffer[2],
+                         s->buffer[3]};
+    fl_gemm *gemm;
+    long before;
+
+    CHECK_OK(s->m->gemm_create(s->k.d, s->k.q, g, &gemm));
+    before = fl_emu_queued();
+    CHECK_OK(s->m->gemm_run(s->k.d, s->k.q, gemm, &data));
+    CHECK_INT(fl_emu_queued() - before, calls);
+    CHECK_TEXT(s->m->gemm_way(gemm), way);
+    s->m->gemm_destroy(s->k.d, gemm);
+}
+
+TEST(a_bias_gradient_comes_with_its_product_whatever_cublaslt_lacks)
+{
+    enum { FEW = 5, MANY = 150 };
+    static const struct {
+        unsigned refusal;
+        const char *way;
+        long calls;
+    } cases[] = {{0, "fused", 1},
+                 {FL_EMU_NO_EPILOGUE, "filled", 2},
+                 {FL_EMU_NO_PRODUCT, "own", 2},
+                 {FL_EMU_NO_RUN, "own", 3}};
+    const int n = device_kit_is_emulated() ? 4 : 1;
+    float a[MANY * M], b[MANY * (N + 2)];
+    fl_gemm_spec g = {.m = M,
+                      .n = N,
+                      .k = MANY,
+                      .ta = true,
+                      .lda = M,
+                      .ldb = N,
+                      .ldc = N,
+                      .epilogue = FL_GEMM_BIAS_GRADIENT};
+
+    noise(a, (int)(sizeof a / sizeof *a), 1);
+    noise(b, (int)(sizeof b / sizeof *b), 2);
+    for (int i = 0; i < n; i++) {
+        scene s;
+
+        fl_emu_refuse_products(cases[i].refusal);
+        open_scene(&s);
+        put(&s, 0, a, sizeof a);
+        put(&s, 1, b, sizeof b);
+        check_bias_gradient(&s, a, b, FEW);
+        check_bias_gradient(&s, a, b, MANY);
+        if (device_kit_is_emulated())
+            check_way(&s, &g, cases[i].way, cases[i].calls);
+        close_scene(&s);
+    }
+    fl_emu_refuse_products(0);
 }
 
 /* A relu is fused if one of the guesses keeps NaN; it is a kernel otherwise. */
@@ -634,6 +721,12 @@ TEST(products_that_do_not_fit_are_refused)
     open_scene(&s);
     CHECK_FAILS(s.m->gemm_create(s.k.d, s.k.q, &g, &gemm), FLEET_EUNSUPPORTED,
                 "no product of [9,5] and [5,7]");
+    CHECK(gemm == NULL);
+    g.ldc = N;
+    g.epilogue = FL_GEMM_BIAS_GRADIENT;
+    g.in = g.out = FLEET_BFLOAT16;
+    CHECK_FAILS(s.m->gemm_create(s.k.d, s.k.q, &g, &gemm), FLEET_EUNSUPPORTED,
+                "no gradient of a bias of bfloat16");
     CHECK(gemm == NULL);
     close_scene(&s);
 }

@@ -334,6 +334,9 @@ static void try_gradients(device_kit *k, fleet_dtype in)
     matrix to_w = make(k, FLEET_FLOAT32, K, N, 0, 4);
     matrix to_b = make(k, FLEET_FLOAT32, 1, N, 0, 5);
     const matrix *of_w[] = {&to_w, &x, &g}, *of_b[] = {&to_b, &g};
+    matrix other_b = make(k, FLEET_FLOAT32, 1, N, 0, 7);
+    const matrix *with_b[] = {&to_w, &x, &g, &other_b};
+    const matrix *of_other_b[] = {&other_b, &g};
 
     for (int wide = 0; wide < 2; wide++) {
         matrix to_x = make(k, wide ? FLEET_FLOAT32 : in, ROWS, K, PAD, 6);
@@ -347,11 +350,15 @@ static void try_gradients(device_kit *k, fleet_dtype in)
     check(k, "fc.dw", &c, of_w, dw);
     run(k, "fc.db", &c, of_b, 2);
     check(k, "fc.db", &c, of_b, db);
+    run(k, "fc.dw", &c, with_b, 4);
+    check(k, "fc.dw", &c, of_w, dw);
+    check(k, "fc.dw", &c, of_other_b, db);
     drop(k, &x);
     drop(k, &g);
     drop(k, &w);
     drop(k, &to_w);
     drop(k, &to_b);
+    drop(k, &other_b);
 }
 
 TEST(gradients_of_layers_agree_with_their_formulas)

@@ -30,7 +30,8 @@ static inline fleet_status fl_recurrent_run(fl_device *d, fl_queue *q,
                                             const float *a, const float *b,
                                             const float *bias, float *c)
 {
-    const fl_gemm_data data = {a, b, c, bias};
+    /* these products read their bias */
+    const fl_gemm_data data = {a, b, c, const_cast<float *>(bias)};
 
     return d->methods->gemm_run(d, q, fl_recurrent_gemm_of(s)->gemm, &data);
 }

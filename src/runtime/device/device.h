@@ -46,8 +46,13 @@ typedef enum fl_copy { FL_TO_DEVICE, FL_TO_HOST, FL_ON_DEVICE } fl_copy;
 /* What is done to a product before it is stored, in one pass over it. */
 typedef enum fl_epilogue {
     FL_GEMM_PLAIN,
-    FL_GEMM_BIAS,     /* + bias[n] */
-    FL_GEMM_BIAS_RELU /* the same, then relu, which keeps NaN */
+    FL_GEMM_BIAS,      /* + bias[n] */
+    FL_GEMM_BIAS_RELU, /* the same, then relu, which keeps NaN */
+
+    /* c is the product alone; besides, bias[n] = the sum of b's rows, which are
+     * of the gradient of what has the bias: that is a layer's dW and db. c is
+     * float32. */
+    FL_GEMM_BIAS_GRADIENT
 } fl_epilogue;
 
 /* c[m, n] = epilogue(a[m, k] . b[k, n]), row-major; ta: a is stored [k, m].
@@ -66,7 +71,7 @@ typedef struct fl_gemm_spec {
 typedef struct fl_gemm_data {
     const void *a, *b;
     void *c;
-    const void *bias;
+    void *bias; /* written by BIAS_GRADIENT alone */
 } fl_gemm_data;
 
 /* --- kernels -------------------------------------------------------------- */
@@ -195,7 +200,7 @@ typedef struct fl_device_options {
 
 /* --- the table ------------------------------------------------------------ */
 
-enum { FL_DEVICE_VERSION = 7 };
+enum { FL_DEVICE_VERSION = 8 };
 
 /* What the plug-in gives. */
 typedef struct fl_device_table {

@@ -22,12 +22,15 @@
 #include "runtime/reduce/all_reduce_gpu.h"
 #include "runtime/optim/update_gpu.h"
 
+bool fl_node_is_for_gpu(const fl_plan *plan, const fl_node *n)
+{
+    return plan->place->gpu && fl_place_is_gpu(plan->place, n ? n->place : 0);
+}
+
 bool fl_is_for_gpu(const fl_plan *plan, const fl_step *s)
 {
-    int place = s->node ? s->node->place : 0;
-
-    return plan->place->gpu &&
-           (s->kernel->on_gpu || fl_place_is_gpu(plan->place, place));
+    return (plan->place->gpu && s->kernel->on_gpu) ||
+           fl_node_is_for_gpu(plan, s->node);
 }
 
 /* Part of a value that both sides use: in which memories is it up to date? */

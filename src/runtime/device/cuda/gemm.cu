@@ -10,11 +10,16 @@
  *           added to that, and a kernel for the relu
  *   OWN     a kernel of our own (gemm_kernels.cu), which needs no cuBLASLt
  *
+ * Of a product with a bias gradient FUSED is one call, with the sums of b's
+ * rows; FILLED is the plain product, and OWN our own, each with a kernel for
+ * the sums behind it.
+ *
  * cuBLASLt's matrices are column-major. A row-major c = a . b is, read that
  * way, c' = b' . a': so b is its A, a its B, and n is the number of rows.
  */
 #include <cstring>
 
+#include "runtime/device/cuda/column_sums.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/gemm.h"
@@ -30,6 +35,7 @@ struct fl_gemm {
     cublasLtMatmulAlgo_t algo;
     void *workspace;
     size_t workspace_bytes;
+    fl_column_sums sums; /* for a bias gradient that is not fused */
 };
 
 enum { MOST_WORKSPACE = 32 << 20, CANDIDATES = 8, WAIT_MS = 60000 };
@@ -56,11 +62,23 @@ static bool has_relu(const fl_gemm *g)
     return g->spec.epilogue == FL_GEMM_BIAS_RELU;
 }
 
-/* What of it is a part of cuBLASLt's product. */
+static bool has_bias_gradient(const fl_gemm *g)
+{
+    return g->spec.epilogue == FL_GEMM_BIAS_GRADIENT;
+}
+
+/* Does c have the bias before the product is added to it? */
+static bool is_filled(const fl_gemm *g)
+{
+    return g->by == FILLED && !has_bias_gradient(g);
+}
+
+/* What of it is a part of cuBLASLt's product. Our b is its A. */
 static cublasLtEpilogue_t epilogue_of(const fl_gemm *g)
 {
     return g->by == FILLED || g->spec.epilogue == FL_GEMM_PLAIN
                ? CUBLASLT_EPILOGUE_DEFAULT
+           : has_bias_gradient(g)          ? CUBLASLT_EPILOGUE_BGRADA
            : g->by == FUSED && has_relu(g) ? CUBLASLT_EPILOGUE_RELU_BIAS
                                            : CUBLASLT_EPILOGUE_BIAS;
 }
@@ -233,11 +251,11 @@ static bool has_workspace(fl_cuda *c, size_t bytes)
 static cublasStatus_t launch(const fl_cuda *c, fl_queue *q, fl_gemm *g,
                              const fl_gemm_data *data)
 {
-    const float one = 1.0f, old = g->by == FILLED ? 1.0f : 0.0f;
+    const float one = 1.0f, old = is_filled(g) ? 1.0f : 0.0f;
+    const void *bias = data->bias;
 
     if (epilogue_of(g) != CUBLASLT_EPILOGUE_DEFAULT) {
-        cublasStatus_t e =
-            set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, data->bias);
+        cublasStatus_t e = set(g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
 
         if (e != CUBLAS_STATUS_SUCCESS)
             return e;
@@ -369,6 +387,10 @@ static fleet_status choose(fl_cuda *c, fl_queue *q, fl_gemm *g)
 
 static fleet_status check_spec(const fl_gemm_spec *s)
 {
+    if (s->epilogue == FL_GEMM_BIAS_GRADIENT && is_narrow(s->out))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "cuda: no gradient of a bias of %s; expected float32",
+                       s->out == FLEET_BFLOAT16 ? "bfloat16" : "float16");
     if (s->m > 0 && s->n > 0 && s->k > 0 && s->lda >= (s->ta ? s->m : s->k) &&
         s->ldb >= (s->tb ? s->k : s->n) && s->ldc >= s->n && s->batch >= 0 &&
         s->batch <= INT32_MAX &&
@@ -380,6 +402,14 @@ static fleet_status check_spec(const fl_gemm_spec *s)
                    (long long)s->m, (long long)s->k, (long long)s->k,
                    (long long)s->n, (long long)s->lda, (long long)s->ldb,
                    (long long)s->ldc, (long long)s->batch);
+}
+
+/* What the way that was chosen needs besides cuBLASLt's. */
+static fleet_status make_sums(fl_device *d, fl_queue *q, fl_gemm *g)
+{
+    return has_bias_gradient(g) && g->by != FUSED
+               ? fl_column_sums_prepare(d, q, g->spec.k, g->spec.n, &g->sums)
+               : FLEET_OK;
 }
 
 fleet_status fl_cuda_gemm_create(fl_device *d, fl_queue *q,
@@ -402,6 +432,8 @@ fleet_status fl_cuda_gemm_create(fl_device *d, fl_queue *q,
     else
         status = choose(c, q, g);
     if (status == FLEET_OK)
+        status = make_sums(d, q, g);
+    if (status == FLEET_OK)
         *gemm = g;
     else
         fl_cuda_gemm_destroy(d, g);
@@ -416,10 +448,11 @@ const char *fl_cuda_gemm_way(const fl_gemm *g)
 }
 
 /* Descriptions are the host's memory: this waits for no GPU. */
-void fl_cuda_gemm_destroy(fl_device *, fl_gemm *g)
+void fl_cuda_gemm_destroy(fl_device *d, fl_gemm *g)
 {
     if (!g)
         return;
+    fl_column_sums_done(d, &g->sums);
     if (g->desc)
         cublasLtMatmulDescDestroy(g->desc);
     if (g->a)
@@ -433,6 +466,20 @@ void fl_cuda_gemm_destroy(fl_device *, fl_gemm *g)
 
 /* --- running -------------------------------------------------------------- */
 
+/* What is left of it after cuBLASLt's product, or our own. */
+static fleet_status end_product(fl_queue *q, const fl_gemm *g,
+                                const fl_gemm_data *data)
+{
+    const fl_gemm_spec *s = &g->spec;
+
+    if (has_bias_gradient(g) && g->by != FUSED)
+        return fl_cuda_sum_columns(q, &g->sums, s->in, data->b, s->ldb, s->k,
+                                   s->n, static_cast<float *>(data->bias));
+    return has_relu(g) && (g->by == BIASED || g->by == FILLED)
+               ? fl_cuda_relu(q, s, data->c)
+               : FLEET_OK;
+}
+
 /* The heuristic has allowed what is refused now: it is computed in another way
  * from now on. What fails because the GPU does fails in that way, too. */
 fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, fl_gemm *g,
@@ -442,16 +489,16 @@ fleet_status fl_cuda_gemm_run(fl_device *d, fl_queue *q, fl_gemm *g,
 
     FL_TRY(fl_cuda_check(cudaSetDevice(d->ordinal), "cudaSetDevice"));
     while (g->by != OWN) {
-        if (g->by == FILLED)
+        if (is_filled(g))
             FL_TRY(fl_cuda_fill_with_bias(q, &g->spec, data));
         if (launch(c, q, g, data) == CUBLAS_STATUS_SUCCESS)
-            return has_relu(g) && g->by != FUSED
-                       ? fl_cuda_relu(q, &g->spec, data->c)
-                       : FLEET_OK;
+            return end_product(q, g, data);
         cudaGetLastError();
         g->by = next_way(g);
         if (g->by != OWN)
             FL_TRY(choose(c, q, g));
+        FL_TRY(make_sums(d, q, g));
     }
-    return fl_cuda_multiply(q, &g->spec, data);
+    FL_TRY(fl_cuda_multiply(q, &g->spec, data));
+    return end_product(q, g, data);
 }

@@ -112,7 +112,7 @@ static unsigned tiles_of(int64_t n, int64_t most)
 
 static bool has_bias(const fl_gemm_spec *s)
 {
-    return s->epilogue != FL_GEMM_PLAIN;
+    return s->epilogue == FL_GEMM_BIAS || s->epilogue == FL_GEMM_BIAS_RELU;
 }
 
 fleet_status fl_cuda_multiply(fl_queue *q, const fl_gemm_spec *s,

@@ -3,8 +3,8 @@
 
 #include "runtime/device/cuda/cuda.h"
 
-/* The product with its epilogue. Each element is summed in the order of k, by
- * one thread. */
+/* The product with its epilogue, but for a bias gradient. Each element is
+ * summed in the order of k, by one thread. */
 fleet_status fl_cuda_multiply(fl_queue *q, const fl_gemm_spec *s,
                               const fl_gemm_data *data);
 

@@ -138,7 +138,7 @@ static fleet_status gradient(fl_lowering *l, const fl_node *n)
                 FL_R(of), FL_R(fl_is_scaled(l) ? fl_scaling_value(l) : -1));
     if (to >= 0)
         FL_EMIT(l, &fl_kernel_column_norm_grad, n, c, FL_W(to),
-                FL_R(fl_gradient_of(l, n->out[0])), FL_R(x), FL_R(of),
+                FL_R(fl_gradient_of(l, n->out[0])), FL_R(x), FL_R(of), FL_R(-1),
                 FL_R(-1));
     return FLEET_OK;
 }

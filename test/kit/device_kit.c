@@ -522,12 +522,13 @@ static void compare_step(device_kit *k, fl_compiled *c, int i, int64_t batch)
 /* Kernels that no plan has yet, or not on CPUs: each has a test of its own, as
  * have those of narrow types (half_float_cuda_test.c). */
 static const char *const tested_by_hand[] = {
-    "lookup.keys",    "lookup.unique",   "lookup.gather",
-    "lookup.sum",     "lookup.update",   "lookup.append",
-    "lookup.norm",    "lookup.check",    "lookup.clip",
-    "lookup.index",   "lookup.find",     "lookup.insert",
-    "iteration.end",  "loss.scale",      "scaling.check",
-    "scaling.decide", "all_reduce.idle", NULL};
+    "lookup.keys",         "lookup.unique",   "lookup.gather",
+    "lookup.sum",          "lookup.update",   "lookup.append",
+    "lookup.norm",         "lookup.check",    "lookup.clip",
+    "lookup.index",        "lookup.find",     "lookup.insert",
+    "iteration.end",       "loss.scale",      "scaling.check",
+    "scaling.decide",      "all_reduce.idle", "batch_norm.moments",
+    "batch_norm.combined", "lookup.move",     NULL};
 
 void device_kit_check_all(const device_kit *k)
 {

@@ -96,15 +96,17 @@ static fleet_status bind_address(fl_lane_runner *r, const char *address, int fd,
                                  char bound[FL_ADDRESS_SIZE])
 {
     const fl_server *s = r->server;
+    fl_server *host = s->o.returns ? s->o.host : NULL;
     int64_t end_ms =
         fl_now_ms() + (s->o.seeks_copies ? s->o.connect_ms : s->o.restart_ms);
     bool waits = s->comes_back || s->o.seeks_copies || s->o.returns;
     bool said = false;
     fleet_status status;
 
-    while ((status = fl_socket_bind(r->socket, address, fd, bound)) ==
-               FLEET_EIO &&
-           waits && fl_now_ms() < end_ms) {
+    while (
+        (status = fl_socket_bind(r->socket, address, fd, bound)) == FLEET_EIO &&
+        waits && fl_now_ms() < end_ms &&
+        !(host && (atomic_load(&host->is_over) || atomic_load(&host->stop)))) {
         if (!said && s->comes_back)
             say_port_is_taken(r);
         said = true;

@@ -219,6 +219,7 @@ static fleet_status take_wanted(fl_server *s, const wanted_lane *w)
 {
     int place = 0;
 
+    atomic_store(&s->has_taken, true);
     for (int i = 0; i < FL_MOST_GUEST; i++)
         if (is_of(s->guest[i], w))
             return FLEET_OK; /* said once more */
@@ -255,7 +256,8 @@ static bool has_guest(fl_server *s, int server, int lane, const char *address)
 
         found = g && !atomic_load(&g->over) && g->o.index == server &&
                 g->o.only_lane == lane &&
-                (!of || strcmp(of->runner[0].address, address) == 0);
+                (!of || strcmp(g->returns ? g->text : of->runner[0].address,
+                               address) == 0);
     }
     pthread_mutex_unlock(&s->lock);
     return found;
@@ -273,8 +275,7 @@ fleet_status fl_server_return_guest(fl_server *s, int server, int lane,
                            .returns = true};
     int place = 0;
 
-    if (has_guest(s, server, lane, address) || atomic_load(&s->is_over) ||
-        s->failed.code != FLEET_OK)
+    if (has_guest(s, server, lane, address) || atomic_load(&s->is_over))
         return FLEET_OK;
     FL_INFO(&s->o.context->log,
             "server %d: lane %d of server %d is its own, by its log",
@@ -376,8 +377,10 @@ void fl_server_join_guests(fl_server *s)
         pthread_join(g->thread, NULL);
         g->joined = true;
         server = atomic_load(&g->server);
+        pthread_mutex_lock(&s->lock);
         if (s->failed.code == FLEET_OK && server && fl_server_has_led(server))
             s->failed = g->error;
+        pthread_mutex_unlock(&s->lock);
     }
 }
 

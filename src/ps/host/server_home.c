@@ -39,7 +39,7 @@ fleet_status fl_runner_leave(void *arg, int server, uint32_t view,
     if (!address || strlen(address) >= sizeof home.address)
         return fl_fail(FLEET_EINVAL, "it is not known where it goes");
     strcpy(home.address, address);
-    FL_TRY(fl_journal_commit(r->journal));
+    FL_TRY(fl_journal_settle(r->journal));
     FL_TRY(fl_lane_home_write(r->server->home.folder, r->number, &home));
     fl_journal_writer_destroy(r->journal);
     r->journal = NULL;
@@ -160,7 +160,9 @@ static fleet_status look_at_server(fl_server *s, int server)
 
 void fl_server_find_guests(fl_server *s)
 {
-    if (!has_log(s) || s->o.host || s->o.no_move)
+    if (!has_log(s) || s->o.host || s->o.no_move ||
+        (!s->comes_back &&
+         !atomic_load(&s->has_taken))) /* what it finds is of an old job */
         return;
     for (int i = 0; i < s->o.n_server; i++)
         if (look_at_server(s, i) != FLEET_OK)
@@ -267,7 +269,7 @@ void fl_runner_come_home(fl_lane_runner *r)
     if (fl_lane_home_read(s->home.folder, r->number, &home, &found) !=
             FLEET_OK ||
         !found || home.server != s->o.host->o.index ||
-        strcmp(home.address, r->address) != 0)
+        strcmp(home.address, s->o.returns ? s->o.returns : r->address) != 0)
         return;
     fl_lane_begin_lead(r->lane, home.view, fl_now_ms());
     atomic_store(&s->n_reading, 1);

@@ -126,6 +126,7 @@ struct fl_server {
     fl_guest *guest[FL_MOST_GUEST];
     atomic_int n_ended;      /* lanes behind the first one */
     atomic_bool first_ended; /* that one */
+    atomic_bool has_taken;   /* it was asked to take a lane */
     char sockets[64]; /* of a guest that returns: the folder of its own */
 };
 

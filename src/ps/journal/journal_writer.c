@@ -263,6 +263,14 @@ fleet_status fl_journal_commit(fl_journal_writer *w)
     return FLEET_OK;
 }
 
+fleet_status fl_journal_settle(fl_journal_writer *w)
+{
+    FL_TRY(fl_journal_commit(w));
+    if (w->fd >= 0 && fl_disk_flush(w->fd) != 0)
+        return note_failure(w, journal_failed("flushed", w->path));
+    return FLEET_OK;
+}
+
 static fleet_status roll(fl_journal_writer *w, uint32_t *file)
 {
     if (w->fd >= 0)

@@ -49,6 +49,10 @@ fleet_status fl_journal_put(fl_journal_writer *w, uint16_t kind,
  * last one. */
 fleet_status fl_journal_commit(fl_journal_writer *w);
 
+/* The same, and on the disk at every level: a process of another machine is
+ * about to read it. */
+fleet_status fl_journal_settle(fl_journal_writer *w);
+
 /* Commit, and go on in another file, which is begun at once: its number. */
 fleet_status fl_journal_roll(fl_journal_writer *w, uint32_t *file);
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "ps/journal/lane_home.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,9 @@ static fleet_status read_file(const char *folder, int lane, const char *kind,
         return FLEET_ENOMEM;
     if (fl_file_exists(path))
         status = fl_file_read(path, text, &size);
+    else if (errno != ENOENT)
+        status =
+            fl_fail(FLEET_EIO, "%s cannot be read: %s", path, strerror(errno));
     fl_free(path);
     return status;
 }
@@ -137,8 +141,11 @@ fleet_status fl_lane_home_write(const char *folder, int lane,
     if (status == FLEET_OK)
         return status;
     fl_error_take(&error, status);
-    if (fl_lane_home_read(folder, lane, &now, &found) == FLEET_OK && found &&
-        now.view == h->view)
+    if (fl_lane_home_read(folder, lane, &now, &found) != FLEET_OK)
+        return fl_fail(FLEET_ECORRUPT,
+                       "whose the log %s, lane-%d is cannot be read: %s",
+                       folder, lane, error.text);
+    if (found && now.view == h->view)
         return FLEET_OK;
     return fl_error_raise(&error);
 }

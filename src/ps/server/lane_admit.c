@@ -80,6 +80,10 @@ void fl_lane_enter_run(fl_ps_lane *l)
 
     if (run == l->run || l->replaying)
         return;
+    if (l->o.log_goes && fl_lane_replica(l) == FL_REPLICA_GONE) {
+        l->run = run; /* its log is another process's: it says where it is */
+        return;
+    }
     if (fl_lane_is_used(l)) {
         fl_lane_abort(l, FLEET_EPEER,
                       "a worker of another run has trained with this server");

@@ -271,11 +271,17 @@ static void leave_log(fl_ps_lane *l)
 {
     fl_replica *r = l->replica;
     fl_lane_copy *c = r->copy;
+    fleet_status status;
 
     if (!all_know(l, c) || !fl_lane_may_freeze(l) || fl_all_have_left(l))
         return;
-    if (l->host.leave(l->host.arg, r->mover, c->epoch << 2 | FL_VIEW_TAKEN,
-                      c->address) != FLEET_OK) {
+    status = l->host.leave(l->host.arg, r->mover, c->epoch << 2 | FL_VIEW_TAKEN,
+                           c->address);
+    if (status == FLEET_ECORRUPT) { /* it may be the other one's by now */
+        fl_lane_fail(l);
+        return;
+    }
+    if (status != FLEET_OK) {
         drop_copy(l, fleet_last_error());
         return;
     }

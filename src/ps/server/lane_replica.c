@@ -347,7 +347,7 @@ bool fl_replica_is_past(fl_ps_lane *l, const fl_peer *from)
         return false;
     if (r->moves)
         l->replica->gone_ms = l->now_ms;
-    if (l->o.signpost)
+    if (l->o.log_goes)
         fl_lane_say_home(l, from, NULL);
     else
         fl_lane_answer(l, head, from, FL_ANSWER_FENCED, FL_NOBODY);

@@ -20,7 +20,8 @@ typedef struct fl_client_lane {
     int at;        /* which one this worker takes for the leader, 0 or 1 */
     uint32_t view; /* lane_view.h */
     uint32_t other_view;
-    uint32_t knows; /* epoch of the other one that it has the way to */
+    uint32_t knows;      /* epoch of the other one that it has the way to */
+    int64_t asked_other; /* heartbeats to a next place since it was heard of */
     int64_t other_ms, asked_ms; /* when the other one was heard of, and asked;
                                    0: it was not */
     fl_request *first;          /* under way, in the order they were sent */

@@ -103,6 +103,15 @@ static void say_heartbeat(fl_client *c, int lane, int copy)
     fl_client_say(c, lane, copy, &head);
 }
 
+enum { MOST_ASKED = 256, SELDOM = 64 };
+
+/* What is sent to a place that is silent lies in memory until it speaks: where
+ * the move was given up, it never does. */
+static bool is_worth_asking(const fl_client *c, fl_client_lane *l)
+{
+    return l->asked_other++ < MOST_ASKED || c->heartbeats % SELDOM == 0;
+}
+
 static void send_heartbeats(fl_client *c, int64_t now_ms)
 {
     c->heartbeats++;
@@ -110,7 +119,7 @@ static void send_heartbeats(fl_client *c, int64_t now_ms)
     c->heartbeat_at_ms = now_ms + c->o.heartbeat_ms;
     for (int i = 0; i < c->n_lane; i++) {
         say_heartbeat(c, i, c->lane[i].at);
-        if (is_about_to_go(c, &c->lane[i]))
+        if (is_about_to_go(c, &c->lane[i]) && is_worth_asking(c, &c->lane[i]))
             say_heartbeat(c, i, c->lane[i].at ^ 1);
     }
 }
@@ -186,6 +195,7 @@ static void hear_other(fl_client *c, int lane, uint32_t view, int64_t now_ms)
     if (l->other_ms == 0) /* the leader is told with its next answer */
         c->heartbeat_at_ms = now_ms;
     l->other_ms = now_ms;
+    l->asked_other = 0;
     l->other_view = view;
     if (view > l->view && fl_view_part(view) == FL_VIEW_TAKEN)
         go_over(c, lane, view, now_ms);
@@ -272,6 +282,7 @@ void fl_client_hear_address(fl_client *c, int lane)
     memcpy(l->other_name, name, sizeof name);
     l->knows = head->piece;
     l->other_ms = l->asked_ms = 0;
+    l->asked_other = 0;
     if (c->o.replicas)
         FL_INFO(c->o.log, "%s: lane %d gets its replica again", l->name, lane);
 }

@@ -77,12 +77,12 @@ void fleet_destroy(fleet *f)
         return;
     fl_ranks_close(f);
     fl_servers_close(f);
+    fl_psgpu_destroy(f->psgpu); /* its thread adds to the trace */
     if (f->context.fork_generation == fl_fork_generation() &&
         fl_trace_write(f->context.trace, fleet_is_server(f),
                        fl_role_stream(&f->role)) != FLEET_OK)
         FL_WARN(&f->context.log, "the trace is not written: %s",
                 fleet_last_error());
-    fl_psgpu_destroy(f->psgpu);
     while (f->datasets)
         fleet_dataset_destroy(f->datasets);
     while (f->n_program > 0)

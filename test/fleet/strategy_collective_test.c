@@ -213,6 +213,9 @@ TEST(sums_in_the_middle_of_a_step_go_with_what_has_one_step_for_all_ranks)
     STRATEGY(SERVER, adam, sync_batch_norm = 1, NULL);
     STRATEGY(NULL, sgd, sync_batch_norm = s.localsgd = 1,
              "strategy.sync_batch_norm and strategy.localsgd contradict");
+    STRATEGY(NULL, adam, sync_batch_norm = s.gradient_scale_sum = 1,
+             "strategy.sync_batch_norm and strategy.gradient_scale_sum "
+             "contradict");
     STRATEGY(NULL, sgd, sync_batch_norm = s.gradient_merge = 1;
              s.gradient_merge_configs.k_steps = 2, words);
     STRATEGY(SERVER, adam, sync_batch_norm = 1;

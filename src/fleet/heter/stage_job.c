@@ -9,6 +9,8 @@
 #include "fleet/heter/stage_program.h"
 #include "ps/stage/stage_wire.h"
 #include "ps/worker/worker_io.h"
+#include "runtime/plan/remote.h"
+#include "runtime/exec/executor.h"
 #include "runtime/optim/own_optimizers.h"
 
 /* --- what is refused ------------------------------------------------------ */
@@ -343,6 +345,18 @@ fleet_status fl_stage_job_meet(fleet *f)
     return f->stage_job ? connect_trainer(f) : FLEET_OK;
 }
 
+/* Weights of the other stage: no server answers this worker afterwards. */
+static fleet_status catch_up(fleet *f)
+{
+    fleet_status status;
+
+    FL_TRY(fl_store_synchronize(f->store));
+    pthread_rwlock_wrlock(&f->store->lock);
+    status = fl_remote_catch_up(f->store);
+    pthread_rwlock_unlock(&f->store->lock);
+    return status;
+}
+
 fleet_status fl_stage_job_leave(fleet *f)
 {
     fl_stage_job *job = f->stage_job;
@@ -352,7 +366,7 @@ fleet_status fl_stage_job_leave(fleet *f)
     FL_TRY(fl_stage_client_leave(job->client));
     fl_stage_client_close(job->client);
     job->client = NULL;
-    return FLEET_OK;
+    return catch_up(f);
 }
 
 void fl_stage_job_close(fleet *f)

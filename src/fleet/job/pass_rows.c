@@ -330,7 +330,8 @@ static void stop_preparing(fleet_psgpu *g)
 {
     if (g->prepares) {
         atomic_store(&g->stop, true);
-        pthread_join(g->preparer, NULL);
+        if (g->f->context.fork_generation == fl_fork_generation())
+            pthread_join(g->preparer, NULL); /* else it is the parent's */
         g->prepares = false;
     }
     atomic_store(&g->stop, false);

@@ -247,6 +247,15 @@ uint64_t ps_hash(ps_job *j)
     return ps_worker(j, 0)->hash;
 }
 
+uint64_t ps_undisturbed(const ps_job *j)
+{
+    ps_job other = *j;
+
+    other.how.log = FLEET_DURABLE_NONE;
+    other.how.log_configs = (fleet_log_configs){0};
+    return ps_hash(&other);
+}
+
 uint64_t ps_alone(const ps_job *j, int merge)
 {
     ps_job one = *j;
@@ -385,6 +394,13 @@ bool ps_ends_within(ps_node *n, int ms)
 void ps_kill(ps_node *n, int signal_number)
 {
     CHECK(kill(n->pid, signal_number) == 0);
+}
+
+void ps_kill_and_start(ps_job *j, int server)
+{
+    ps_kill(ps_server(j, server), SIGKILL);
+    CHECK_INT(ps_wait(ps_server(j, server)), 128 + SIGKILL);
+    ps_start(ps_server(j, server));
 }
 
 const char *ps_said(const ps_node *n)

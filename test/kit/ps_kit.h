@@ -107,6 +107,9 @@ void ps_check(const ps_job *j);
 /* Both; what worker 0 has hashed. */
 uint64_t ps_hash(ps_job *j);
 
+/* That of the same job without a log, in which no process is killed. */
+uint64_t ps_undisturbed(const ps_job *j);
+
 /* The same training in one process that merges `merge` batches per step. */
 uint64_t ps_alone(const ps_job *j, int merge);
 
@@ -122,6 +125,9 @@ void ps_start_all(ps_job *j); /* prepares, too */
 int ps_wait(ps_node *n);
 bool ps_ends_within(ps_node *n, int ms); /* does not wait for more */
 void ps_kill(ps_node *n, int signal_number);
+
+/* kill -9, and as soon as the server is gone it is started again. */
+void ps_kill_and_start(ps_job *j, int server);
 
 /* What it has written to stderr: its log, and its error at the end. */
 const char *ps_said(const ps_node *n);

@@ -23,22 +23,6 @@ static ps_job with_log(ps_job j)
     return j;
 }
 
-static uint64_t undisturbed(const ps_job *j)
-{
-    ps_job other = *j;
-
-    other.how.log = FLEET_DURABLE_NONE;
-    other.how.log_configs = (fleet_log_configs){0};
-    return ps_hash(&other);
-}
-
-static void kill_and_start(ps_job *j, int server)
-{
-    ps_kill(ps_server(j, server), SIGKILL);
-    CHECK_INT(ps_wait(ps_server(j, server)), 128 + SIGKILL);
-    ps_start(ps_server(j, server));
-}
-
 /* However often it has to be said: a server may be on its way back. */
 static void move_at_last(const ps_job *j, const char *words)
 {
@@ -55,7 +39,7 @@ static void move_at_last(const ps_job *j, const char *words)
 TEST_LIMIT(lanes_move_with_their_logs_to_the_same_bits, 120)
 {
     ps_job j = with_log(move_job(2));
-    uint64_t want = undisturbed(&j);
+    uint64_t want = ps_undisturbed(&j);
 
     move_start(&j);
     move_lane(&j, "move 0:1 1", "server 0, lane 1: from server 0 to server 1");
@@ -82,16 +66,16 @@ TEST_LIMIT(with_a_log_the_first_lane_of_a_server_stays, 60)
  * was to go, and both are killed once more. */
 static void kill_at(ps_job j, const char *words, int server)
 {
-    uint64_t want = undisturbed(&j);
+    uint64_t want = ps_undisturbed(&j);
 
     move_start(&j);
     move_beside(&j, "move 0:1 1");
     ps_hear_words(ps_server(&j, 0), words);
-    kill_and_start(&j, server);
+    ps_kill_and_start(&j, server);
     move_at_last(&j, "move 0:1 1");
-    kill_and_start(&j, 1);
+    ps_kill_and_start(&j, 1);
     move_at_last(&j, "move 0:1 1");
-    kill_and_start(&j, 0);
+    ps_kill_and_start(&j, 0);
     move_at_last(&j, "move 0:1 0");
     CHECK(move_check_outlived(&j) == want);
 }

@@ -100,23 +100,6 @@ static ps_job job_of(bool a_sync)
                     .file = {scene_file("a.txt", 2000, 1)}};
 }
 
-/* The same job, of threads, without a log and with nobody who is killed. */
-static uint64_t undisturbed(const ps_job *j)
-{
-    ps_job other = *j;
-
-    other.how.log = FLEET_DURABLE_NONE;
-    other.how.log_configs = (fleet_log_configs){0};
-    return ps_hash(&other);
-}
-
-static void kill_and_start(ps_job *j, int server)
-{
-    ps_kill(ps_server(j, server), SIGKILL);
-    CHECK_INT(ps_wait(ps_server(j, server)), 128 + SIGKILL);
-    ps_start(ps_server(j, server));
-}
-
 /* Kill one server after the other, each after so many bytes more of its log:
  * wherever it is then. */
 static void disturb(ps_job *j, int kills, int64_t bytes)
@@ -127,7 +110,7 @@ static void disturb(ps_job *j, int kills, int64_t bytes)
         await_bytes(j, server, log_bytes(j, server) + bytes + 997 * i);
         for (int w = 0; w < j->workers; w++)
             CHECK(!ps_ends_within(ps_worker(j, w), 0));
-        kill_and_start(j, server);
+        ps_kill_and_start(j, server);
     }
 }
 
@@ -164,7 +147,7 @@ TEST_LIMIT(servers_that_are_killed_come_back_and_sync_has_the_same_bits, 120)
     uint64_t hash;
 
     j.work = work_and_tell;
-    hash = undisturbed(&j);
+    hash = ps_undisturbed(&j);
     ps_start_all(&j);
     disturb(&j, 5, 20000);
     CHECK(hash_of(&j) == hash);
@@ -184,7 +167,7 @@ TEST_LIMIT(servers_that_are_killed_come_back_from_snapshots, 120)
         (fleet_entry){.kind = FLEET_COUNT_FILTER_ENTRY, .count = 3};
     j.how.life.most_rows = 2048;
     j.work = work_and_tell;
-    hash = undisturbed(&j);
+    hash = ps_undisturbed(&j);
     ps_start_all(&j);
     disturb(&j, 5, 40000);
     CHECK(hash_of(&j) == hash);
@@ -218,7 +201,7 @@ TEST_LIMIT(a_snapshot_that_fails_is_soon_tried_again, 120)
 {
     ps_job j = job_of(false);
     fl_disk disk = fl_disk_system;
-    uint64_t hash = undisturbed(&j);
+    uint64_t hash = ps_undisturbed(&j);
 
     j.servers = j.lanes = 1;
     disk.make_folder = no_room_at_first;
@@ -245,7 +228,7 @@ TEST_LIMIT(a_server_that_began_with_a_save_begins_with_it_again, 120)
     j.server_load = scene_saved(&s, "adam");
     scene_close(&s);
     j.work = work_and_tell;
-    hash = undisturbed(&j);
+    hash = ps_undisturbed(&j);
     ps_start_all(&j);
     await_bytes(&j, 0, 20000);
     j.server_load = NULL;
@@ -497,7 +480,7 @@ static void check_sums(int64_t geo, int kills, int64_t most)
     j.file[0] = NULL;
     j.open = open_sums;
     j.work = add_up;
-    hash = undisturbed(&j);
+    hash = ps_undisturbed(&j);
     setenv("FLEET_TRANSPORT", "tcp", 1); /* its lanes have their ports again */
     ps_start_all(&j);
     disturb(&j, kills, most);

@@ -15,6 +15,7 @@
 #include "base/json/json.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"
+#include "data/format/formats.h"
 #include "fleet/config/config.h"
 #include "fleet/config/schema_probe.h"
 
@@ -202,6 +203,40 @@ TEST(each_key_of_the_schema_is_taken_and_no_other)
 
     CHECK(walk(&root, "") > 150);
     fl_json_free(s);
+}
+
+/* The first probe of that format, read. */
+static void find_probe(int format, fl_config *c)
+{
+    char *probe;
+
+    for (int i = 0;; i++) {
+        CHECK_OK(fl_schema_probe(i, &probe));
+        if (!probe)
+            test_fail(__FILE__, __LINE__, "no probe is of format %s",
+                      fl_format_names[format]);
+        CHECK_OK(fl_config_read(c, probe, strlen(probe), "probe"));
+        fl_free(probe);
+        if ((int)c->dataset.format == format)
+            return;
+        fl_config_done(c);
+    }
+}
+
+/* What a format refuses, and what belongs to it, has been asked of it. */
+TEST(each_format_has_a_probe)
+{
+    fl_config c;
+
+    for (int format = 0; fl_format_names[format]; format++) {
+        find_probe(format, &c);
+        fl_config_done(&c);
+    }
+    find_probe(FLEET_PARQUET, &c);
+    CHECK_TEXT(c.dataset.missing, "?");
+    CHECK_TEXT(c.slot[0].slot.columns[0], "y"); /* the slot's name */
+    CHECK_INT(c.slot[1].slot.n_column, 2);
+    fl_config_done(&c);
 }
 
 /* --- a second checker ----------------------------------------------------- */

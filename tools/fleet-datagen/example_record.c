@@ -1,8 +1,7 @@
-/* example_record.c - features by name: click, counts, slot_0, slot_1, ... */
+/* example_record.c - fields as features of their names. */
 #include "example_record.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -12,7 +11,8 @@ enum { /* fields of the schema, as src/data/format/tfrecord.c reads it */
        LENGTH = 8,
        SUM = 4,
        FLOATS = 2,
-       INTEGERS = 3
+       INTEGERS = 3,
+       ID_SIZE = 5 /* bytes, at most */
 };
 
 static char *put_varint(char *to, uint64_t x)
@@ -35,7 +35,7 @@ static char *put_bytes(char *to, int field, const void *bytes, size_t n)
 static char *put_feature(char *to, const char *name, int kind,
                          const void *packed, size_t n)
 {
-    char list[MOST_DENSE * 4 + 40], feature[sizeof list + 40];
+    char list[MOST_HISTORY * ID_SIZE + 40], feature[sizeof list + 40];
     char entry[sizeof feature + 80];
     char *end = put_bytes(list, 1, packed, n);
 
@@ -46,24 +46,32 @@ static char *put_feature(char *to, const char *name, int kind,
     return put_bytes(to, 1, entry, (size_t)(end - entry));
 }
 
-static char *put_features(const hidden_model *m, const hidden_line *l, char *to)
+/* A list of floats. */
+static char *put_floats(char *to, const data_field *f)
 {
-    const float click = (float)l->label;
-    float count[MOST_DENSE];
-    char name[24], id[12];
+    float x[MOST_DENSE];
 
-    for (int i = 0; i < m->n_dense; i++)
-        count[i] = (float)log1p((double)l->count[i]);
-    to = put_feature(to, "click", FLOATS, &click, sizeof click);
-    if (m->n_dense > 0)
-        to = put_feature(to, "counts", FLOATS, count,
-                         (size_t)m->n_dense * sizeof *count);
-    for (int s = 0; s < m->n_slot; s++) {
-        const char *end = put_varint(id, hidden_model_id(m, s, l->rank[s]));
+    for (int i = 0; i < f->n; i++)
+        x[i] = f->kind == LOG_Q_FIELD   ? (float)f->real[i]
+               : f->kind == COUNT_FIELD ? (float)log1p((double)f->value[i])
+                                        : (float)f->value[i];
+    return put_feature(to, f->name, FLOATS, x, (size_t)f->n * sizeof *x);
+}
 
-        snprintf(name, sizeof name, "slot_%d", s);
-        to = put_feature(to, name, INTEGERS, id, (size_t)(end - id));
-    }
+static char *put_ids(char *to, const data_field *f)
+{
+    char id[MOST_HISTORY * ID_SIZE], *end = id;
+
+    for (int i = 0; i < f->n; i++)
+        end = put_varint(end, (uint64_t)f->value[i]);
+    return put_feature(to, f->name, INTEGERS, id, (size_t)(end - id));
+}
+
+static char *put_features(const data_line *l, char *to)
+{
+    for (int i = 0; i < l->n; i++)
+        to = data_field_has_ids(&l->field[i]) ? put_ids(to, &l->field[i])
+                                              : put_floats(to, &l->field[i]);
     return to;
 }
 
@@ -75,10 +83,10 @@ static char *put_sum(char *to, const void *bytes, size_t n)
     return to + SUM;
 }
 
-char *example_record_put(const hidden_model *m, const hidden_line *l, char *to)
+char *example_record_put(const data_line *l, char *to)
 {
     static char features[(MOST_DENSE + MOST_SLOT + 2) * 40];
-    char *data = to + LENGTH + SUM, *end = put_features(m, l, features);
+    char *data = to + LENGTH + SUM, *end = put_features(l, features);
     uint64_t size;
 
     end = put_bytes(data, 1, features, (size_t)(end - features));

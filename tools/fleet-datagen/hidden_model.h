@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+#include "zipf.h"
+
 enum { MOST_DENSE = 64, MOST_SLOT = 1024 };
 
 typedef struct hidden_model {
@@ -25,31 +27,16 @@ typedef struct hidden_model {
     /* made by hidden_model_begin() */
     double base, dense[MOST_DENSE];
     double share_dense, share_slot, share_pair; /* factors of their sums */
-    double first, last, squeeze;                /* of Zipf's law */
+    zipf ranks;
 } hidden_model;
 
 typedef struct hidden_line {
     int64_t count[MOST_DENSE];
     int64_t rank[MOST_SLOT]; /* from 0, the most frequent */
+    int64_t id[MOST_SLOT];   /* what stands for it */
     double probability;
-    int label;
+    int64_t label;
 } hidden_line;
 
 void hidden_model_begin(hidden_model *m);
 void hidden_model_line(const hidden_model *m, uint64_t number, hidden_line *to);
-
-/* What stands for the id of that rank: 32 bits, one to one in each slot. */
-uint32_t hidden_model_id(const hidden_model *m, int slot, int64_t rank);
-
-/* The best AUC and log loss that anything can reach on these lines: those of
- * the true probabilities. */
-typedef struct best_score {
-    int64_t n, positives;
-    double logloss;               /* summed up */
-    int64_t *negative, *positive; /* by probability, BEST_BUCKETS each */
-} best_score;
-
-enum { BEST_BUCKETS = 1 << 18 };
-
-void best_score_note(best_score *s, const hidden_line *line);
-double best_score_auc(const best_score *s);

@@ -316,7 +316,7 @@ static void parquet_close(fl_reader *reader)
 
 /* --- opened --------------------------------------------------------------- */
 
-static fleet_status find_table(const fl_parquet_table **table)
+fleet_status fl_parquet_reader_table(const fl_parquet_table **table)
 {
     const fl_plugin *plugin;
     const fleet_status status = fl_plugin_open("arrow", &plugin);
@@ -330,7 +330,7 @@ static fleet_status find_table(const fl_parquet_table **table)
     *table = plugin->parquet;
     return *table ? FLEET_OK
                   : fl_fail(FLEET_EUNSUPPORTED,
-                            "the plug-in 'arrow' reads no Parquet");
+                            "the plug-in 'arrow' has no Parquet");
 }
 
 fleet_status fl_parquet_reader_open(fl_reader **reader,
@@ -341,7 +341,7 @@ fleet_status fl_parquet_reader_open(fl_reader **reader,
     const fl_parquet_table *table;
     parquet_reader *r;
 
-    FL_TRY(find_table(&table));
+    FL_TRY(fl_parquet_reader_table(&table));
     FL_TRY(FL_NEW(&r, sizeof *r));
     r->reader = (fl_reader){parquet_start, parquet_read, parquet_close, 0};
     r->env = *env;

@@ -3,7 +3,12 @@
  * a shuffle it is the row by itself. */
 #pragma once
 
+#include "data/format/parquet_table.h"
 #include "data/parse/reader.h"
+
+/* What the plug-in libfleet_arrow.so brings; FLEET_EUNSUPPORTED where it is
+ * not, or cannot be used. */
+fleet_status fl_parquet_reader_table(const fl_parquet_table **table);
 
 fleet_status fl_parquet_reader_open(fl_reader **reader,
                                     const fl_reader_env *env);

@@ -35,6 +35,31 @@ static const char criteo[] =
     "\"model\":{\"type\":\"ctr_dnn\"},\"dataset\":{\"format\":\"criteo\","
     "\"train\":[\"a\"]},\"metrics_log\":\"b\"";
 
+/* Columns have names, or the slot's. */
+static const char parquet[] =
+    "\"model\":{\"type\":\"deepfm\"},\"dataset\":{\"format\":\"parquet\","
+    "\"missing\":\"?\",\"train\":[\"a.parquet\"]},\"slots\":["
+    "{\"name\":\"y\",\"type\":\"float\",\"role\":\"label\"},"
+    "{\"name\":\"s\",\"type\":\"float\",\"dim\":2,\"columns\":[\"a\",\"b.c\"],"
+    "\"transform\":[\"log1p\",\"standardize\"]},"
+    "{\"name\":\"t\",\"type\":\"float\",\"columns\":[\"d\"],\"transform\":"
+    "\"equals\",\"value\":[\"a\"]},"
+    "{\"name\":\"u\",\"type\":\"uint64\",\"transform\":\"none\"}]";
+
+/* One slot has all features. */
+static const char libsvm[] =
+    "\"model\":{\"type\":\"fm\"},\"dataset\":{\"format\":\"libsvm\","
+    "\"train\":[\"a\"]},\"slots\":["
+    "{\"name\":\"y\",\"type\":\"float\",\"role\":\"label\"},"
+    "{\"name\":\"u\",\"type\":\"uint64\",\"dim\":-1,\"weighted\":true}]";
+
+/* Slots by their names in each line. */
+#define BY_NAME(format)                                                        \
+    "\"model\":{\"type\":\"nfm\"},\"dataset\":{\"format\":\"" format           \
+    "\",\"train\":[\"a\"]},\"slots\":["                                        \
+    "{\"name\":\"y\",\"type\":\"float\",\"role\":\"label\"},"                  \
+    "{\"name\":\"u\",\"type\":\"uint64\",\"dim\":-1}]"
+
 static const char idx[] =
     "\"dataset\":{\"format\":\"idx\",\"train\":[\"a\",\"b\"]}";
 
@@ -126,15 +151,26 @@ static int count_kinds(void)
     return n;
 }
 
-/* Two forms of their own, then each model. */
+/* One of each format; multislot and idx come with models. */
+static const char *const forms[] = {csv,
+                                    criteo,
+                                    parquet,
+                                    libsvm,
+                                    BY_NAME("slot_text"),
+                                    BY_NAME("json_lines"),
+                                    BY_NAME("tfrecord")};
+
+enum { N_FORM = sizeof forms / sizeof *forms };
+
+/* Forms of their own, then each model. */
 static void add_model(fl_text *t, int i, bool *has_rows)
 {
     const fl_model_kind *kind =
-        &fl_model_kinds[(i + count_kinds() - 2) % count_kinds()];
+        &fl_model_kinds[i < N_FORM ? 0 : (i - N_FORM) % count_kinds()];
 
-    *has_rows = i < 2 || kind->ctr;
-    if (i < 2)
-        fl_text_add(t, "%s", i == 0 ? csv : criteo);
+    *has_rows = i < N_FORM || kind->ctr;
+    if (i < N_FORM)
+        fl_text_add(t, "%s", forms[i]);
     else if (kind->ctr)
         add_ctr(t, kind);
     else
@@ -149,7 +185,7 @@ fleet_status fl_schema_probe(int i, char **text)
     fl_text t = {0};
 
     *text = NULL;
-    if (i >= n_rule && i >= n_schedule && i >= count_kinds() + 2)
+    if (i >= n_rule && i >= n_schedule && i >= N_FORM + count_kinds())
         return FLEET_OK;
     fl_text_add(&t, "{");
     add_model(&t, i, &has_rows);

@@ -76,6 +76,16 @@ static bool has_file(const char *folder, const char *file, char path[MOST_PATH])
     return access(path, F_OK) == 0;
 }
 
+/* A program that has the library inside lies in a folder beside lib. */
+static bool has_file_of_program(const char *folder, const char *file,
+                                char path[MOST_PATH])
+{
+    char lib[MOST_PATH];
+
+    snprintf(lib, sizeof lib, "%.2900s/../lib", folder);
+    return has_file(lib, file, path);
+}
+
 /* The first of the places where it lies; else the bare name. The folder that
  * was asked for may have some plug-ins, and not this one. */
 static fleet_status find_file(const char *file, char path[MOST_PATH])
@@ -88,8 +98,10 @@ static fleet_status find_file(const char *file, char path[MOST_PATH])
                        strerror(errno));
     if (asked && has_file(asked, file, path))
         return FLEET_OK;
-    if (!own_folder(folder) || !has_file(folder, file, path))
-        snprintf(path, MOST_PATH, "%s", file);
+    if (own_folder(folder) && (has_file(folder, file, path) ||
+                               has_file_of_program(folder, file, path)))
+        return FLEET_OK;
+    snprintf(path, MOST_PATH, "%s", file);
     return FLEET_OK;
 }
 

@@ -33,15 +33,18 @@ void fl_ipc_folder_close(fl_ipc_folder *f);
 
 enum { FL_STREAM_NAME = 32 };
 
-/* What messages call a stream of a job: the last ones are heter workers. */
-static inline const char *fl_stream_name(char text[FL_STREAM_NAME], int stream,
-                                         int n_stream, int n_heter)
+/* What messages call a stream of a job: the last ones of n_stream are heter
+ * workers. */
+static inline const char *fl_stream_name(char text[FL_STREAM_NAME],
+                                         uint32_t stream, int n_stream,
+                                         int n_heter)
 {
-    const int first = n_stream - n_heter;
+    const uint32_t first = (uint32_t)(n_stream - n_heter);
 
-    if (stream < first)
-        snprintf(text, FL_STREAM_NAME, "worker %d", stream);
+    if (stream < first || stream >= (uint32_t)n_stream)
+        snprintf(text, FL_STREAM_NAME, "worker %u", (unsigned)stream);
     else
-        snprintf(text, FL_STREAM_NAME, "heter worker %d", stream - first);
+        snprintf(text, FL_STREAM_NAME, "heter worker %u",
+                 (unsigned)(stream - first));
     return text;
 }

@@ -419,7 +419,7 @@ TEST(a_job_that_is_not_trained_in_stages_trains_nothing)
     o = fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s);
     loss = fleet_mean(p, fleet_fc(p, x, 1, NULL));
     CHECK_FAILS(fleet_minimize(o, loss), FLEET_EUNSUPPORTED,
-                "fleet_minimize: a job of several heter workers: this version "
+                "fleet_minimize: a job of more than two stages: this version "
                 "does not train it in stages");
     CHECK(p->training.loss == NULL); /* so nothing trains it */
     CHECK_FAILS(fleet_run_heter_worker(f), FLEET_ESTATE,

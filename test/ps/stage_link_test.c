@@ -295,6 +295,32 @@ TEST(names_what_differs)
     fl_stage_server_close(x.server, NULL);
 }
 
+TEST(serves_its_own_trainers_alone)
+{
+    fl_stage_client_options o = trainer_options();
+    fl_stage_client *c;
+    fl_stage_event event;
+    fl_packet *p;
+    other x;
+
+    open_other(&x);
+    fl_stage_server_close(x.server, NULL);
+    x.o.first_trainer = x.o.n_trainer = 2;
+    CHECK_OK(fl_stage_server_open(&x.server, &x.o));
+    o.connect_ms = 100;
+    for (o.trainer = 1; o.trainer < 5; o.trainer += 3)
+        check_refused(&o, FLEET_ETIMEDOUT, "has not answered a hello");
+    o = trainer_options();
+    o.trainer = 3;
+    CHECK_OK(fl_stage_client_open(&c, &o));
+    CHECK_OK(fl_stage_client_end_pass(c));
+    CHECK_OK(fl_stage_server_next(x.server, 3, false, &event, &p));
+    CHECK(event == FL_STAGE_PASS_ENDED && !p);
+    fl_stage_server_close(x.server, "out of paper");
+    CHECK_FAILS(fl_stage_client_end_pass(c), FLEET_EPEER, "out of paper");
+    fl_stage_client_close(c);
+}
+
 TEST(names_who_does_not_answer)
 {
     fl_stage_client_options o = trainer_options();

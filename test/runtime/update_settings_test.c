@@ -240,7 +240,8 @@ static void check_difference(fl_update_settings a, fl_update_settings b,
 {
     fl_text t = {0};
 
-    CHECK(fl_update_settings_differ(&a, 3, &b, 17, &t) == (want != NULL));
+    CHECK(fl_update_settings_differ(&a, "worker 3", &b, "worker 17", &t) ==
+          (want != NULL));
     CHECK_TEXT(fl_text_chars(&t), want ? want : "");
     fl_text_done(&t);
 }

@@ -1,9 +1,9 @@
 /* heter_job_test.c - jobs of real processes under fleetrun, with keys: a
- * program that workers and a heter worker train in stages has the bits of the
- * uncut one, with passes of unequal length, dropout and tables on both sides,
- * also where an executor for test runs in the midst of a pass; a process that
- * is killed is named by all others; what cannot be trained so is refused by
- * name. */
+ * program that workers and heter workers train in stages has the bits of the
+ * uncut one, in any ratio, with passes of unequal length, dropout and tables on
+ * both sides, also where an executor for test runs in the midst of a pass; a
+ * process that is killed is named by all others; what cannot be trained so is
+ * refused by name. */
 #define SUITE heter_job
 #include "launch_kit.h"
 #include "test.h"
@@ -234,14 +234,19 @@ __attribute__((constructor)) static void be_of_a_job(void)
 
 /* --- the tests ------------------------------------------------------------ */
 
-static int run(const char *what, const char *heter)
+static int run_with(const char *what, const char *workers, const char *heter)
 {
     setenv("TEST_HETER_JOB", what, 1);
     setenv("TEST_HETER_PID", test_path("pid"), 1);
-    return launch_command(
-        (char *[]){(char *)"--server_num=1", (char *)"--worker_num=2",
-                   (char *)heter, (char *)"--log_dir", (char *)test_path("log"),
-                   (char *)test_program(), NULL});
+    return launch_command((char *[]){(char *)"--server_num=1", (char *)workers,
+                                     (char *)heter, (char *)"--log_dir",
+                                     (char *)test_path("log"),
+                                     (char *)test_program(), NULL});
+}
+
+static int run(const char *what, const char *heter)
+{
+    return run_with(what, "--worker_num=2", heter);
 }
 
 static const char *line_of(const char *log, const char *word)
@@ -272,6 +277,33 @@ TEST(has_the_bits_of_the_uncut_program)
     CHECK_TEXT(line_of("workerlog.0", "seen "), seen);
     CHECK_CONTAINS(launch_log("workerlog.0"), "behind 1, then 0\n");
     CHECK_CONTAINS(launch_log("workerlog.0"), "left behind 1, then 0\n");
+    CHECK_INT(run("train", "--heter_worker_num=3"), 0);
+    CHECK_TEXT(line_of("workerlog.0", "hash "), hash);
+    CHECK_TEXT(line_of("workerlog.1", "loss "), loss[1]);
+    CHECK_CONTAINS(launch_log("heterlog.0"),
+                   "heter worker 0 has nothing to do: the job has 3 heter "
+                   "workers for 2 workers");
+}
+
+/* The second heter worker serves two workers: the sum of their gradients is
+ * (a + b) + c in the uncut job. The pass of one of them ends earlier. */
+TEST(heter_workers_of_one_stage_have_the_bits_of_the_uncut_program)
+{
+    const char *hash, *loss[3];
+    char log[20];
+
+    CHECK_INT(run_with("train", "--worker_num=3", "--job_id=uncut"), 0);
+    hash = line_of("workerlog.0", "hash ");
+    for (int i = 0; i < 3; i++) {
+        snprintf(log, sizeof log, "workerlog.%d", i);
+        loss[i] = line_of(log, "loss ");
+    }
+    CHECK_INT(run_with("train", "--worker_num=3", "--heter_worker_num=2"), 0);
+    CHECK_TEXT(line_of("workerlog.0", "hash "), hash);
+    for (int i = 0; i < 3; i++) {
+        snprintf(log, sizeof log, "workerlog.%d", i);
+        CHECK_TEXT(line_of(log, "loss "), loss[i]);
+    }
 }
 
 TEST(a_heter_worker_that_is_killed_is_named_by_all)
@@ -309,7 +341,8 @@ TEST(refuses_what_it_does_not_train)
                   "fleet_minimize: a clip by global norm: this version");
     check_refused("unguarded", "--heter_worker_num=1",
                   "the guards of the program make 1 stage");
-    check_refused("train", "--heter_worker_num=2",
-                  "fleet_minimize: a job of several heter workers: this "
-                  "version");
+    CHECK(run("train", "--heter_worker_num=1;1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_minimize: a job of more than two stages: this "
+                   "version");
 }

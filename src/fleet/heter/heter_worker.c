@@ -1,7 +1,7 @@
 /* heter_worker.c - the loop of a heter worker: in each round a batch of every
- * trainer that has one, in the trainers' order, then the update of all. The
- * sums of gradients have so the bits that servers give to the sums of workers
- * that train all of the program. */
+ * trainer of it that has one, in the trainers' order, each with a push of its
+ * own, then the update of all. So the servers sum gradients in the order, and
+ * to the bits, of workers that train all of the program. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -11,6 +11,7 @@
 #include "ps/worker/worker_io.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/remote.h"
+#include "runtime/store/mirror.h"
 
 typedef struct stage_loop {
     fleet *f;
@@ -53,10 +54,7 @@ static fleet_status read_feeds(stage_loop *l, const fl_packet *p)
 /* Random numbers are by the batch's number in the job. */
 static void set_batch_number(stage_loop *l, int trainer)
 {
-    fl_store *s = l->f->store;
-
-    s->workers = 1;
-    s->worker = trainer - l->e->micro - (int)s->remote->updates;
+    l->f->store->worker = trainer;
 }
 
 static fleet_status write_gradient(stage_loop *l, fl_msg_writer *w, int i,
@@ -125,12 +123,33 @@ static fleet_status train_batch(stage_loop *l, int trainer, const fl_packet *p)
 
 /* --- rounds --------------------------------------------------------------- */
 
+/* The round's gradients make an update with the gradients of all other
+ * processes; its weights are in host memory then, where iterations on a GPU
+ * look for them. */
+static fleet_status update(stage_loop *l)
+{
+    fl_store *s = l->f->store;
+    fleet_status status;
+
+    FL_TRY(fleet_executor_flush(l->e));
+    pthread_rwlock_wrlock(&s->lock);
+    status = fl_store_to_host(s);
+    if (status == FLEET_OK) {
+        status = fl_worker_io_end_step(l->f->worker_io);
+        fl_store_written(s);
+    }
+    s->updates = s->remote->updates;
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
 static fleet_status run_round(stage_loop *l)
 {
+    const int first = l->job->first_trainer;
     int ended = 0, left = 0;
 
     l->n_batch = 0;
-    for (int i = 0; i < l->job->n_trainer; i++) {
+    for (int i = first; i < first + l->job->n_trainer; i++) {
         fl_stage_event event;
         fleet_status status;
         fl_packet *p;
@@ -145,7 +164,7 @@ static fleet_status run_round(stage_loop *l)
     }
     l->over = left == l->job->n_trainer;
     if (l->n_batch > 0)
-        return fleet_executor_flush(l->e);
+        return update(l);
     if (ended == 0)
         return FLEET_OK;
     FL_TRY(fl_worker_io_close_pass(l->f->worker_io));

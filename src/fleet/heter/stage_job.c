@@ -30,8 +30,9 @@ static fleet_status check_job(const fleet *f)
             fl_job_mode_name(fl_handle_mode(f)),
             "expected strategy.a_sync 0, in which the servers take "
             "the updates of all stages together");
-    if (f->role.stages.n_heter > 1)
-        return refuse_stages("a job of several heter workers", "expected one");
+    if (f->role.stages.n > 2)
+        return refuse_stages("a job of more than two stages",
+                             "expected heter workers of one");
     if (f->stage_job)
         return refuse_stages("a second program", "expected one in a handle");
     return FLEET_OK;
@@ -126,6 +127,9 @@ static fleet_status check_cut(const fleet *f, const fl_cut *cut)
     const fleet_program *p = cut->program;
     const int n = f->role.stages.n > 0 ? f->role.stages.n : 2;
 
+    if (cut->n_stage > 2)
+        return refuse_stages("a program of more than two stages",
+                             "expected guards that make two");
     if (cut->n_stage != n)
         return fl_fail(FLEET_EINVAL,
                        "fleet_minimize: the guards of the program make %d "
@@ -158,13 +162,15 @@ static fleet_status exchange_with(fl_stage_link *link, const fl_stage_batch *b)
 }
 
 /* Names live as long as the handle: the whole program may go before it. */
-static fleet_status describe_boundary(fl_stage_job *job, const fl_stage *s)
+static fleet_status describe_boundary(const fl_role *r, fl_stage_job *job,
+                                      const fl_stage *s)
 {
     fl_text text = {0};
 
     FL_TRY(FL_NEW(&job->crossing, ((size_t)s->n_out + 1) * sizeof(char *)));
     FL_TRY(FL_NEW(&job->goes_back, (size_t)s->n_out + 1));
-    fl_text_add(&text, "workers %d\n", job->n_trainer);
+    fl_text_add(&text, "workers %d, heter workers %d\n", r->worker_num,
+                r->stages.n_heter);
     for (int i = 0; i < s->n_out; i++) {
         const fleet_var *v = s->out[i].var;
 
@@ -181,19 +187,32 @@ static fleet_status describe_boundary(fl_stage_job *job, const fl_stage *s)
     return text.status;
 }
 
-/* Micro-batches of a heter worker are merged until the update is asked for. */
-static void set_training(fleet *f, const fleet_program *whole,
-                         fl_stage_job *job, fleet_var *loss)
+/* Heter workers share out the workers in runs, so that the gradients of heter
+ * workers, one after the other, are in the order of the workers. */
+static int first_trainer_of(const fl_role *r, int heter)
 {
-    fl_training *t = &job->program->training;
+    return heter * r->worker_num / r->stages.n_heter;
+}
 
-    *t = whole->training;
-    t->loss = loss;
-    if (!fleet_is_heter_worker(f))
-        return;
-    t->merge.steps = job->n_trainer + 1;
-    t->merge.average = true;
-    f->store->counts_no_batch = true;
+static void find_neighbours(const fleet *f, fl_stage_job *job)
+{
+    const fl_role *r = &f->role;
+
+    job->heter = fleet_is_heter_worker(f) ? r->index : 0;
+    while (fleet_is_worker(f) &&
+           first_trainer_of(r, job->heter + 1) <= r->index)
+        job->heter++;
+    job->first_trainer = first_trainer_of(r, job->heter);
+    job->n_trainer = first_trainer_of(r, job->heter + 1) - job->first_trainer;
+    snprintf(job->name, sizeof job->name, "heter worker %d", job->heter);
+}
+
+static void set_training(fleet *f, const fleet_program *whole,
+                         const fl_stage_job *job, fleet_var *loss)
+{
+    job->program->training = whole->training;
+    job->program->training.loss = loss;
+    f->store->counts_no_batch = fleet_is_heter_worker(f);
 }
 
 /* A trainer refuses a line, by file and number, for what any stage takes. */
@@ -219,10 +238,8 @@ static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
     FL_TRY(FL_NEW(&job, sizeof *job));
     f->stage_job = job;
     job->link.exchange = exchange_with;
-    job->n_trainer = f->role.worker_num;
-    snprintf(job->name, sizeof job->name, "heter worker %d",
-             fleet_is_heter_worker(f) ? f->role.index : 0);
-    FL_TRY(describe_boundary(job, &cut->stage[0]));
+    find_neighbours(f, job);
+    FL_TRY(describe_boundary(&f->role, job, &cut->stage[0]));
     FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
                             &job->program, &loss));
     set_training(f, p, job, loss);
@@ -278,9 +295,9 @@ static fleet_status connect_trainer(fleet *f)
     fl_stage_job *job = f->stage_job;
     const fl_stage_client_options o = {
         .log = &f->context.log,
-        .address = r->stages.heter[0],
+        .address = r->stages.heter[job->heter],
         .name = job->name,
-        .key = r->worker_num,
+        .key = r->worker_num + job->heter,
         .keys = r->keys,
         .job = r->job_id,
         .run = fl_worker_io_run(f->worker_io),
@@ -312,6 +329,7 @@ static fleet_status connect_heter_worker(fleet *f)
         .name = job->name,
         .job = r->job_id,
         .run = fl_worker_io_run(f->worker_io),
+        .first_trainer = job->first_trainer,
         .n_trainer = job->n_trainer,
         .boundary = job->boundary,
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
@@ -319,6 +337,12 @@ static fleet_status connect_heter_worker(fleet *f)
         .status = job_status,
         .arg = f};
 
+    if (job->n_trainer == 0)
+        FL_WARN(&f->context.log,
+                "%s has nothing to do: the job has %d heter workers for %d "
+                "worker%s, each of which has one batch under way",
+                job->name, r->stages.n_heter, r->worker_num,
+                r->worker_num > 1 ? "s" : "");
     return fl_stage_server_open(&job->server, &o);
 }
 

@@ -10,12 +10,13 @@
 typedef struct fl_stage_job {
     fl_stage_link link;     /* of a trainer's program: to `client`; first */
     fleet_program *program; /* of this process; NULL: a server has none */
-    int n_trainer;
-    char *boundary;        /* what crosses, as both processes say it */
-    const char **crossing; /* names of that; n of them */
+    int first_trainer, n_trainer; /* workers that the heter worker serves */
+    char *boundary;               /* what crosses, as both processes say it */
+    const char **crossing;        /* names of that; n of them */
     bool *goes_back;
     int n;
-    char name[32];           /* of the heter worker */
+    int heter;               /* the heter worker: this process, or its */
+    char name[32];           /* of that one */
     fl_stage_client *client; /* of a trainer; NULL: not connected, or left */
     fl_stage_server *server; /* of a heter worker, likewise */
 } fl_stage_job;

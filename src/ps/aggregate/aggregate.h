@@ -65,9 +65,9 @@ void fl_aggregate_done(fl_aggregate *u);
 fleet_status fl_aggregate_check(const fl_aggregate *u, const fl_msg *msg);
 
 /* Begin anew; add a contribution: its pieces. `many`: other contributions
- * follow or went before. cache: rows that the stream's pulls have found,
- * FL_N_ROW_CACHE entries for each table, or NULL. The pieces must stay until
- * the sum is applied. */
+ * follow or went before, or it has a row or block in several pieces. cache:
+ * rows that the stream's pulls have found, FL_N_ROW_CACHE entries for each
+ * table, or NULL. The pieces must stay until the sum is applied. */
 void fl_aggregate_begin(fl_aggregate *u);
 fleet_status fl_aggregate_add(fl_aggregate *u, const fl_piece *pieces,
                               bool many, const fl_row_cache *cache);

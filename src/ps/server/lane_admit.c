@@ -30,10 +30,12 @@ void fl_lane_note_alive(fl_ps_lane *l, uint32_t stream, const fl_peer *from)
 {
     fl_stream_state *s = &l->stream[stream];
     bool comes = !s->known;
+    char name[FL_STREAM_NAME];
 
     if (s->absent) {
-        FL_INFO(l->o.log, "server %d: worker %u is back after %.1f s",
-                l->o.server, stream, (double)(l->now_ms - s->heard_ms) / 1000);
+        FL_INFO(l->o.log, "server %d: %s is back after %.1f s", l->o.server,
+                fl_lane_stream_name(l, name, stream),
+                (double)(l->now_ms - s->heard_ms) / 1000);
         s->absent = false;
         fl_lane_note_progress(l, stream);
     }
@@ -114,14 +116,15 @@ void fl_lane_enter_run(fl_ps_lane *l)
 static bool is_for_this_process(fl_ps_lane *l, const fl_peer *from)
 {
     const fl_msg_head *head = &l->msg.head;
+    char name[FL_STREAM_NAME];
 
     fl_lane_enter_run(l);
     if (head->job == fl_lane_job(l) && head->peer == l->o.identity->nonce &&
         head->generation == l->o.identity->generation)
         return true;
     if (!l->has_warned)
-        FL_WARN(l->o.log, "server %d: worker %u is %s: nothing of it is taken",
-                l->o.server, head->stream,
+        FL_WARN(l->o.log, "server %d: %s is %s: nothing of it is taken",
+                l->o.server, fl_lane_stream_name(l, name, head->stream),
                 head->job == fl_lane_job(l)
                     ? "a worker of a server process that was replaced"
                     : "a worker of another run");

@@ -102,11 +102,14 @@ static fleet_status check_hello(const fl_ps_lane *l, const hello *h)
 /* Once for each process that has a place. */
 static void warn_of_isa(const fl_ps_lane *l, const hello *h)
 {
+    char name[FL_STREAM_NAME];
+
     if (l->o.sync && strcmp(h->isa, fl_simd_best()->isa) != 0)
         FL_WARN(l->o.log,
-                "worker %u computes with %.20s, this server with %s: bits are "
+                "%s computes with %.20s, this server with %s: bits are "
                 "reproducible among equal processors alone",
-                l->msg.head.stream, h->isa, fl_simd_best()->isa);
+                fl_lane_stream_name(l, name, l->msg.head.stream), h->isa,
+                fl_simd_best()->isa);
 }
 
 /* The worker has its run from server 0. A server that a worker of an earlier
@@ -116,6 +119,7 @@ static fl_msg_status check_run(fl_ps_lane *l)
 {
     const fl_msg_head *head = &l->msg.head;
     uint32_t run = fl_msg_run(head->job), own = l->run;
+    char name[FL_STREAM_NAME];
 
     if (head->peer != 0 && head->peer != l->o.identity->nonce) {
         fl_fail(FLEET_EPEER, "server %d has been replaced", l->o.server);
@@ -134,7 +138,8 @@ static fl_msg_status check_run(fl_ps_lane *l)
         fl_lane_enter_run(l);
         return FL_ANSWER_OK;
     }
-    fl_fail(FLEET_EPEER, "worker %u is a worker of another run", head->stream);
+    fl_fail(FLEET_EPEER, "%s is a worker of another run",
+            fl_lane_stream_name(l, name, head->stream));
     return FL_ANSWER_REFUSED;
 }
 
@@ -152,6 +157,7 @@ static fl_msg_status give_place(fl_ps_lane *l, const hello *h, uint64_t nonce,
 {
     uint32_t stream = l->msg.head.stream;
     fl_stream_state *s = &l->stream[stream];
+    char name[FL_STREAM_NAME];
 
     *incarnation = (int64_t)s->incarnation + 1 < h->life ? (uint32_t)h->life
                                                          : s->incarnation + 1;
@@ -161,9 +167,9 @@ static fl_msg_status give_place(fl_ps_lane *l, const hello *h, uint64_t nonce,
         return FL_ANSWER_REFUSED;
     }
     if (s->nonce) {
-        FL_WARN(l->o.log,
-                "server %d: worker %u was started again: %.90s goes on for %s",
-                l->o.server, stream, h->who, s->who);
+        FL_WARN(
+            l->o.log, "server %d: %s was started again: %.90s goes on for %s",
+            l->o.server, fl_lane_stream_name(l, name, stream), h->who, s->who);
         fl_lane_forget_process(l, stream);
     }
     s->no_log = h->life == 0;
@@ -180,29 +186,29 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
 {
     const fl_stream_state *s = &l->stream[l->msg.head.stream];
     uint64_t nonce = fl_hash(h->nonce, strlen(h->nonce), 0);
+    char name[FL_STREAM_NAME];
 
+    fl_lane_stream_name(l, name, l->msg.head.stream);
     *incarnation = s->incarnation;
     if (s->nonce == nonce && goes_on(l, s, h))
         return give_place(l, h, nonce, incarnation);
     if (s->nonce == nonce && h->life > 0 && h->life < (int64_t)s->incarnation) {
         fl_fail(FLEET_EEXIST,
-                "worker %u was started again: %s has taken the place of %.90s",
-                l->msg.head.stream, s->who, h->who);
+                "%s was started again: %s has taken the place of %.90s", name,
+                s->who, h->who);
         return FL_ANSWER_REFUSED;
     }
     if (s->nonce == nonce && h->life <= (int64_t)s->incarnation)
         return FL_ANSWER_OK; /* said once more */
     if (s->left) {
-        fl_fail(FLEET_ESTATE, "worker %u has left this job",
-                l->msg.head.stream);
+        fl_fail(FLEET_ESTATE, "%s has left this job", name);
         return FL_ANSWER_REFUSED;
     }
     if (s->nonce) {
         fl_fail(FLEET_EEXIST,
-                "%.90s says that it is worker %u, and so does %s, which was "
-                "heard of %.1f s ago",
-                h->who, l->msg.head.stream, s->who,
-                (double)(l->now_ms - s->heard_ms) / 1000);
+                "%.90s says that it is %s, and so does %s, which was heard of "
+                "%.1f s ago",
+                h->who, name, s->who, (double)(l->now_ms - s->heard_ms) / 1000);
         return FL_ANSWER_TAKEN;
     }
     return give_place(l, h, nonce, incarnation);

@@ -14,6 +14,7 @@
 #include "net/refusals.h"
 #include "ps/aggregate/aggregate_live.h"
 #include "ps/lease_queue.h"
+#include "ps/locality.h"
 #include "ps/server/lane.h"
 #include "ps/server/lane_counters.h"
 
@@ -214,6 +215,13 @@ static inline bool fl_is_active(const fl_stream_state *s)
 static inline bool fl_all_have_left(const fl_ps_lane *l)
 {
     return l->streams[FL_STREAMS_LEFT].n == l->o.n_stream;
+}
+
+static inline const char *fl_lane_stream_name(const fl_ps_lane *l,
+                                              char text[FL_STREAM_NAME],
+                                              uint32_t stream)
+{
+    return fl_stream_name(text, stream, l->o.n_stream, l->o.n_heter);
 }
 
 /* --- which streams are missing (lane_streams.c) --------------------------- */

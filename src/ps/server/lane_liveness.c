@@ -2,7 +2,6 @@
  * is slow from one that hangs, and from one that is gone. */
 #include <stdio.h>
 
-#include "ps/locality.h"
 #include "ps/server/lane_copy.h"
 #include "ps/server/lane_feed.h"
 #include "ps/server/lane_replica.h"
@@ -112,15 +111,17 @@ static bool waits_out(fl_ps_lane *l, int i)
 {
     fl_stream_state *s = &l->stream[i];
     int64_t silent_ms = l->now_ms - s->heard_ms;
+    char name[FL_STREAM_NAME];
 
     if (silent_ms > l->o.restart_ms || s->no_log)
         return false;
     if (!s->absent)
         FL_WARN(l->o.log,
-                "server %d: worker %d%s%s%s was not heard of for %.1f s: it is "
-                "waited for, until it is started again, for %.1f s at most "
-                "(restart deadline)",
-                l->o.server, i, *s->who ? " (" : "", s->who, *s->who ? ")" : "",
+                "server %d: %s%s%s%s was not heard of for %.1f s: it is waited "
+                "for, until it is started again, for %.1f s at most (restart "
+                "deadline)",
+                l->o.server, fl_lane_stream_name(l, name, (uint32_t)i),
+                *s->who ? " (" : "", s->who, *s->who ? ")" : "",
                 (double)silent_ms / 1000, (double)l->o.restart_ms / 1000);
     s->absent = true;
     return true;
@@ -147,8 +148,8 @@ static void check_coming(fl_ps_lane *l, int i)
         return;
     snprintf(text, sizeof text,
              "%s has not come within %.1f s (%s deadline)%s%s%s",
-             fl_stream_name(name, i, l->o.n_stream, l->o.n_heter),
-             (double)most_ms / 1000, again ? "restart" : "connect",
+             fl_lane_stream_name(l, name, (uint32_t)i), (double)most_ms / 1000,
+             again ? "restart" : "connect",
              s->nonce && s->no_log ? why_not_again(l, s) : "",
              *l->turned_away ? "; the last one that was refused: " : "",
              l->turned_away);
@@ -172,8 +173,8 @@ static void check_stream(fl_ps_lane *l, int i)
         snprintf(text, sizeof text,
                  "%s%s%s%s is gone: server %d has not heard of it for "
                  "%.1f s (%s deadline)%s",
-                 fl_stream_name(name, i, l->o.n_stream, l->o.n_heter),
-                 *s->who ? " (" : "", s->who, *s->who ? ")" : "", l->o.server,
+                 fl_lane_stream_name(l, name, (uint32_t)i), *s->who ? " (" : "",
+                 s->who, *s->who ? ")" : "", l->o.server,
                  (double)(l->now_ms - s->heard_ms) / 1000,
                  s->absent ? "restart" : "peer", why_not_again(l, s));
         fl_lane_abort(l, FLEET_EPEER, text);
@@ -212,12 +213,10 @@ static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
     char text[256], name[FL_STREAM_NAME];
 
     if (!l->busy && !l->norming && missing != FL_NOBODY)
-        snprintf(
-            text, sizeof text,
-            "%s has kept the others waiting for %.1f s, without "
-            "progress (step deadline)",
-            fl_stream_name(name, (int)missing, l->o.n_stream, l->o.n_heter),
-            waited);
+        snprintf(text, sizeof text,
+                 "%s has kept the others waiting for %.1f s, without "
+                 "progress (step deadline)",
+                 fl_lane_stream_name(l, name, missing), waited);
     else
         snprintf(text, sizeof text,
                  "server %d has a step that waits for %s, for %.1f s without "

@@ -237,21 +237,23 @@ static void take_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p,
 static void take_plain_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     uint64_t version = fl_lane_wanted(l);
+    char name[FL_STREAM_NAME];
     size_t bytes;
 
     if (check_pull(l, &bytes) != FLEET_OK)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u: %s", l->msg.head.stream,
+                       "a pull of %s: %s",
+                       fl_lane_stream_name(l, name, l->msg.head.stream),
                        fleet_last_error());
     else if (is_parked(l, from))
         return;
     else if (version && version < (uint64_t)l->version)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u is of version %llu, but this is "
-                       "%lld, after a load: all workers must make the same "
-                       "calls in the same order",
-                       l->msg.head.stream, (unsigned long long)version,
-                       (long long)l->version);
+                       "a pull of %s is of version %llu, but this is %lld, "
+                       "after a load: all workers must make the same calls in "
+                       "the same order",
+                       fl_lane_stream_name(l, name, l->msg.head.stream),
+                       (unsigned long long)version, (long long)l->version);
     else
         take_pull(l, from, p, bytes);
 }
@@ -260,12 +262,14 @@ void fl_lane_pull(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
     fl_packet *plain;
     fleet_status status = fl_plain_keys(l->o.pool, p, &l->msg, &plain);
+    char name[FL_STREAM_NAME];
 
     if (status == FLEET_OK)
         take_plain_pull(l, from, plain);
     else if (status == FLEET_EINVAL)
         fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                       "a pull of worker %u: %s", l->msg.head.stream,
+                       "a pull of %s: %s",
+                       fl_lane_stream_name(l, name, l->msg.head.stream),
                        fleet_last_error());
     else
         fl_lane_abort(l, status, fleet_last_error());

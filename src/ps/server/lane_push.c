@@ -129,10 +129,12 @@ static fleet_status check_piece(const fl_ps_lane *l)
 
 static void refuse_piece(fl_ps_lane *l, const fl_peer *from)
 {
+    char name[FL_STREAM_NAME];
+
     fl_stream_reset(l, &l->stream[l->msg.head.stream]);
     fl_lane_refuse(l, &l->msg.head, from, FL_ANSWER_REFUSED, FLEET_EINVAL,
-                   "step %llu of worker %u: %s",
-                   (unsigned long long)l->msg.head.step, l->msg.head.stream,
+                   "step %llu of %s: %s", (unsigned long long)l->msg.head.step,
+                   fl_lane_stream_name(l, name, l->msg.head.stream),
                    fleet_last_error());
 }
 

@@ -41,7 +41,9 @@ static bool takes_part(const fl_ps_lane *l, int stream)
     return fl_contributes(&l->stream[stream]);
 }
 
-/* Sum up the contributions: all of them, or that of one stream. */
+/* Sum up the contributions: all of them, or that of one stream. A heter
+ * worker's may be of several batches, with a row or block in each: they are
+ * behind one another in it, and summed as if each were a stream's. */
 static fleet_status sum_up(fl_ps_lane *l, int only)
 {
     int n = only < 0 ? l->streams[FL_STREAMS_CONTRIBUTING].n : 1;
@@ -50,7 +52,8 @@ static fleet_status sum_up(fl_ps_lane *l, int only)
     fl_aggregate_begin(&l->aggregate);
     for (int i = r.first; i < r.end; i++)
         if (takes_part(l, i))
-            FL_TRY(fl_aggregate_add(&l->aggregate, l->stream[i].open, n > 1,
+            FL_TRY(fl_aggregate_add(&l->aggregate, l->stream[i].open,
+                                    n > 1 || l->stream[i].heter,
                                     l->stream[i].row_cache));
     return FLEET_OK;
 }
@@ -76,10 +79,28 @@ static const fl_update_settings *settings_of(const fl_ps_lane *l, int only)
     return &l->stream[i].settings;
 }
 
+/* Their settings are not the same bytes. */
+static fleet_status compare_two(const fl_ps_lane *l, uint32_t a, uint32_t b)
+{
+    char of_a[FL_STREAM_NAME], of_b[FL_STREAM_NAME];
+    fl_text difference = {0};
+    fleet_status status = FLEET_OK;
+
+    fl_lane_stream_name(l, of_a, a);
+    fl_lane_stream_name(l, of_b, b);
+    if (fl_update_settings_differ(&l->stream[a].settings, of_a,
+                                  &l->stream[b].settings, of_b, &difference))
+        status = fl_fail(FLEET_EINVAL,
+                         "workers do not train alike: %s: all of them must set "
+                         "their optimizer to the same",
+                         fl_text_chars(&difference));
+    fl_text_done(&difference);
+    return status;
+}
+
 /* Workers that update together must have set their optimizers alike. */
 static fleet_status compare_settings(const fl_ps_lane *l)
 {
-    fl_text difference = {0};
     int first = -1;
     fleet_status status = FLEET_OK;
 
@@ -87,14 +108,10 @@ static fleet_status compare_settings(const fl_ps_lane *l)
         if (!takes_part(l, i))
             continue;
         first = first < 0 ? i : first;
-        if (fl_update_settings_differ(&l->stream[first].settings, first,
-                                      &l->stream[i].settings, i, &difference))
-            status = fl_fail(FLEET_EINVAL,
-                             "workers do not train alike: %s: all of them must "
-                             "set their optimizer to the same",
-                             fl_text_chars(&difference));
+        if (memcmp(&l->stream[first].settings, &l->stream[i].settings,
+                   sizeof l->stream[i].settings) != 0)
+            status = compare_two(l, (uint32_t)first, (uint32_t)i);
     }
-    fl_text_done(&difference);
     return status;
 }
 

@@ -45,12 +45,18 @@ struct fl_stage_server {
     bool stop;
     char why[900]; /* with which it stops; "": it ends well */
     fl_error error;
-    stage_trainer *trainer;
-    uint64_t n_over;   /* passes that are over for all */
-    uint64_t progress; /* of this process: batches that it has done */
-    int awaited;       /* the trainer that the other thread waits for */
-    fl_msg msg;        /* the thread's, that is being read */
+    stage_trainer *trainer; /* n_trainer of them */
+    uint64_t n_over;        /* passes that are over for all */
+    uint64_t progress;      /* of this process: batches that it has done */
+    int awaited;            /* the trainer that the other thread waits for */
+    fl_msg msg;             /* the thread's, that is being read */
 };
+
+/* By its stream, which is one of its. */
+static stage_trainer *trainer_of(const fl_stage_server *s, uint32_t stream)
+{
+    return &s->trainer[stream - (uint32_t)s->o.first_trainer];
+}
 
 /* --- answers, of the thread ----------------------------------------------- */
 
@@ -115,16 +121,18 @@ static void refuse_request(fl_stage_server *s, const fl_peer *to,
 static void say_waiting(fl_stage_server *s, const stage_trainer *t,
                         const fl_peer *to)
 {
-    const int missing = s->awaited == NOBODY || &s->trainer[s->awaited] == t
-                            ? NOBODY
-                            : s->awaited;
+    const int missing =
+        s->awaited == NOBODY || trainer_of(s, (uint32_t)s->awaited) == t
+            ? NOBODY
+            : s->awaited;
     fl_msg_writer w;
 
     begin_answer(s, &t->asked, FL_ANSWER_WAITING, &w);
     w.answer.missing_stream =
         missing == NOBODY ? UINT32_MAX : (uint32_t)missing;
-    w.answer.applied =
-        missing == NOBODY ? s->progress : s->trainer[missing].progress;
+    w.answer.applied = missing == NOBODY
+                           ? s->progress
+                           : trainer_of(s, (uint32_t)missing)->progress;
     send_answer(s, to, &w);
 }
 
@@ -151,7 +159,7 @@ static void name_difference(const char *own, const char *other, char *text,
 static void take_hello(fl_stage_server *s, const fl_peer *from)
 {
     const fl_msg_head *head = &s->msg.head;
-    stage_trainer *t = &s->trainer[head->stream];
+    stage_trainer *t = trainer_of(s, head->stream);
     char *said = fl_msg_get_text(&s->msg, FL_SECTION_HELLO);
     char why[600] = "";
 
@@ -243,7 +251,7 @@ static void take_abort(fl_stage_server *s)
 static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
 {
     const fl_msg_head *head = &s->msg.head;
-    stage_trainer *t = &s->trainer[head->stream];
+    stage_trainer *t = trainer_of(s, head->stream);
 
     if (head->kind == FL_MSG_ABORT) {
         take_abort(s);
@@ -259,13 +267,15 @@ static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
     }
 }
 
-/* Strangers, and senders whose key is of another worker, are not answered. */
+/* Strangers, workers of other heter workers, and senders whose key is of
+ * another worker, are not answered. */
 static bool is_let_in(const fl_stage_server *s, const fl_peer *from)
 {
     const fl_msg_head *head = &s->msg.head;
 
     return fl_msg_same_id(head->job, s->job) &&
-           head->stream < (uint32_t)s->o.n_trainer &&
+           head->stream - (uint32_t)s->o.first_trainer <
+               (uint32_t)s->o.n_trainer &&
            (!s->guard || from->sender == 0 ||
             from->sender == (int32_t)head->stream + 1);
 }
@@ -283,7 +293,7 @@ static void take_packet(fl_stage_server *s, const fl_peer *from, fl_packet *p)
         take_hello(s, from);
         return;
     }
-    t = &s->trainer[head->stream];
+    t = trainer_of(s, head->stream);
     if (!t->known || t->incarnation != head->incarnation ||
         head->peer != s->nonce || head->job != fl_msg_job(s->o.job, s->o.run))
         answer_briefly(s, from, head, FL_ANSWER_FENCED);
@@ -320,7 +330,7 @@ static void send_aborts(fl_stage_server *s)
 {
     for (int i = 0; i < s->o.n_trainer; i++) {
         const stage_trainer *t = &s->trainer[i];
-        const fl_msg_head head = {.stream = (uint32_t)i,
+        const fl_msg_head head = {.stream = (uint32_t)(s->o.first_trainer + i),
                                   .incarnation = t->incarnation,
                                   .step = FLEET_EPEER};
         fl_msg_writer w;
@@ -362,7 +372,7 @@ static void *serve_trainers(void *arg)
 
 /* --- the other thread ----------------------------------------------------- */
 
-/* Under the lock: what trainer i has brought, if anything. */
+/* Under the lock: what the trainer has brought, if anything. */
 static bool has_event(fl_stage_server *s, stage_trainer *t,
                       fl_stage_event *event, fl_packet **p)
 {
@@ -406,7 +416,7 @@ static fleet_status wait_for_trainer(fl_stage_server *s, int trainer,
     fl_awake awake = fl_awake_from(fl_now_ms(), fl_awake_step(s->o.peer_ms));
     const int64_t end_ms = awake.ms + s->o.step_ms;
 
-    while (!has_event(s, &s->trainer[trainer], event, p)) {
+    while (!has_event(s, trainer_of(s, (uint32_t)trainer), event, p)) {
         fleet_status status;
 
         FL_TRY(fl_error_raise(&s->error));
@@ -437,22 +447,23 @@ fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w)
 {
     pthread_mutex_lock(&s->lock);
-    begin_answer(s, &s->trainer[trainer].asked, FL_ANSWER_OK, w);
+    begin_answer(s, &trainer_of(s, (uint32_t)trainer)->asked, FL_ANSWER_OK, w);
     pthread_mutex_unlock(&s->lock);
 }
 
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
                                     fl_msg_writer *w)
 {
+    stage_trainer *t = trainer_of(s, (uint32_t)trainer);
     fl_packet *p;
 
     FL_TRY(fl_msg_end(w, true, &p));
     pthread_mutex_lock(&s->lock);
     s->progress++;
-    fl_packet_drop(s->trainer[trainer].batch);
-    s->trainer[trainer].batch = NULL;
-    s->trainer[trainer].taken = false;
-    keep_answer(&s->trainer[trainer], p);
+    fl_packet_drop(t->batch);
+    t->batch = NULL;
+    t->taken = false;
+    keep_answer(t, p);
     pthread_mutex_unlock(&s->lock);
     fl_wakeup_ring(&s->wakeup);
     return FLEET_OK;
@@ -486,7 +497,7 @@ static fleet_status listen_at(fl_stage_server *s)
 
 static fleet_status open_all(fl_stage_server *s)
 {
-    const size_t n = (size_t)s->o.n_trainer;
+    const size_t n = (size_t)s->o.n_trainer + 1;
 
     FL_TRY(FL_NEW(&s->trainer, n * sizeof *s->trainer));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));

@@ -22,8 +22,8 @@ typedef struct fl_stage_server_options {
     bool insecure;       /* without keys, other machines may come */
     const char *name;    /* "heter worker 0" */
     const char *job;
-    uint32_t run;             /* as the job's servers have given it */
-    int n_trainer;            /* streams 0 to n - 1 are its trainers */
+    uint32_t run;                 /* as the job's servers have given it */
+    int first_trainer, n_trainer; /* workers that it serves: their streams */
     const char *boundary;     /* what crosses: trainers have to say the same */
     int64_t peer_ms, step_ms; /* deadlines */
 
@@ -46,9 +46,9 @@ typedef enum fl_stage_event {
     FL_STAGE_LEFT
 } fl_stage_event;
 
-/* Wait for what trainer i brings next. begun: other trainers wait for it, until
- * the step deadline. Of a batch *p is its message, for fl_packet_drop();
- * fl_stage_server_answer() has to follow. */
+/* Wait for what a trainer, by its stream, brings next. begun: other trainers
+ * wait for it, until the step deadline. Of a batch *p is its message, for
+ * fl_packet_drop(); fl_stage_server_answer() has to follow. */
 fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
                                   fl_stage_event *event, fl_packet **p);
 

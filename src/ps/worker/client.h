@@ -53,6 +53,7 @@ typedef struct fl_client fl_client;
 typedef struct fl_client_options {
     const char *job;
     uint32_t stream;
+    int n_stream, n_heter;                /* as fl_stream_name() takes them */
     int64_t request_ms, peer_ms, step_ms; /* deadlines */
     int64_t restart_ms; /* servers write logs: how long one that is silent is
                            waited for; 0: for peer_ms */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/locality.h"
 
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
 {
@@ -335,10 +336,10 @@ static void check_request(fl_client *c, const fl_request *r, int64_t now_ms)
     if (r->kind == FL_MSG_HELLO || r->normed)
         return; /* has a deadline of its own; waits for this worker */
     if (r->waiting_ms >= 0 && now_ms - r->waiting_ms > c->o.step_ms) {
-        char whom[32] = "its own work"; /* a save, a load, a hash */
+        char whom[FL_STREAM_NAME] = "its own work"; /* a save, a load */
 
         if (r->missing != UINT32_MAX)
-            snprintf(whom, sizeof whom, "worker %u", (unsigned)r->missing);
+            fl_stream_name(whom, r->missing, c->o.n_stream, c->o.n_heter);
         snprintf(text, sizeof text,
                  "a %s has waited %.1f s at %s for %s, without progress (step "
                  "deadline)",

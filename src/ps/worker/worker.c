@@ -298,7 +298,9 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     s->all = false;
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     s->renews = dense && gathers;
-    return send_pull(w, s, dense && !gathers && !w->updating, /* push asks */
+    return send_pull(w, s,
+                     dense && !gathers && !w->updating && /* push asks */
+                         w->n_part == 0, /* a part before has asked */
                      version);
 }
 

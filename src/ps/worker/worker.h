@@ -131,7 +131,12 @@ typedef struct fl_worker {
     const float **grad_of; /* of a push, by parameter; NULL: none */
     bool pushed;           /* push[] is under way, or was not looked at */
     bool updating;         /* in sync: and its update has not been seen */
-    bool clipped;          /* that update was pushed for its clip already */
+    bool by_parts; /* of a heter worker, in sync: a push is a part of the step
+                      that fl_worker_end_step() sends; set after
+                      fl_worker_init() */
+    int n_part;    /* that pushing[] has */
+    fl_update_settings part_settings; /* of the last one */
+    bool clipped; /* that update was pushed for its clip already */
     uint64_t step, reduced;
     bool bounds_staleness;   /* in async; set after fl_worker_init() */
     uint64_t n_push;         /* in async */
@@ -197,6 +202,11 @@ fleet_status fl_worker_lease(fl_worker *w, const fl_lease_question *q,
 /* Wait for all workers; in sync, and where staleness is bounded, the pass ends.
  * The dense weights are renewed after that. */
 fleet_status fl_worker_barrier(fl_worker *w);
+
+/* By parts, after one push or more: on success the update is made, and the
+ * weights after it have come. Servers add the parts one by one, in their order,
+ * as if each were the push of a worker of its own. */
+fleet_status fl_worker_end_step(fl_worker *w);
 
 /* The pass of a heter worker ends, which is in no sum over workers; the dense
  * weights are renewed when all have ended it. */

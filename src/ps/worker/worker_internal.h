@@ -71,8 +71,12 @@ fleet_status fl_worker_sort_keys(fl_worker *w, fl_lane_keys *keys);
 fleet_status fl_worker_write_keys(const fl_worker *w, fl_msg_writer *writer,
                                   const uint64_t *key, int64_t n);
 
-/* The messages of a push: pushing[]. */
-fleet_status fl_worker_pack(fl_worker *w, const fl_push *p);
+/* What a push is of its step; other parts of it are in pushing[], before and
+ * after. */
+enum { FL_STEP_BEGINS = 1, FL_STEP_ENDS = 2 };
+
+/* The messages of a push, a step or a part of one: pushing[]. */
+fleet_status fl_worker_pack(fl_worker *w, const fl_push *p, int part);
 
 /* --- worker_push.c -------------------------------------------------------- */
 

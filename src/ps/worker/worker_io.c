@@ -346,6 +346,8 @@ static fleet_status make_client(fl_worker_io *l, const fl_worker_mode *how,
     const fl_client_options options = {
         .job = l->o.job,
         .stream = (uint32_t)l->o.index,
+        .n_stream = l->o.n_worker,
+        .n_heter = l->o.n_heter,
         .request_ms = l->o.request_ms,
         .peer_ms = l->o.peer_ms,
         .step_ms = l->o.step_ms + l->o.peer_ms,
@@ -432,6 +434,7 @@ static fleet_status open_all(fl_worker_io *l, fl_store *store,
         FL_TRY(fl_worker_use_trail(&l->worker, l->trail, &how->trail_host,
                                    l->o.index));
     l->worker.bounds_staleness = how->bounds_staleness;
+    l->worker.by_parts = how->by_parts;
     if (how->cache_bytes > 0)
         FL_TRY(fl_hot_pull_begin(&l->worker, how->cache_bytes,
                                  how->cache_staleness));
@@ -487,9 +490,10 @@ static void tell_why(fl_worker_io *l, const char *error)
 
     if (!l->client || !l->worker.client)
         return;
-    snprintf(why, sizeof why, "%s has given up: %.700s",
-             fl_stream_name(name, l->o.index, l->o.n_worker, l->o.n_heter),
-             error);
+    snprintf(
+        why, sizeof why, "%s has given up: %.700s",
+        fl_stream_name(name, (uint32_t)l->o.index, l->o.n_worker, l->o.n_heter),
+        error);
     pthread_mutex_lock(&l->lock);
     fl_client_fail(l->client, FLEET_EPEER, why, true);
     pthread_mutex_unlock(&l->lock);
@@ -562,10 +566,10 @@ static void give_up(fl_worker_io *l)
     const char *error = fleet_last_error();
     char why[900], name[FL_STREAM_NAME];
 
-    snprintf(why, sizeof why,
-             "%s has given up, without fleet_stop_worker(): %.700s",
-             fl_stream_name(name, l->o.index, l->o.n_worker, l->o.n_heter),
-             *error ? error : "none of its calls has failed");
+    snprintf(
+        why, sizeof why, "%s has given up, without fleet_stop_worker(): %.700s",
+        fl_stream_name(name, (uint32_t)l->o.index, l->o.n_worker, l->o.n_heter),
+        *error ? error : "none of its calls has failed");
     if (!*error)
         FL_WARN(&l->o.context->log, "fleet_destroy: %s; the job ends", why);
     pthread_mutex_lock(&l->lock);

@@ -35,6 +35,7 @@ fleet_status fl_worker_io_create(fl_worker_io **io,
 typedef struct fl_worker_mode {
     bool sync;
     bool bounds_staleness;       /* in async */
+    bool by_parts;               /* in sync: as fl_worker has it */
     int64_t exchange_every;      /* updates of geo mode; 0: it is not geo */
     size_t cache_bytes;          /* of rows that are kept; 0: none are */
     uint32_t cache_staleness;    /* in async, in batches */
@@ -102,6 +103,9 @@ uint32_t fl_worker_io_incarnation(const fl_worker_io *l);
  * before a barrier or a load, which in sync end it, too. */
 void fl_worker_io_before_pass_ends(fl_worker_io *l,
                                    fleet_status (*call)(void *), void *arg);
+
+/* Of a heter worker, whose pushes are parts of a step. */
+fleet_status fl_worker_io_end_step(fl_worker_io *l);
 
 /* Of a heter worker, which brings no numbers: the pass is over, for all. */
 fleet_status fl_worker_io_close_pass(fl_worker_io *l);

@@ -102,6 +102,7 @@ static fleet_status share_out_all(fl_worker *w, const fl_push *p)
 typedef struct packing {
     fl_worker *w;
     const fl_push *push;
+    int part; /* FL_STEP_BEGINS, FL_STEP_ENDS, both */
     int lane;
     size_t bytes; /* in the piece that is being written */
     bool open;
@@ -318,12 +319,15 @@ static fleet_status pack_lane(packing *a)
 {
     int n = list_blocks(a), most = fl_worker_blocks(a->w, a->w->wire.push);
 
-    fl_client_cancel(a->w->client, request_of(a));
+    if (a->part & FL_STEP_BEGINS)
+        fl_client_cancel(a->w->client, request_of(a));
     for (int i = 0; i < n; i += most)
         FL_TRY(pack_blocks(a, i, n - i < most ? n - i : most));
     for (int i = 0; i < a->w->layout.n_table; i++)
         FL_TRY(pack_table(a, i));
-    return close_step(a);
+    if (a->part & FL_STEP_ENDS)
+        return close_step(a);
+    return a->open ? end_piece(a) : FLEET_OK;
 }
 
 /* Room for all values of a push that travels in fewer bytes. */
@@ -348,9 +352,9 @@ static fleet_status make_values(packing *a)
     return FLEET_OK;
 }
 
-fleet_status fl_worker_pack(fl_worker *w, const fl_push *p)
+fleet_status fl_worker_pack(fl_worker *w, const fl_push *p, int part)
 {
-    packing a = {.w = w, .push = p};
+    packing a = {.w = w, .push = p, .part = part};
     fleet_status status = share_out_all(w, p);
 
     for (int i = 0; i < w->layout.n_param; i++) {

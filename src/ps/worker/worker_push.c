@@ -271,10 +271,15 @@ fleet_status fl_worker_clip(fl_remote *x, const fl_push *p, fl_norm_list *all,
 
 fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
 {
+    const bool begins = w->n_part == 0;
+
     if (w->most_under_way > 1)
         FL_TRY(make_before(w));
-    w->step++;
-    FL_TRY(fl_worker_undo_step(w, w->pushing, fl_worker_pack(w, p)));
+    w->step += begins;
+    w->n_part = 0;
+    FL_TRY(fl_worker_undo_step(
+        w, w->pushing,
+        fl_worker_pack(w, p, FL_STEP_ENDS | (begins ? FL_STEP_BEGINS : 0))));
     FL_TRY(fl_worker_undo_step(w, w->pushing, fl_worker_note_push(w)));
     FL_TRY(send_push(w));
     fl_hot_pull_pushed(w, p);
@@ -286,6 +291,39 @@ fleet_status fl_worker_send_push(fl_worker *w, const fl_push *p)
     }
     return FLEET_OK;
 }
+
+/* --- steps of several pushes ---------------------------------------------- */
+
+/* It waits for the step's end: what the servers get of a step in parts they
+ * would have to answer in parts. */
+static fleet_status add_part(fl_worker *w, const fl_push *p)
+{
+    const bool begins = w->n_part == 0;
+    fleet_status status;
+
+    w->step += begins;
+    status = fl_worker_undo_step(
+        w, w->pushing, fl_worker_pack(w, p, begins ? FL_STEP_BEGINS : 0));
+    w->n_part = status == FLEET_OK ? w->n_part + 1 : 0;
+    w->part_settings = p->settings;
+    fl_hot_pull_pushed(w, p);
+    return status;
+}
+
+fleet_status fl_worker_end_step(fl_worker *w)
+{
+    const fl_push end = {.settings = w->part_settings, .clip = 1};
+
+    FL_TRY(fl_client_status(w->client));
+    if (w->n_part == 0)
+        return fl_fail(FLEET_ESTATE, "a step without a push cannot end");
+    FL_TRY(fl_worker_send_push(w, &end));
+    w->updating = true;
+    FL_TRY(fl_worker_pull_dense(w, true, false, 0));
+    return fl_worker_update(&w->remote);
+}
+
+/* --- a push --------------------------------------------------------------- */
 
 fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
 {
@@ -302,6 +340,8 @@ fleet_status fl_worker_push(fl_remote *x, const fl_push *p)
         FL_TRY(fl_worker_wait_update(w));
     if (w->group.how.merged > 0)
         return fl_group_add(w, p);
+    if (w->by_parts)
+        return add_part(w, p);
     FL_TRY(fl_worker_send_push(w, p));
     w->updating = x->sync;
     return x->sync ? fl_worker_pull_dense(w, true, false, 0) : FLEET_OK;

@@ -42,8 +42,8 @@ fleet_status fl_update_settings_check(const fl_update_settings *s)
     return FLEET_OK;
 }
 
-bool fl_update_settings_differ(const fl_update_settings *a, int worker_a,
-                               const fl_update_settings *b, int worker_b,
+bool fl_update_settings_differ(const fl_update_settings *a, const char *of_a,
+                               const fl_update_settings *b, const char *of_b,
                                fl_text *text)
 {
     float x[N_SETTING], y[N_SETTING];
@@ -57,9 +57,9 @@ bool fl_update_settings_differ(const fl_update_settings *a, int worker_a,
         return false;
     fl_text_add(text, "%s is ", names[i]);
     fl_text_float(text, x[i]);
-    fl_text_add(text, " in worker %d, ", worker_a);
+    fl_text_add(text, " in %s, ", of_a);
     fl_text_float(text, y[i]);
-    fl_text_add(text, " in worker %d", worker_b);
+    fl_text_add(text, " in %s", of_b);
     return true;
 }
 

@@ -29,9 +29,10 @@ void fl_update_settings_apply(const fl_update_settings *s, fl_update *u);
 /* FLEET_EINVAL with the name of one that no optimizer has. */
 fleet_status fl_update_settings_check(const fl_update_settings *s);
 
-/* "l2_decay is 0.1 in worker 0, 0 in worker 2"; false: they are the same. */
-bool fl_update_settings_differ(const fl_update_settings *a, int worker_a,
-                               const fl_update_settings *b, int worker_b,
+/* "l2_decay is 0.1 in worker 0, 0 in worker 2", by whose they are; false: they
+ * are the same. */
+bool fl_update_settings_differ(const fl_update_settings *a, const char *of_a,
+                               const fl_update_settings *b, const char *of_b,
                                fl_text *text);
 
 /* Equal in optimizers that were set alike. */

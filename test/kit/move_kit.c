@@ -55,8 +55,11 @@ static fleet_status work(ps_node *n)
     watched w = {.n = n, .last = LINES / 2 / batch * (n->job->passes - 2)};
     const fleet_train_options o = {.on_batch = on_batch, .user = &w};
     fleet_status status = ps_begin(n);
+    int64_t pass = 0, of;
 
-    for (int i = 0; i < n->job->passes && status == FLEET_OK; i++)
+    if (status == FLEET_OK) /* of a process that was started again */
+        status = fleet_dataset_position(n->s.data, &pass, &of);
+    for (; pass < n->job->passes && status == FLEET_OK; pass++)
         status = fleet_train_from_dataset(n->s.e, n->s.data,
                                           n->index == 0 ? &o : NULL, NULL);
     if (status == FLEET_OK)

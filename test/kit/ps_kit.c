@@ -360,8 +360,12 @@ static void be_a_process(ps_node *n)
     _exit(n->status != FLEET_OK);
 }
 
+/* What the process before has said is nobody's any more. */
 void ps_start(ps_node *n)
 {
+    int fd = open(n->said, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    CHECK(fd >= 0 && close(fd) == 0);
     n->pid = test_fork();
     if (n->pid == 0)
         be_a_process(n);

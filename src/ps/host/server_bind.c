@@ -36,8 +36,8 @@ static int port_of(const char *address)
     return atoi(strrchr(address, ':') + 1);
 }
 
-/* One that has come to another process says to which; and where that is, if it
- * is in no list. */
+/* One that has come to another process says to which, also when that one comes
+ * back; and where that is, if it is in no list. */
 static char *describe_lane(const fl_server *s, const char *bound,
                            const char *ipc)
 {
@@ -54,6 +54,10 @@ static char *describe_lane(const fl_server *s, const char *bound,
         status = fl_json_put(json, "ipc", fl_json_string(ipc));
     if (status == FLEET_OK && s->o.host)
         status = fl_json_put(json, "process", fl_json_int(s->o.host->o.index));
+    if (status == FLEET_OK && s->o.host)
+        status =
+            fl_json_put(json, "nonce",
+                        fl_json_int(atomic_load(&s->o.host->identity.nonce)));
     if (status == FLEET_OK && s->o.host && s->o.host->o.joins)
         status =
             fl_json_put(json, "home", fl_json_string(s->o.host->o.address));

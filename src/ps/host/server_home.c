@@ -34,7 +34,9 @@ fleet_status fl_runner_leave(void *arg, int server, uint32_t view,
                              const char *address)
 {
     fl_lane_runner *r = arg;
-    fl_lane_home home = {.server = server, .view = view};
+    fl_lane_home home = {.server = server,
+                         .view = view,
+                         .run = atomic_load(&r->server->identity.run)};
 
     if (!address || strlen(address) >= sizeof home.address)
         return fl_fail(FLEET_EINVAL, "it is not known where it goes");
@@ -96,6 +98,12 @@ fleet_status fl_server_find_homes(fl_server *s)
     return FLEET_OK;
 }
 
+void fl_server_forget_homes(const fl_server *s)
+{
+    for (int i = 1; i < s->n_runner; i++)
+        fl_lane_home_remove(s->home.folder, i);
+}
+
 /* How many that server began with: which lane has a bucket follows from it. */
 static fleet_status count_lanes(fl_journal_folder *of, int64_t *n)
 {
@@ -119,6 +127,36 @@ static fleet_status count_lanes(fl_journal_folder *of, int64_t *n)
     return status;
 }
 
+/* Which process has written that address: the nonce of its server, which those
+ * that come back have, too, and no server of a later job. */
+static uint32_t nonce_of(const char *address)
+{
+    fl_json *json = NULL;
+    int64_t nonce = 0;
+
+    if (fl_json_parse(address, strlen(address), "home", &json) == FLEET_OK) {
+        const fl_at root = fl_at_root(json);
+        fl_at at = fl_at_key(&root, "nonce");
+
+        if (fl_at_int(&at, 0, UINT32_MAX, &nonce) != FLEET_OK)
+            nonce = 0;
+    }
+    fl_json_free(json);
+    return (uint32_t)nonce;
+}
+
+/* A folder may have what an earlier job has left, until its server begins: so
+ * the lane was given to this server, and in this run. One of the list knows its
+ * run by the first record of its own lanes; one that has joined need not. */
+static bool is_own(const fl_server *s, const fl_lane_home *home)
+{
+    uint32_t run = atomic_load(&s->identity.run);
+
+    return home->server == s->o.index &&
+           nonce_of(home->address) == atomic_load(&s->identity.nonce) &&
+           (home->run == run || (run == 0 && s->o.joins));
+}
+
 static fleet_status look_at_lane(fl_server *s, int server, int lane,
                                  fl_journal_folder *of)
 {
@@ -127,7 +165,7 @@ static fleet_status look_at_lane(fl_server *s, int server, int lane,
     bool found;
 
     FL_TRY(fl_lane_home_read(of->folder, lane, &home, &found));
-    if (!found || home.server != s->o.index)
+    if (!found || !is_own(s, &home))
         return FLEET_OK;
     FL_TRY(count_lanes(of, &lanes));
     return fl_server_return_guest(s, server, lane, (int)lanes, home.address);

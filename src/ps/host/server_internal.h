@@ -193,6 +193,10 @@ bool fl_runner_home(void *arg, uint32_t *view, char address[FL_LANE_TEXT]);
 /* Of a server that comes back: which of its lanes have gone. */
 fleet_status fl_server_find_homes(fl_server *s);
 
+/* The job has failed, and so it is over: no process that comes back has to make
+ * lanes again that have gone from this server. */
+void fl_server_forget_homes(const fl_server *s);
+
 /* By the first lane's thread, often: lanes that are this server's, and of which
  * it has no guest, as its process has died, say. */
 void fl_server_find_guests(fl_server *s);

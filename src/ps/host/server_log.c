@@ -360,11 +360,16 @@ fleet_status fl_server_log_begin(fl_server *s)
  * mended. */
 void fl_server_log_end(fl_server *s)
 {
-    if (s->o.log.level != FL_NO_LOG && !s->o.host && !s->failed_to_load &&
-        fl_journal_folder_end(&s->home) != FLEET_OK)
+    bool fails = s->failed.code != FLEET_OK || atomic_load(&s->stop);
+
+    if (s->o.log.level == FL_NO_LOG || s->o.host || s->failed_to_load)
+        return;
+    if (fl_journal_folder_end(&s->home) != FLEET_OK)
         FL_WARN(&s->o.context->log,
                 "server %d: that it has ended is not in its log: %s",
                 s->o.index, fleet_last_error());
+    else if (fails)
+        fl_server_forget_homes(s);
 }
 
 void fl_runner_log_done(fl_lane_runner *r)

@@ -71,18 +71,21 @@ static fleet_status take_home(const fl_json *json, fl_lane_home *h)
 {
     const fl_at root = fl_at_root(json);
     fl_at server = fl_at_key(&root, "server"), view = fl_at_key(&root, "view");
-    fl_at address = fl_at_key(&root, "address");
+    fl_at run = fl_at_key(&root, "run"), address = fl_at_key(&root, "address");
     const char *text = "";
-    int64_t number = 0, of = 0;
+    int64_t number = 0, of = 0, began = 0;
 
     FL_TRY(fl_at_required(&server));
     FL_TRY(fl_at_int(&server, 0, INT32_MAX, &number));
     FL_TRY(fl_at_required(&view));
     FL_TRY(fl_at_int(&view, 1, UINT16_MAX, &of));
+    FL_TRY(fl_at_required(&run));
+    FL_TRY(fl_at_int(&run, 1, UINT32_MAX, &began));
     FL_TRY(fl_at_required(&address));
     FL_TRY(fl_at_string(&address, &text));
     h->server = (int)number;
     h->view = (uint32_t)of;
+    h->run = (uint32_t)began;
     snprintf(h->address, sizeof h->address, "%s", text);
     return FLEET_OK;
 }
@@ -117,6 +120,8 @@ static char *print_home(const fl_lane_home *h)
 
     if (status == FLEET_OK)
         status = fl_json_put(json, "view", fl_json_int(h->view));
+    if (status == FLEET_OK)
+        status = fl_json_put(json, "run", fl_json_int(h->run));
     if (status == FLEET_OK)
         status = fl_json_put(json, "address", fl_json_string(h->address));
     if (status == FLEET_OK)

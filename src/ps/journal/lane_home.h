@@ -18,6 +18,7 @@ enum { FL_HOME_TEXT = 600 };
 typedef struct fl_lane_home {
     int server;                 /* in whose process the lane is */
     uint32_t view;              /* lane_view.h */
+    uint32_t run;               /* of the job: adr/0028 */
     char address[FL_HOME_TEXT]; /* where, as HELLO's answer has it */
 } fl_lane_home;
 

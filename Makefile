@@ -470,6 +470,7 @@ test-long: setup
 	    suite TEST_ARGS='--filter ps_feed/a_subscriber_that_is_killed*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter rank_jobs/fashion*'
+	@bench/quality_torch --stored bench/results/2026-11-27-quality-torch.jsonl
 	@FLEET_EMU_SEEDS=200 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter gpu_streams/*'
 	@FLEET_EMU_SEEDS=20 $(MAKE) --no-print-directory \

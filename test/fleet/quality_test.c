@@ -371,6 +371,39 @@ TEST_LIMIT(criteo_attr_of_rows_in_int8, 120)
     at_least("AUC", criteo_attr("int8").auc, 0.643);
 }
 
+/* Beside what PyTorch's program has reached: how bench/quality_torch ends. */
+static int beside_torch(const char *stored, char *said, size_t size)
+{
+    char command[9000];
+
+    snprintf(command, sizeof command,
+             "FLEET_BIN='%s' python3 '%s' --stored '%s' --seeds 1 --data "
+             "criteo --only deepfm",
+             test_beside("."), source("bench/quality_torch"), stored);
+    return test_shell(command, said, size);
+}
+
+/* make test-long has all of them. */
+TEST_LIMIT(criteo_attr_deepfm_is_as_good_as_pytorchs, 120)
+{
+    char said[2000];
+
+    test_data("criteo_attr/criteo_attr_train_125k.tsv.gz");
+    if (test_fraction() != 1)
+        test_skip("a part of the data is not as good");
+    CHECK_INT(
+        beside_torch(source("bench/results/2026-11-27-quality-torch.jsonl"),
+                     said, sizeof said),
+        0);
+    CHECK_CONTAINS(said, "\"within\": true");
+    CHECK_INT(beside_torch(test_file("stored",
+                                     "{\"data\": \"criteo_attr\", \"model\": "
+                                     "\"deepfm\", \"torch\": [0.7]}\n"),
+                           said, sizeof said),
+              1);
+    CHECK_CONTAINS(said, "\"within\": false");
+}
+
 /* --- Fashion-MNIST ------------------------------------------------------- */
 
 /* The first of so many items, in a fraction of them. */

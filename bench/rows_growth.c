@@ -7,32 +7,12 @@
  *   rows_growth [LARGEST]   100000000 rows take 13 GB; a table for which there
  *                           is no memory is left out
  */
-#include "fleet/job/handle.h"
-#include "helper.h"
-#include "model.h"
-#include "runtime/store/store.h"
+#include "rows.h"
 
-enum { STEPS = 40, ROUNDS = 5, CHUNK = 1 << 14, ROW_BYTES = 130 };
+enum { STEPS = 40, ROUNDS = 5, ROW_BYTES = 130 };
 enum { MOST_SIZES = 4, BASE = 1 };
 
 static const long size[MOST_SIZES] = {100000, 1000000, 10000000, 100000000};
-
-/* As lookups make them, from ids 0 .. rows - 1. */
-static void make_rows(const bench *b)
-{
-    fl_rows *r = fl_store_rows(b->f->store, "embedding");
-    static uint64_t key[CHUNK];
-    static float *row[CHUNK];
-
-    must(r != NULL, "no table");
-    for (long at = 0; at < b->o.rows; at += CHUNK) {
-        long n = b->o.rows - at < CHUNK ? b->o.rows - at : CHUNK;
-
-        for (long i = 0; i < n; i++)
-            key[i] = (uint64_t)(at + i);
-        must(r->methods->make(r, key, n, row) == FLEET_OK, fleet_last_error());
-    }
-}
 
 static void draw_ids(bench *b)
 {
@@ -69,7 +49,7 @@ static void measure(int say, void *rows)
     b.o.rows = *(const long *)rows;
     open_bench(&b);
     step(&b); /* the store is there */
-    make_rows(&b);
+    make_all_rows(&b);
     step_ms(&b);
     for (int i = 0; i < ROUNDS; i++)
         ms[i] = step_ms(&b);

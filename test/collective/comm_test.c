@@ -1,12 +1,17 @@
 /* comm_test.c - groups of ranks: the kit on every implementation. */
+#define _GNU_SOURCE
 #define SUITE comm
 #include "comm_kit.h"
 #include "test.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "collective/open.h"
 #include "collective/reduce_kernels.h"
@@ -68,6 +73,87 @@ TEST(groups_have_names)
     CHECK(p == NULL);
     CHECK_FAILS(fl_comm_open("self", &(fl_comm_options){.deadline_ms = -1}, &p),
                 FLEET_EINVAL, "a deadline of -1 ms");
+}
+
+/* --- how a rank waits ---------------------------------------------------- */
+
+enum { WAITS = 50 };
+
+static int64_t sleeps_of_thread(void)
+{
+    struct rusage u;
+
+    CHECK_INT(getrusage(RUSAGE_THREAD, &u), 0);
+    return u.ru_nvcsw; /* a thread that yields stays in the run queue */
+}
+
+/* Waits that were short by the clock, on however busy a machine. */
+static void wait_for_a_late_rank(fl_comm *p)
+{
+    for (int i = 0; i < WAITS; i++) {
+        int64_t began, slept;
+
+        CHECK_OK(p->methods->barrier(p));
+        began = fl_now_ns();
+        while (p->rank == 1 && fl_now_ns() - began < 100000)
+            ;
+        slept = sleeps_of_thread();
+        CHECK_OK(p->methods->barrier(p));
+        if (fl_now_ns() - began < 400000)
+            CHECK_INT(sleeps_of_thread(), slept);
+    }
+}
+
+static void need_two_processors(void)
+{
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        test_skip("ranks on one processor sleep at once");
+}
+
+TEST(a_rank_does_not_sleep_for_one_that_is_a_little_late)
+{
+    const comm_kit_part part = {.name = "late", .run = wait_for_a_late_rank};
+
+    need_two_processors();
+    comm_kit_run(&part, shm, 2);
+}
+
+static int64_t processor_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A rank that did not yield would wait with the processor that the other one
+ * needs. */
+static void wait_on_one_processor(fl_comm *p)
+{
+    int64_t began;
+    cpu_set_t cpu;
+    size_t first = 0;
+
+    CHECK_INT(sched_getaffinity(0, sizeof cpu, &cpu), 0);
+    while (!CPU_ISSET(first, &cpu))
+        first++;
+    CPU_ZERO(&cpu);
+    CPU_SET(first, &cpu);
+    CHECK_INT(sched_setaffinity(0, sizeof cpu, &cpu), 0);
+    CHECK_OK(p->methods->barrier(p));
+    began = processor_ns();
+    for (int i = 0; i < WAITS; i++)
+        CHECK_OK(p->methods->barrier(p));
+    CHECK((processor_ns() - began) / WAITS < 200000);
+}
+
+TEST(a_rank_that_waits_lets_others_have_its_processor)
+{
+    const comm_kit_part part = {.name = "one processor",
+                                .run = wait_on_one_processor};
+
+    need_two_processors();
+    comm_kit_run(&part, shm, 2);
 }
 
 /* --- the arithmetic ------------------------------------------------------ */

@@ -14,7 +14,8 @@ enum {
     LEAST_RING = 4 * 1024,
     ALL_RINGS = 16 << 20, /* together, if they can be that small */
     SPIN_NS = 15000,
-    SPIN_CROWDED_NS = 1000 /* more ranks than processors */
+    YIELD_NS = 500000,     /* waking up a processor takes long */
+    SPIN_CROWDED_NS = 1000 /* more ranks than processors: no yields */
 };
 
 /* --- where things lie ---------------------------------------------------- */
@@ -310,6 +311,7 @@ fleet_status fl_shm_open(void *memory, int rank, int size, const char *name,
     shm->rings = m + rings_at(size);
     shm->ring_bytes = ring_size(size);
     shm->spin_ns = is_crowded ? SPIN_CROWDED_NS : SPIN_NS;
+    shm->yield_ns = is_crowded ? 0 : YIELD_NS;
     fl_shm_enter(shm);
     *comm = &shm->base.comm;
     return FLEET_OK;

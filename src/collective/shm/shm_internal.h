@@ -10,8 +10,9 @@
  * arrived when they had read it. In its first phase a call is compared with the
  * calls of the other ranks.
  *
- * A rank that waits spins for a moment, then sleeps on the word it waits for,
- * and wakes now and then to see whether the rank it waits for is alive.
+ * A rank that waits spins for a moment, lets other threads have its processor
+ * for a while, then sleeps on the word it waits for, and wakes now and then to
+ * see whether the rank it waits for is alive.
  *
  * shm.c has the layout, the rings and all calls but reductions, shm_sync.c the
  * phases, shm_reduce.c reductions, shm_async.c reductions that are begun and
@@ -79,7 +80,7 @@ typedef struct fl_shm {
 
     uint32_t phase;
     uint32_t n_call, n_piece;
-    int64_t spin_ns;
+    int64_t spin_ns, yield_ns; /* of a wait: until it yields; until it sleeps */
     fl_stream_copy copy;
     uint32_t n_begun, n_added; /* async reductions of this rank */
     fl_stream_copy copy_async;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -180,17 +181,23 @@ bool fl_shm_has_come(const fl_futex *word, uint32_t at)
     return (int32_t)(now - at) >= 0;
 }
 
-static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at)
+/* Messages do not move meanwhile: where they flow, only a moment. */
+static bool comes_soon(const fl_shm *shm, const fl_futex *word, uint32_t at,
+                       bool drives)
 {
-    int64_t until = fl_now_ns() + shm->spin_ns;
+    bool messages = drives && shm->base.n_flowing > 0;
+    int64_t begin = fl_now_ns(), spent = 0;
 
-    do {
+    while (spent < shm->spin_ns || (spent < shm->yield_ns && !messages)) {
+        if (spent >= shm->spin_ns)
+            sched_yield();
         for (int i = 0; i < SPINS_PER_LOOK; i++) {
             if (fl_shm_has_come(word, at))
                 return true;
             fl_relax_cpu();
         }
-    } while (fl_now_ns() < until);
+        spent = fl_now_ns() - begin;
+    }
     return false;
 }
 
@@ -223,7 +230,7 @@ static fleet_status wait_long(fl_shm *shm, int rank, fl_futex *word,
 fleet_status fl_shm_wait(fl_shm *shm, int rank, fl_futex *word, uint32_t at,
                          const fl_call *call, bool drives)
 {
-    if (comes_soon(shm, word, at))
+    if (comes_soon(shm, word, at, drives))
         return FLEET_OK;
     FL_TRY(wait_long(shm, rank, word, at, drives));
     if (fl_shm_has_come(word, at))

@@ -16,22 +16,6 @@ bool fl_has_replicas(const fleet *f)
     return f->strategy.replicas > 1 && f->role.server_num > 1;
 }
 
-/* A follower does not wait for rows that are out of memory. */
-static fleet_status refuse_caps(const fleet *f)
-{
-    for (size_t i = 0; i < f->store->tables.n; i++) {
-        const fl_rows *r = f->store->tables.entry[i].value;
-
-        if (r->cap_bytes > 0)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.replicas: this version does not have 2 "
-                           "with memory_cap_bytes, which table \"%s\" has "
-                           "(expected 1, or a table without it)",
-                           r->name);
-    }
-    return FLEET_OK;
-}
-
 /* Beside the server that the process has, at ports of the kernel's choice. */
 static void set_address(fleet *f, const char *own)
 {
@@ -120,7 +104,6 @@ fleet_status fl_server_replica_create(fleet *f, const fl_server_options *own)
 {
     fl_server_options o = *own;
 
-    FL_TRY(refuse_caps(f));
     set_address(f, own->address);
     o.on_late = is_late;
     o.on_late_arg = f;

@@ -254,30 +254,15 @@ static const char *no_restart(const fleet *f)
     return NULL;
 }
 
-static bool any_has_a_cap(const fleet *f)
-{
-    for (size_t i = 0; f->store && i < f->store->tables.n; i++) {
-        const fl_rows *r = f->store->tables.entry[i].value;
-
-        if (r->cap_bytes > 0)
-            return true;
-    }
-    return false;
-}
-
 /* Why lanes of this job may not go from one server's process to another, and
  * what to do instead; NULL: they may. */
 static const char *no_move(const fleet *f)
 {
-    if (f->strategy.replicas > 1)
-        return "with strategy.replicas 2 a lane's copies stay in two processes "
-               "(instead: end one server, and start it again elsewhere, with "
-               "its address)";
-    return any_has_a_cap(f) ? "a table has memory_cap_bytes, and a copy does "
-                              "not wait for rows that are out of memory "
-                              "(instead: save, and begin again on other "
-                              "servers)"
-                            : NULL;
+    return f->strategy.replicas > 1
+               ? "with strategy.replicas 2 a lane's copies stay in two "
+                 "processes (instead: end one server, and start it again "
+                 "elsewhere, with its address)"
+               : NULL;
 }
 
 static bool writes_log(const fleet *f)

@@ -50,6 +50,13 @@ fleet_status fl_wanted_list_missing(const fl_wanted_list *list,
     return FLEET_OK;
 }
 
+fleet_status fl_wanted_list_wait(const fl_wanted_list *list)
+{
+    for (; list; list = list->next)
+        FL_TRY(fl_wanted_rows_wait(&list->rows));
+    return FLEET_OK;
+}
+
 void fl_wanted_list_release(fl_wanted_list **list)
 {
     while (*list) {

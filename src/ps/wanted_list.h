@@ -17,4 +17,7 @@ fleet_status fl_wanted_list_add(fl_wanted_list **list, fl_rows *rows,
 /* The first rows that are not in memory yet; NULL: all are. */
 fleet_status fl_wanted_list_missing(const fl_wanted_list *list,
                                     const fl_wanted_list **missing);
+
+/* Until all of them are; by a thread that has nothing else to do. */
+fleet_status fl_wanted_list_wait(const fl_wanted_list *list);
 void fl_wanted_list_release(fl_wanted_list **list); /* all of them */

@@ -140,6 +140,11 @@ fleet_var *cold_kit_build(fleet *f, fleet_program **p, const cold_how *how)
     out = fleet_fc(*p, out, 3, NULL);
     s.a_sync = how->a_sync;
     s.a_sync_configs.k_steps = how->geo;
+    s.log = (int)how->log;
+    if (how->log != FLEET_DURABLE_NONE)
+        s.log_configs = how->log_configs;
+    if (how->replicas > 0)
+        s.replicas = how->replicas;
     s.gradient_merge = how->merge > 1;
     s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
     if (how->clip > 0)

@@ -37,6 +37,9 @@ typedef struct cold_how {
     int merge;   /* batches of an update; 0: 1 */
     float clip;
     fleet_accessor accessor; /* of "t" */
+    fleet_durability log;
+    fleet_log_configs log_configs;
+    int replicas; /* 0: 1 */
 } cold_how;
 
 enum { COLD_DIM = 64, COLD_IDS = 4, COLD_KEYS = 13000 };

@@ -315,23 +315,6 @@ fleet_status fl_server_check_program(const fl_server *s)
                          s->home.folder);
 }
 
-/* Rows that are out of memory are not waited for as a log is read. */
-static fleet_status refuse_caps(const fl_server *s)
-{
-    const fl_map *tables = &s->runner[0].store->tables;
-
-    for (size_t i = 0; i < tables->n; i++) {
-        const fl_rows *r = tables->entry[i].value;
-
-        if (r->cap_bytes > 0)
-            return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.log: this version does not have it with "
-                           "memory_cap_bytes, which table \"%s\" has",
-                           r->name);
-    }
-    return FLEET_OK;
-}
-
 /* Its first file is made before the identity: so one that is missing was
  * lost. */
 static fleet_status begin_first(fl_lane_runner *r)
@@ -346,7 +329,6 @@ fleet_status fl_server_log_begin(fl_server *s)
 {
     if (s->o.log.level == FL_NO_LOG)
         return FLEET_OK;
-    FL_TRY(refuse_caps(s));
     if (s->comes_back || s->o.host)
         return fl_server_check_program(s);
     FL_TRY(print_text(s));

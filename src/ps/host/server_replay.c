@@ -114,6 +114,7 @@ static fleet_status make_all(fl_server_replay *r)
     s->o.n_lane = r->facts.n_lane;
     s->o.sync = r->facts.sync;
     s->o.log.level = FL_NO_LOG; /* it writes none */
+    s->o.make_capped = NULL;    /* its rows are looked at, and not waited for */
     if (s->o.index >= s->o.n_server)
         return fl_fail(FLEET_ECORRUPT, "the log %s is of %d servers",
                        s->home.folder, s->o.n_server);

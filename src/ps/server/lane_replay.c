@@ -155,6 +155,38 @@ static fleet_status compare_hashes(fl_ps_lane *l, fl_record_reader *b,
     return fl_aggregate_live_check(&l->aggregate);
 }
 
+/* Rows that are in a file come first: nothing else has to be done meanwhile. */
+static fleet_status bring_rows(const fl_ps_lane *l, fl_wanted_list **wanted)
+{
+    for (const fl_piece *p = l->replay_piece; p; p = p->next)
+        FL_TRY(fl_aggregate_want(&l->aggregate, &p->msg, l->now_ms, wanted));
+    return fl_wanted_list_wait(*wanted);
+}
+
+static fleet_status apply_sections(fl_ps_lane *l, const fl_update_record *r)
+{
+    fl_aggregate_begin(&l->aggregate);
+    FL_TRY(fl_aggregate_add(&l->aggregate, l->replay_piece, false, NULL));
+    fl_aggregate_apply_dense(&l->aggregate, l->version, r->n_batch, r->clip,
+                             &r->settings);
+    l->version++;
+    l->o.layout->store->updates = l->version;
+    FL_TRY(fl_aggregate_apply_rows(&l->aggregate));
+    fl_aggregate_live_after(&l->aggregate, l->version);
+    return FLEET_OK;
+}
+
+static fleet_status apply_update(fl_ps_lane *l, const fl_update_record *r)
+{
+    fl_wanted_list *wanted = NULL;
+    fleet_status status = bring_rows(l, &wanted);
+
+    if (status == FLEET_OK)
+        status = apply_sections(l, r);
+    fl_wanted_list_release(&wanted);
+    return status;
+}
+
 static fleet_status replay_update(fl_ps_lane *l, fl_record_reader *b)
 {
     const fl_update_record *r = fl_record_take(b, sizeof *r);
@@ -172,14 +204,7 @@ static fleet_status replay_update(fl_ps_lane *l, fl_record_reader *b)
     FL_TRY(read_streams(l, b, r->n_stream, false, &stream));
     FL_TRY(read_sections(l, b, r->n_section));
     FL_TRY(compare_hashes(l, b, r->n_hash));
-    fl_aggregate_begin(&l->aggregate);
-    FL_TRY(fl_aggregate_add(&l->aggregate, l->replay_piece, false, NULL));
-    fl_aggregate_apply_dense(&l->aggregate, l->version, r->n_batch, r->clip,
-                             &r->settings);
-    l->version++;
-    l->o.layout->store->updates = l->version;
-    FL_TRY(fl_aggregate_apply_rows(&l->aggregate));
-    fl_aggregate_live_after(&l->aggregate, l->version);
+    FL_TRY(apply_update(l, r));
     fl_counter_add(&l->counters.updates, 1);
     l->last_clip = r->clip;
     for (uint32_t i = 0; i < r->n_stream; i++) {

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "ps/server/lane_staleness.h"
+#include "runtime/lookup/wanted_rows.h"
 #include "runtime/store/live_hash.h"
 #include "runtime/store/snapshot.h"
 
@@ -442,15 +443,11 @@ static fleet_status make_blank(fl_rows *rows, const uint64_t *key, size_t n,
     return status;
 }
 
-/* The rows of some keys that the table did not have. */
-static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
-                                 size_t bytes)
+static fleet_status make_from(fl_rows *rows, const uint64_t *key, size_t n,
+                              const char *data, size_t bytes)
 {
-    uint64_t key[CHUNK];
     float *row[CHUNK];
 
-    for (size_t i = 0; i < n; i++)
-        memcpy(&key[i], data + i * bytes, sizeof *key);
     FL_TRY(make_blank(rows, key, n, row));
     fl_live_hash_out(rows, key, row, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
@@ -461,6 +458,45 @@ static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
                (size_t)fl_rows_record(rows) * sizeof(float));
     }
     fl_live_hash_in(rows, key, row, (int64_t)n);
+    return FLEET_OK;
+}
+
+/* The rows of some keys that the table did not have. One with a cap has to have
+ * room for them: older rows go into its file. */
+static fleet_status restore_some(fl_rows *rows, const char *data, size_t n,
+                                 size_t bytes)
+{
+    fl_wanted_rows wanted = {0};
+    uint64_t key[CHUNK];
+    fleet_status status;
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(&key[i], data + i * bytes, sizeof *key);
+    status = fl_rows_bring(&wanted, rows, key, (int64_t)n);
+    if (status == FLEET_OK)
+        status = make_from(rows, key, n, data, bytes);
+    fl_wanted_rows_done(&wanted);
+    return status;
+}
+
+/* Neighbours in a snapshot are of one part of the table, whose memory may be
+ * less than a chunk of them takes. */
+static fleet_status restore_all(fl_rows *rows, const char *data, size_t n,
+                                size_t bytes)
+{
+    size_t most = CHUNK;
+
+    for (size_t i = 0; i < n;) {
+        size_t some = n - i < most ? n - i : most;
+        fleet_status status = restore_some(rows, data + i * bytes, some, bytes);
+
+        if (status == FLEET_ENOMEM && rows->methods->want && some > 1) {
+            most = some / 2;
+            continue;
+        }
+        FL_TRY(status);
+        i += some;
+    }
     return FLEET_OK;
 }
 
@@ -478,9 +514,7 @@ static fleet_status restore_rows(fl_ps_lane *l, const fl_journal_record *r)
     if (h->floats != (uint32_t)fl_rows_record(rows) ||
         (r->size - sizeof *h) / bytes != h->n || (r->size - sizeof *h) % bytes)
         return does_not_fit("rows");
-    for (size_t i = 0; i < h->n; i += CHUNK)
-        FL_TRY(restore_some(rows, r->data + sizeof *h + i * bytes,
-                            h->n - i < CHUNK ? h->n - i : CHUNK, bytes));
+    FL_TRY(restore_all(rows, r->data + sizeof *h, h->n, bytes));
     l->restored_rows += h->n;
     return FLEET_OK;
 }

@@ -76,12 +76,17 @@ static fleet_status train_passes(training *t, fleet_dataset *data,
     TRY(fleet_psgpu_set_dataset(psgpu, data));
     TRY(fleet_psgpu_load_into_memory(psgpu));
     for (int pass = 0; pass < t->passes; pass++) {
+        const int follows = pass + 1 < t->passes; /* one more */
         fleet_train_result r;
 
         TRY(fleet_dataset_local_shuffle(data));
         TRY(fleet_psgpu_begin_pass(psgpu));
+        if (follows) /* here of the same files */
+            TRY(fleet_dataset_preload_into_memory(data));
         TRY(fleet_train_from_dataset(t->trainer, data, NULL, &r));
         TRY(fleet_psgpu_end_pass(psgpu));
+        if (follows)
+            TRY(fleet_dataset_wait_preload_done(data));
         seconds += r.seconds;
         samples += (double)r.samples;
         report->loss = r.loss;

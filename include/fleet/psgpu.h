@@ -41,6 +41,11 @@ typedef struct fleet_psgpu_options {
     int64_t memory_bytes; /* that rows may take of the GPU's memory, with what
                              finds them; 0: as much as it gives. A pass that
                              needs more is cut into parts, of which two fit */
+    const char *folder;   /* copied: each pass that begins is noted there, in
+                             gpu-ps-pass.json, until the process ends by itself;
+                             made if it is not there. After a kill the next
+                             process names, at its first pass, what had begun
+                             and is not in what it has loaded. NULL: no note */
 } fleet_psgpu_options;
 
 /* fleet_psgpu_create - the passes of a handle, which has one such object, and
@@ -94,14 +99,26 @@ FLEET_API fleet_status fleet_psgpu_load_into_memory(fleet_psgpu *psgpu);
  *   FLEET_EUNSUPPORTED  no table of the program can have rows on a GPU
  *   FLEET_ENOMEM    memory; or the rows of one merge group are more than
  *                   memory_bytes, or than the GPU has
- *   FLEET_EIO, FLEET_ECORRUPT  of rows that are in a file
+ *   FLEET_EIO, FLEET_ECORRUPT  of rows that are in a file; FLEET_EIO also if
+ *                   the pass cannot be noted in the folder of the options
  *
  * A table that has a life or an accessor, whose lookups are guarded for the
  * CPU, or whose ids become sequences, stays at home as in any program on a GPU;
  * a line of the log names it. On failure no pass has begun. */
 FLEET_API fleet_status fleet_psgpu_begin_pass(fleet_psgpu *psgpu);
 
+/* fleet_psgpu_expect_pass - in a pass: another one will follow it, over the
+ * same samples. It is listed while this one is trained, and rows that both need
+ * stay on the GPU at the end of this one. Samples that are being read
+ * (fleet_dataset_preload_into_memory()) say by themselves that another pass
+ * follows. If none does rows stay until fleet_psgpu_finalize(). FLEET_ESTATE:
+ * no pass has begun. */
+FLEET_API fleet_status fleet_psgpu_expect_pass(fleet_psgpu *psgpu);
+
 /* fleet_psgpu_end_pass - the rows go home, and their memory on the GPU is free.
+ * Where a next pass is known (fleet_psgpu_expect_pass()), and its first rows
+ * are prepared, these come, and rows that both passes need stay on the GPU
+ * until the next one begins, or fleet_psgpu_finalize().
  * FLEET_ESTATE: no pass has begun, or one is being trained. On another failure
  * they are still on the GPU, and the call may be made again. */
 FLEET_API fleet_status fleet_psgpu_end_pass(fleet_psgpu *psgpu);

@@ -1,7 +1,6 @@
 /* memory_preload.c - the thread, and how it is waited for. */
 #include "data/memory_preload.h"
 
-#include <stdatomic.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -139,6 +138,38 @@ fleet_status fl_memory_preload_wait(fl_memory_preload *p,
     }
     pthread_mutex_unlock(&p->lock);
     return status;
+}
+
+fl_sample_memory *fl_memory_preload_look(fl_memory_preload *p,
+                                         const atomic_bool *stop,
+                                         const fl_paths **files)
+{
+    bool has;
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->over && !atomic_load(stop))
+        pthread_cond_wait(&p->ended, &p->lock);
+    has = p->over && p->error.code == FLEET_OK && !atomic_load(stop);
+    pthread_mutex_unlock(&p->lock);
+    *files = &p->files;
+    return has ? &p->held : NULL;
+}
+
+void fl_memory_preload_wake(fl_memory_preload *p)
+{
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->ended);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool fl_memory_preload_is_over(fl_memory_preload *p)
+{
+    bool over;
+
+    pthread_mutex_lock(&p->lock);
+    over = p->over;
+    pthread_mutex_unlock(&p->lock);
+    return over;
 }
 
 void fl_memory_preload_destroy(fl_memory_preload *p)

@@ -2,6 +2,8 @@
  * passes over other samples go on. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "data/sample_memory.h"
 
 typedef struct fl_memory_preload fl_memory_preload;
@@ -19,6 +21,15 @@ fleet_status fl_memory_preload_start(fl_memory_preload **preload,
 fleet_status fl_memory_preload_wait(fl_memory_preload *preload,
                                     const fl_stream_spec *spec, bool *over,
                                     fl_sample_memory *m);
+
+/* From another thread: until they are read, or *stop is set and it is woken.
+ * The samples, and their files, which stay the preload's until the wait above
+ * has given them away; NULL: it was stopped, or reading has failed. */
+fl_sample_memory *fl_memory_preload_look(fl_memory_preload *preload,
+                                         const atomic_bool *stop,
+                                         const fl_paths **files);
+void fl_memory_preload_wake(fl_memory_preload *preload);
+bool fl_memory_preload_is_over(fl_memory_preload *preload);
 
 /* At any time: it is stopped. NULL is fine. */
 void fl_memory_preload_destroy(fl_memory_preload *preload);

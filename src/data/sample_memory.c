@@ -2,6 +2,7 @@
 #include "data/sample_memory.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,6 +176,7 @@ fleet_status fl_sample_memory_load(fl_sample_memory *m,
                                    const fl_stream_spec *spec, int first_file,
                                    const fl_memory_limit *limit)
 {
+    static atomic_uint_least64_t loads;
     const fl_stream_spec all = spec_of_blocks(spec);
     fleet_status status;
     fl_stream *stream;
@@ -184,6 +186,7 @@ fleet_status fl_sample_memory_load(fl_sample_memory *m,
     FL_TRY(fl_stream_open_as(&stream, &all, parse_from));
     status = read_all(m, stream, first_file, limit);
     fl_stream_close(stream);
+    m->load = 1 + atomic_fetch_add(&loads, 1);
     if (status != FLEET_OK)
         fl_sample_memory_done(m);
     return status;

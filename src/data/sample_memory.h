@@ -19,7 +19,10 @@ typedef struct fl_sample_memory {
     int64_t bad_lines;
     fl_paths files; /* all files, of which the rows are a share */
     int users;      /* streams that read it */
+    uint64_t load;  /* which load of the process it is of, from 1 on */
 } fl_sample_memory;
+
+enum { FL_NO_LOAD = 0 };
 
 /* Of which file of all, and of which line, a row is. */
 static inline uint64_t fl_memory_from(int file, int64_t line)

@@ -1,7 +1,7 @@
 /* init.c - the handle's life, its programs and their variables. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "fleet/job/pass_rows.h"
+#include "fleet/pass/pass_rows.h"
 #include "fleet/job/position.h"
 #include "fleet/job/stop.h"
 #include "fleet/strategy/strategy_log.h"

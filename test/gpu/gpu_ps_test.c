@@ -3,7 +3,7 @@
  * trainings whose tables are on the GPU as a whole; whatever parts a pass is
  * cut into. */
 #define SUITE gpu_ps
-#include "gpu_kit.h"
+#include "gpu_ps_kit.h"
 #include "model_kit.h"
 #include "test.h"
 #include "watch_kit.h"
@@ -16,150 +16,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "fleet/job/pass_rows.h"
+#include "fleet/pass/pass_rows.h"
 
-enum { BATCH = 32, LINES = 400, PASSES = 2 };
 enum { WIDE_LINES = 5000 };
-
-/* All zeros: tables that are on the GPU as a whole. */
-typedef struct ps_case {
-    bool passes;           /* with use_ps_gpu */
-    int64_t memory_bytes;  /* of a part */
-    int64_t cap;           /* of each table's memory */
-    const char *optimizer; /* NULL: adagrad */
-    int merge;
-    bool shuffled;
-    int threads; /* 0: 2 */
-    bool early;  /* a clone for test runs before the program is trained */
-} ps_case;
-
-static char said[40000];
-
-static void note(void *user, fleet_log_level level, const char *text)
-{
-    size_t n = strlen(said);
-
-    (void)user;
-    (void)level;
-    snprintf(said + n, sizeof said - n, "%s\n", text);
-}
-
-/* A model whose variables are a clone's, and an executor that has run it. */
-static fleet_model early_model;
-
-static void run_early(scene *s)
-{
-    fleet_program *clone = fleet_program_clone(s->p, 1);
-    fleet_evaluation first;
-
-    CHECK(clone != NULL);
-    early_model = (fleet_model){
-        .label = fleet_program_var(clone, s->m.label->name),
-        .prediction = fleet_program_var(clone, s->m.prediction->name),
-        .loss = fleet_program_var(clone, s->m.loss->name)};
-    s->tester = fleet_executor_create(clone, NULL);
-    scene_data_in_memory(s, scene_file("early.txt", LINES, 1), BATCH, 2);
-    CHECK_OK(fleet_evaluate(s->tester, s->data, &early_model, &first));
-}
-
-static void build(scene *s, const ps_case *c)
-{
-    static const fleet_dense_slot dense[] = {{.name = "dense", .dim = 3}};
-    static const fleet_id_slot ids[] = {
-        {.name = "u"},
-        {.name = "v"},
-        {.name = "w", .dim = -1, .combiner = FLEET_MEAN}};
-    const int64_t hidden[] = {8};
-    const fleet_options options = {
-        .seed = 7, .num_threads = c->threads ? c->threads : 2, .log = note};
-    fleet_distributed_strategy strategy = FLEET_DISTRIBUTED_STRATEGY_INIT;
-    fleet_ctr_options o = {.label_dtype = FLEET_FLOAT32,
-                           .dense = dense,
-                           .n_dense = 1,
-                           .ids = ids,
-                           .n_ids = 3,
-                           .embedding_dim = 8,
-                           .hidden = hidden,
-                           .n_hidden = 1,
-                           .wide_ids = 1,
-                           .memory_cap_bytes = c->cap,
-                           .cold_folder = c->cap ? test_folder() : NULL};
-    fleet_optimizer *by;
-
-    *s = (scene){0};
-    said[0] = 0;
-    CHECK_OK(fleet_init(&s->f, &options));
-    s->p = fleet_program_create(s->f);
-    CHECK_OK(fleet_program_place(s->p, FLEET_GPU(0), NULL));
-    fleet_wide_deep(s->p, &o, &s->m);
-    CHECK_OK(fleet_program_status(s->p));
-    if (c->early)
-        run_early(s);
-    strategy.a_sync = !c->shuffled; /* it makes no difference */
-    strategy.a_sync_configs.use_ps_gpu = c->passes;
-    strategy.gradient_merge = c->merge > 1;
-    strategy.gradient_merge_configs.k_steps = c->merge > 1 ? c->merge : 1;
-    by = kit_rule(s->f, c->optimizer ? c->optimizer : "adagrad", 0.05f);
-    by = fleet_distributed_optimizer(s->f, by, &strategy);
-    CHECK_OK(fleet_minimize(by, s->m.loss));
-    s->e = fleet_executor_create(s->p, NULL);
-    CHECK(s->e != NULL);
-}
-
-static fleet_psgpu *open_passes(scene *s, const ps_case *c)
-{
-    const fleet_psgpu_options o = {.memory_bytes = c->memory_bytes};
-    fleet_psgpu *g = fleet_psgpu_create(s->f, &o);
-
-    CHECK(g != NULL);
-    CHECK_OK(fleet_psgpu_init_gpu_ps(g, (const int[]){0}, 1));
-    CHECK_OK(fleet_psgpu_set_dataset(g, s->data));
-    CHECK_OK(fleet_psgpu_load_into_memory(g));
-    return g;
-}
-
-static void train_pass(scene *s, const ps_case *c, fleet_psgpu *g)
-{
-    if (c->shuffled)
-        CHECK_OK(fleet_dataset_local_shuffle(s->data));
-    if (g)
-        CHECK_OK(fleet_psgpu_begin_pass(g));
-    CHECK_OK(fleet_train_from_dataset(s->e, s->data, NULL, NULL));
-    if (g)
-        CHECK_OK(fleet_psgpu_end_pass(g));
-}
-
-static fleet_psgpu *open_case(scene *s, const ps_case *c)
-{
-    build(s, c);
-    scene_data_in_memory(s, scene_file("train.txt", LINES, 1), BATCH, 2);
-    return c->passes ? open_passes(s, c) : NULL;
-}
-
-static uint64_t hash_of(const ps_case *c)
-{
-    fleet_psgpu *g;
-    uint64_t hash;
-    scene s;
-
-    g = open_case(&s, c);
-    for (int i = 0; i < PASSES; i++)
-        train_pass(&s, c, g);
-    if (g)
-        CHECK_OK(fleet_psgpu_finalize(g));
-    hash = scene_hash(&s);
-    scene_close(&s);
-    return hash;
-}
-
-static int parts_said(void)
-{
-    int n = 0;
-
-    for (const char *at = said; (at = strstr(at, "is cut: part ")); at++)
-        n++;
-    return n;
-}
 
 /* As the same training with tables as a whole on the GPU. */
 static void has_its_bits(ps_case c)
@@ -169,7 +28,7 @@ static void has_its_bits(ps_case c)
     whole.passes = false;
     whole.cap = 0;
     c.passes = true;
-    CHECK(hash_of(&c) == hash_of(&whole));
+    CHECK(gpu_ps_hash(&c) == gpu_ps_hash(&whole));
 }
 
 /* --- bits ----------------------------------------------------------------- */
@@ -190,11 +49,11 @@ TEST(a_pass_that_does_not_fit_is_cut_into_parts_and_has_the_same_bits)
 
     gpu_kit_open();
     c.passes = true;
-    hash = hash_of(&c);
-    CHECK(parts_said() > 2 * PASSES);
-    CHECK_CONTAINS(said, "part 2, batches ");
-    CHECK_CONTAINS(said, ", the last, batches ");
-    CHECK(hash == hash_of(&(ps_case){.shuffled = true}));
+    hash = gpu_ps_hash(&c);
+    CHECK(gpu_ps_parts_said() > 2 * GPU_PS_PASSES);
+    CHECK_CONTAINS(gpu_ps_said, "part 2, batches ");
+    CHECK_CONTAINS(gpu_ps_said, ", the last, batches ");
+    CHECK(hash == gpu_ps_hash(&(ps_case){.shuffled = true}));
     c.merge = 2;
     c.memory_bytes = 40000;
     has_its_bits(c);
@@ -221,18 +80,18 @@ TEST(a_gpu_with_less_memory_than_a_pass_needs_gets_smaller_parts)
     gpu_kit_open();
     gpu_kit_control();
     gpu_kit_symbol("fl_emu_set_memory", &set_memory);
-    hash = hash_of(&c);
-    CHECK_INT(parts_said(), 0);
-    g = open_case(&s, &c);
-    for (int i = 0; i < PASSES; i++) {
+    hash = gpu_ps_hash(&c);
+    CHECK_INT(gpu_ps_parts_said(), 0);
+    g = gpu_ps_open(&s, &c);
+    for (int i = 0; i < GPU_PS_PASSES; i++) {
         set_memory(gpu_kit_control()->live_bytes() + 30000);
         CHECK_OK(fleet_psgpu_begin_pass(g));
-        CHECK(g->most > 0 && !g->is_last);
+        CHECK(g->list.most > 0 && !g->is_last);
         set_memory(0);
         CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
         CHECK_OK(fleet_psgpu_end_pass(g));
     }
-    CHECK(parts_said() > PASSES);
+    CHECK(gpu_ps_parts_said() > GPU_PS_PASSES);
     CHECK(scene_hash(&s) == hash);
     scene_close(&s);
     gpu_kit_close();
@@ -302,15 +161,15 @@ TEST(the_next_part_is_listed_and_staged_while_one_trains)
     scene s;
 
     gpu_kit_open();
-    a.g = open_case(&s, &c);
-    for (int i = 0; i < PASSES; i++)
+    a.g = gpu_ps_open(&s, &c);
+    for (int i = 0; i < GPU_PS_PASSES; i++)
         train_seen(&s, &a);
     hash = scene_hash(&s);
     scene_close(&s);
     CHECK(a.parts > 1);
     CHECK(a.fresh > 0 && a.shared > 0);
     CHECK(a.handed_over > 0);
-    CHECK(hash == hash_of(&whole));
+    CHECK(hash == gpu_ps_hash(&whole));
     gpu_kit_close();
 }
 
@@ -333,10 +192,10 @@ static uint64_t hash_of_wide(const ps_case *c, const char *path)
     uint64_t hash;
     scene s;
 
-    build(&s, c);
-    scene_data_in_memory(&s, path, BATCH, 2);
-    g = c->passes ? open_passes(&s, c) : NULL;
-    train_pass(&s, c, g);
+    gpu_ps_build(&s, c);
+    scene_data_in_memory(&s, path, GPU_PS_BATCH, 2);
+    g = c->passes ? gpu_ps_open_passes(&s, c) : NULL;
+    gpu_ps_train_pass(&s, c, g);
     for (size_t i = 0; i < s.f->store->tables.n; i++) {
         const fl_rows *r = s.f->store->tables.entry[i].value;
 
@@ -358,7 +217,7 @@ TEST(a_table_of_ten_times_the_memory_for_rows_has_the_same_bits)
     gpu_kit_open();
     write_wide_file(path, WIDE_LINES);
     hash = hash_of_wide(&c, path);
-    CHECK(parts_said() > 10);
+    CHECK(gpu_ps_parts_said() > 10);
     CHECK(hash == hash_of_wide(&whole, path));
     gpu_kit_close();
 }
@@ -375,7 +234,7 @@ TEST(a_trace_shows_the_preparation_within_the_training)
 
     gpu_kit_open();
     setenv("FLEET_TRACE", folder, 1);
-    a.g = open_case(&s, &c);
+    a.g = gpu_ps_open(&s, &c);
     train_seen(&s, &a);
     scene_close(&s);
     unsetenv("FLEET_TRACE");
@@ -402,15 +261,15 @@ TEST(parts_that_fit_alone_have_the_same_bits)
     scene s;
 
     gpu_kit_open();
-    a.g = open_case(&s, &c);
+    a.g = gpu_ps_open(&s, &c);
     train_seen(&s, &a);
     train_seen(&s, &a);
-    parts = parts_said();
+    parts = gpu_ps_parts_said();
     hash = scene_hash(&s);
     scene_close(&s);
     CHECK_INT(a.handed_over, 0);
-    CHECK(parts > 2 * PASSES);
-    CHECK(hash == hash_of(&whole));
+    CHECK(parts > 2 * GPU_PS_PASSES);
+    CHECK(hash == gpu_ps_hash(&whole));
     gpu_kit_close();
 }
 
@@ -428,7 +287,7 @@ static uint64_t hash_with_stops(const ps_case *c)
     fleet_psgpu *g;
     scene s;
 
-    g = open_case(&s, c);
+    g = gpu_ps_open(&s, c);
     if (g)
         CHECK_OK(fleet_psgpu_begin_pass(g));
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
@@ -436,7 +295,7 @@ static uint64_t hash_with_stops(const ps_case *c)
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
     if (g)
         CHECK_OK(fleet_psgpu_end_pass(g));
-    train_pass(&s, c, g);
+    gpu_ps_train_pass(&s, c, g);
     hash = scene_hash(&s);
     if (g)
         CHECK_OK(fleet_psgpu_begin_pass(g));
@@ -453,7 +312,7 @@ TEST(a_part_that_is_prepared_for_nothing_is_given_up)
 
     gpu_kit_open();
     hash = hash_with_stops(&c);
-    CHECK(parts_said() > 2);
+    CHECK(gpu_ps_parts_said() > 2);
     CHECK(hash == hash_with_stops(&whole));
     gpu_kit_close();
 }
@@ -471,17 +330,17 @@ TEST(the_gpu_has_the_rows_of_a_pass_and_none_after_it)
     gpu_kit_open();
     gpu = gpu_kit_control();
     gpu->set_late(false); /* what is freed is free at once */
-    g = open_case(&s, &c);
-    train_pass(&s, &c, g);
+    g = gpu_ps_open(&s, &c);
+    gpu_ps_train_pass(&s, &c, g);
     before = gpu->live_bytes();
     CHECK_OK(fleet_psgpu_begin_pass(g));
     during = gpu->live_bytes();
     CHECK(during >= before + 20000);
     CHECK_INT(g->first, 0);
-    CHECK_INT(g->end, (LINES + BATCH - 1) / BATCH);
+    CHECK_INT(g->end, (GPU_PS_LINES + GPU_PS_BATCH - 1) / GPU_PS_BATCH);
     CHECK_OK(fleet_psgpu_end_pass(g));
     CHECK_INT((int64_t)gpu->live_bytes(), (int64_t)before);
-    CHECK_CONTAINS(said, "pass 2: ");
+    CHECK_CONTAINS(gpu_ps_said, "pass 2: ");
     scene_close(&s);
     gpu_kit_close();
 }
@@ -497,8 +356,8 @@ TEST(reads_within_a_pass_see_what_the_gpu_has)
     scene s, t;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
-    (void)open_case(&t, &whole);
+    g = gpu_ps_open(&s, &c);
+    (void)gpu_ps_open(&t, &whole);
     CHECK_OK(fleet_psgpu_begin_pass(g));
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
     CHECK_OK(fleet_train_from_dataset(t.e, t.data, NULL, NULL));
@@ -530,13 +389,13 @@ TEST(a_program_that_ran_before_finds_rows_at_home)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
-    train_pass(&s, &c, g);
+    g = gpu_ps_open(&s, &c);
+    gpu_ps_train_pass(&s, &c, g);
     CHECK_OK(fleet_psgpu_begin_pass(g));
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
-    CHECK_OK(fleet_evaluate(s.tester, s.data, &early_model, &during));
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &gpu_ps_early_model, &during));
     CHECK_OK(fleet_psgpu_end_pass(g));
-    CHECK_OK(fleet_evaluate(s.tester, s.data, &early_model, &after));
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &gpu_ps_early_model, &after));
     e = fleet_executor_create(s.p, &(fleet_executor_options){.for_test = 1});
     CHECK_OK(fleet_evaluate(e, s.data, &s.m, &fresh));
     CHECK(during.auc == fresh.auc && during.logloss == fresh.logloss);
@@ -554,13 +413,13 @@ TEST(a_pass_may_be_trained_twice_before_it_ends)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
+    g = gpu_ps_open(&s, &c);
     CHECK_OK(fleet_psgpu_begin_pass(g));
-    scene_train(&s, PASSES);
+    scene_train(&s, GPU_PS_PASSES);
     CHECK_OK(fleet_psgpu_end_pass(g));
     hash = scene_hash(&s);
     scene_close(&s);
-    CHECK(hash == hash_of(&whole));
+    CHECK(hash == gpu_ps_hash(&whole));
     gpu_kit_close();
 }
 
@@ -575,18 +434,18 @@ TEST(a_kill_in_a_pass_loses_that_pass_alone)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
-    train_pass(&s, &c, g);
+    g = gpu_ps_open(&s, &c);
+    gpu_ps_train_pass(&s, &c, g);
     CHECK_OK(fleet_save_persistables(s.f, path));
     CHECK_OK(fleet_psgpu_begin_pass(g));
     CHECK_OK(fleet_train_from_dataset(s.e, s.data, &stops, NULL));
     scene_close(&s); /* without an end of the pass */
-    g = open_case(&s, &c);
+    g = gpu_ps_open(&s, &c);
     CHECK_OK(fleet_load_model(s.f, path));
-    train_pass(&s, &c, g);
+    gpu_ps_train_pass(&s, &c, g);
     hash = scene_hash(&s);
     scene_close(&s);
-    CHECK(hash == hash_of(&whole));
+    CHECK(hash == gpu_ps_hash(&whole));
     gpu_kit_close();
 }
 
@@ -599,7 +458,7 @@ TEST(training_without_a_pass_is_refused)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
+    g = gpu_ps_open(&s, &c);
     CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL), FLEET_ESTATE,
                 "fleet_psgpu_begin_pass()");
     CHECK_FAILS(fleet_psgpu_end_pass(g), FLEET_ESTATE, "no pass has begun");
@@ -621,7 +480,7 @@ TEST(slots_and_dims_are_compared_with_the_program)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
+    g = gpu_ps_open(&s, &c);
     CHECK_OK(fleet_psgpu_set_slot_vector(g, some, 2));
     CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_EINVAL, "\"w\"");
     CHECK_OK(fleet_psgpu_set_slot_vector(g, other, 4));
@@ -648,7 +507,7 @@ TEST(a_batch_that_alone_is_more_than_a_part_may_be_is_named)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
+    g = gpu_ps_open(&s, &c);
     CHECK_FAILS(fleet_psgpu_begin_pass(g), FLEET_ENOMEM,
                 "and 2000 are allowed");
     CHECK_FAILS(fleet_psgpu_end_pass(g), FLEET_ESTATE, "no pass has begun");
@@ -667,8 +526,8 @@ TEST(an_allocation_that_fails_as_a_pass_begins_leaves_none_begun)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
-    train_pass(&s, &c, g);
+    g = gpu_ps_open(&s, &c);
+    gpu_ps_train_pass(&s, &c, g);
     before = scene_hash(&s);
     while (!over) {
         fl_memory_fail_at(n, true);
@@ -694,8 +553,8 @@ TEST(an_allocation_that_fails_in_a_pass_of_parts_is_named)
     scene s;
 
     gpu_kit_open();
-    g = open_case(&s, &c);
-    train_pass(&s, &c, g);
+    g = gpu_ps_open(&s, &c);
+    gpu_ps_train_pass(&s, &c, g);
     while (!over) {
         fleet_status status;
 

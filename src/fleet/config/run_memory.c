@@ -6,7 +6,8 @@
 
 static fleet_status make_psgpu(fl_config_run *t)
 {
-    const fleet_psgpu_options o = {.memory_bytes = t->c->ps_gpu_bytes};
+    const fleet_psgpu_options o = {.memory_bytes = t->c->ps_gpu_bytes,
+                                   .folder = t->every.folder};
     const int device =
         t->c->own_gpu ? fleet_worker_gpu(t->f) : t->c->device - FLEET_GPU(0);
     fleet_psgpu *g;
@@ -22,7 +23,11 @@ static fleet_status make_psgpu(fl_config_run *t)
 
 fleet_status fl_run_begin_pass(fl_config_run *t)
 {
-    return t->f->psgpu ? fleet_psgpu_begin_pass(t->f->psgpu) : FLEET_OK;
+    if (!t->f->psgpu)
+        return FLEET_OK;
+    FL_TRY(fleet_psgpu_begin_pass(t->f->psgpu));
+    return t->epoch < t->c->epochs ? fleet_psgpu_expect_pass(t->f->psgpu)
+                                   : FLEET_OK;
 }
 
 fleet_status fl_run_end_pass(fl_config_run *t)

@@ -1,7 +1,6 @@
 /* dataset.c - datasets: options checked and copied, files shared out. */
 #include "fleet/job/dataset.h"
 #include "fleet/job/dataset_memory.h"
-#include "fleet/job/pass_rows.h"
 #include "fleet/job/dataset_sampling.h"
 #include "fleet/job/inexact.h"
 #include "fleet/job/read_once.h"
@@ -287,7 +286,8 @@ void fleet_dataset_destroy(fleet_dataset *d)
         ;
     if (*at)
         *at = d->next;
-    fl_psgpu_forget_dataset(d->psgpu);
+    if (d->psgpu)
+        d->forget_psgpu(d->psgpu);
     fl_dataset_memory_done(d);
     fl_format_free_own_slots(d->own_slots);
     fl_free(d->cache.whole);

@@ -33,6 +33,8 @@ struct fleet_dataset {
     double share;     /* of this pass that was read, 0 to 1 */
     struct fl_dataset_memory *memory; /* NULL: a queue dataset */
     struct fleet_psgpu *psgpu;        /* whose passes are over it; NULL: none */
+    void (*forget_psgpu)(
+        struct fleet_psgpu *g); /* that one: the dataset goes */
     fleet_dataset *next;
 };
 

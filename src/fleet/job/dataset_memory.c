@@ -133,36 +133,41 @@ static fleet_status check_pass(const fleet_dataset *d, bool shared)
 }
 
 /* In place of files, which were read with all that the options say of them. */
-static fl_stream_spec spec_of_memory(fleet_dataset *d)
+static fl_stream_spec spec_of_view(fleet_dataset *d, fl_memory_view *v,
+                                   const fl_paths *files)
 {
-    fl_dataset_memory *m = d->memory;
     fl_stream_spec spec = fl_dataset_spec(d);
 
-    /* what another stream reads now is not written */
-    if (m->view.memory != &m->held || m->view.moved != m->moved) {
-        m->view.memory = &m->held;
-        m->view.moved = m->moved;
-    }
-    spec.memory = &m->view;
-    spec.files = (const char *const *)m->held.files.path;
-    spec.n_file = (int)m->held.files.n;
+    spec.memory = v;
+    spec.files = (const char *const *)files->path;
+    spec.n_file = (int)files->n;
     spec.cache = NULL;
     spec.pipe_command = NULL;
     spec.max_bad_lines = 0;
     return spec;
 }
 
-static fleet_status open_memory(fleet_dataset *d, bool shared, bool stops,
-                                const fl_slot_bounds *bounds,
-                                fl_stream **stream)
+static fl_stream_spec spec_of_memory(fleet_dataset *d)
+{
+    fl_dataset_memory *m = d->memory;
+
+    /* what another stream reads now is not written */
+    if (m->view.memory != &m->held || m->view.moved != m->moved) {
+        m->view.memory = &m->held;
+        m->view.moved = m->moved;
+    }
+    return spec_of_view(d, &m->view, &m->held.files);
+}
+
+fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
+                                    const fl_slot_bounds *bounds,
+                                    fl_stream **stream)
 {
     fl_stream_spec spec;
 
     FL_TRY(check_pass(d, shared));
     spec = spec_of_memory(d);
     spec.bounds = bounds;
-    if (!stops)
-        spec.job_status = NULL;
     if (shared) {
         FL_TRY(fl_position_take(d));
         FL_TRY(begin_order(d));
@@ -171,18 +176,101 @@ static fleet_status open_memory(fleet_dataset *d, bool shared, bool stops,
     return fl_stream_open(stream, &spec);
 }
 
-fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
-                                    const fl_slot_bounds *bounds,
-                                    fl_stream **stream)
-{
-    return open_memory(d, shared, true, bounds, stream);
-}
-
 fleet_status fl_dataset_memory_open_ahead(fleet_dataset *d,
                                           const fl_slot_bounds *bounds,
-                                          fl_stream **stream)
+                                          int64_t *first, fl_stream **stream)
 {
-    return open_memory(d, true, false, bounds, stream);
+    fl_stream_spec spec;
+
+    FL_TRY(check_pass(d, true));
+    spec = spec_of_memory(d);
+    spec.bounds = bounds;
+    spec.job_status = NULL;
+    FL_TRY(fl_position_take(d));
+    FL_TRY(begin_order(d));
+    if (*first == FL_WHERE_IT_IS)
+        *first = d->at.batch;
+    spec.first_batch = *first;
+    return fl_stream_open(stream, &spec);
+}
+
+/* --- the next pass -------------------------------------------------------- */
+
+/* Shuffled for each pass, once for several, or not at all. */
+static void guess_order(const fleet_dataset *d, fl_next_samples *n)
+{
+    const fl_dataset_memory *m = d->memory;
+    const int64_t of = m->of[FL_SHUFFLE_LOCAL];
+
+    n->shuffled_for = of == d->at.pass ? n->pass : n->preload ? FL_NEVER : of;
+    n->view.shuffled = n->shuffled_for != FL_NEVER;
+    n->view.order = m->view.order;
+    n->seed = fl_dataset_seed(d, n->pass, d->fleet->role.index);
+}
+
+/* Of a shuffle of slots nothing is guessed: each slot has the same values. */
+bool fl_dataset_memory_next(fleet_dataset *d, bool again, fl_next_samples *n)
+{
+    fl_dataset_memory *m = d->memory;
+
+    if (!m || (!m->preload && !again))
+        return false;
+    *n = (fl_next_samples){.preload = m->preload, .pass = d->at.pass + 1};
+    if (!m->preload)
+        n->again = m->held;
+    guess_order(d, n);
+    n->spec = spec_of_view(d, &n->view, &n->again.files);
+    n->spec.job_status = NULL;
+    return true;
+}
+
+bool fl_next_samples_wait(fl_next_samples *n, const atomic_bool *stop)
+{
+    const fl_paths *files = &n->again.files;
+    fl_sample_memory *held =
+        n->preload ? fl_memory_preload_look(n->preload, stop, &files)
+                   : &n->again;
+
+    if (!held)
+        return false;
+    n->load = held->load;
+    n->view.memory = held;
+    if (n->shuffled_for == n->pass)
+        fl_permutation_init(&n->view.order, held->rows, n->seed);
+    n->spec.files = (const char *const *)files->path;
+    n->spec.n_file = (int)files->n;
+    return true;
+}
+
+void fl_next_samples_wake(fl_next_samples *n)
+{
+    if (n->preload)
+        fl_memory_preload_wake(n->preload);
+}
+
+bool fl_next_samples_are_there(const fl_next_samples *n)
+{
+    return !n->preload || fl_memory_preload_is_over(n->preload);
+}
+
+fleet_status fl_next_samples_open(fl_next_samples *n,
+                                  const fl_slot_bounds *bounds,
+                                  fl_stream **stream)
+{
+    n->spec.bounds = bounds;
+    return fl_stream_open(stream, &n->spec);
+}
+
+bool fl_dataset_memory_is_next(const fleet_dataset *d, const fl_next_samples *n,
+                               bool in_any_order)
+{
+    const fl_dataset_memory *m = d->memory;
+
+    if (m->held.load != n->load || d->at.pass != n->pass || d->at.batch != 0)
+        return false;
+    if (in_any_order)
+        return true;
+    return !m->moved && m->of[FL_SHUFFLE_LOCAL] == n->shuffled_for;
 }
 
 fleet_status fl_dataset_memory_check_list(const fleet_dataset *d)

@@ -39,11 +39,49 @@ fleet_status fl_dataset_memory_open(fleet_dataset *d, bool shared,
                                     const fl_slot_bounds *bounds,
                                     fl_stream **stream);
 
-/* One more over the pass that is trained, for a thread ahead of the training:
- * a stop that is wanted does not end it. */
+/* One more over the pass that is trained, from batch *first on, for a thread
+ * ahead of the training: a stop that is wanted does not end it. *first
+ * FL_WHERE_IT_IS: from where the pass is on, which it says. */
+enum { FL_WHERE_IT_IS = -1 };
+
 fleet_status fl_dataset_memory_open_ahead(fleet_dataset *d,
                                           const fl_slot_bounds *bounds,
-                                          fl_stream **stream);
+                                          int64_t *first, fl_stream **stream);
+
+/* The samples of the pass behind the one that is trained, as that pass takes
+ * them if it is shuffled as this one is. */
+typedef struct fl_next_samples {
+    fl_memory_preload *preload; /* which reads them; NULL: they are this pass's,
+                                   once more */
+    fl_sample_memory again;     /* these */
+    fl_stream_spec spec;
+    fl_memory_view view;
+    int64_t shuffled_for; /* of its order; or FL_NEVER */
+    int64_t pass;         /* its number */
+    uint64_t seed;        /* of an order for it */
+    uint64_t load;        /* which samples */
+} fl_next_samples;
+
+/* In a pass. False: nothing is being read, and it is not `again`. */
+bool fl_dataset_memory_next(fleet_dataset *d, bool again, fl_next_samples *n);
+
+/* From another thread, while the pass is not over: until the samples are read,
+ * or *stop is set and it is woken, or the reading has failed; false then. What
+ * fails is said by fleet_dataset_wait_preload_done(). */
+bool fl_next_samples_wait(fl_next_samples *n, const atomic_bool *stop);
+void fl_next_samples_wake(fl_next_samples *n);
+bool fl_next_samples_are_there(const fl_next_samples *n); /* no wait is long */
+
+/* They are read: a stream over all of the pass, closed before they become the
+ * dataset's. n stays where it is meanwhile. */
+fleet_status fl_next_samples_open(fl_next_samples *n,
+                                  const fl_slot_bounds *bounds,
+                                  fl_stream **stream);
+
+/* Is the pass that the dataset is about to begin that one? in_any_order: of the
+ * same samples, in whatever order. */
+bool fl_dataset_memory_is_next(const fleet_dataset *d, const fl_next_samples *n,
+                               bool in_any_order);
 
 /* FLEET_ESTATE unless its list of files may change now. */
 fleet_status fl_dataset_memory_check_list(const fleet_dataset *d);

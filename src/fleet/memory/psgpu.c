@@ -6,7 +6,7 @@
 #include <fleet/psgpu.h>
 
 #include "base/memory.h"
-#include "fleet/job/pass_rows.h"
+#include "fleet/pass/pass_rows.h"
 #include "fleet/memory/in_memory.h"
 #include "fleet/train/slot_bounds.h"
 #include "fleet/train/slot_fits.h"
@@ -51,6 +51,10 @@ fleet_psgpu *fleet_psgpu_create(fleet *f, const fleet_psgpu_options *o)
     g = fl_alloc(sizeof *g);
     if (!g)
         return NULL;
+    if (o && o->folder && !(g->note.folder = fl_strdup(o->folder))) {
+        fl_free(g);
+        return NULL;
+    }
     g->f = f;
     g->device = -1;
     g->memory_bytes = o ? o->memory_bytes : 0;
@@ -61,6 +65,7 @@ fleet_psgpu *fleet_psgpu_create(fleet *f, const fleet_psgpu_options *o)
 
 static void forget_slots(fleet_psgpu *g)
 {
+    fl_next_pass_forget(g); /* names are compared as it begins */
     for (int i = 0; i < g->n_slot; i++)
         fl_free(g->slot[i]);
     fl_free(g->slot);
@@ -120,6 +125,7 @@ fleet_status fleet_psgpu_set_slot_dim_vector(fleet_psgpu *g,
     fl_free(g->slot_dim);
     g->slot_dim = copy;
     g->n_slot_dim = n;
+    fl_next_pass_forget(g);
     return FLEET_OK;
 }
 
@@ -156,6 +162,7 @@ fleet_status fleet_psgpu_set_dataset(fleet_psgpu *g, fleet_dataset *d)
         g->d->psgpu = NULL;
     g->d = d;
     d->psgpu = g;
+    d->forget_psgpu = fl_psgpu_forget_dataset;
     return FLEET_OK;
 }
 
@@ -356,16 +363,37 @@ fleet_status fleet_psgpu_begin_pass(fleet_psgpu *g)
 
     FL_TRY(check_idle(g, call));
     FL_TRY(check_told(g, call));
+    if (fl_next_pass_is_here(g))
+        return fl_psgpu_begin_here(g);
+    if (g->next.is_here) /* of another pass */
+        FL_TRY(fl_psgpu_drop(g, false));
     g->program = g->f->trained;
     g->gpu = fl_gpu_share(g->program->place.gpu);
     status = find_tables(g, call);
     if (status == FLEET_OK)
         status = find_bounds(g);
     if (status != FLEET_OK) {
-        (void)fl_psgpu_end(g, true);
+        (void)fl_psgpu_drop(g, true);
         return status;
     }
     return fl_psgpu_begin(g);
+}
+
+static fleet_status check_begun(const fleet_psgpu *g, const char *call)
+{
+    FL_TRY(check_psgpu(g, call));
+    return g->begun ? FLEET_OK
+                    : fl_fail(FLEET_ESTATE,
+                              "%s: no pass has begun: call "
+                              "fleet_psgpu_begin_pass() before",
+                              call);
+}
+
+fleet_status fleet_psgpu_expect_pass(fleet_psgpu *g)
+{
+    FL_TRY(check_begun(g, "fleet_psgpu_expect_pass"));
+    g->next.is_expected = true;
+    return FLEET_OK;
 }
 
 static fleet_status check_trained(const fleet_psgpu *g, const char *call)
@@ -379,15 +407,10 @@ fleet_status fleet_psgpu_end_pass(fleet_psgpu *g)
 {
     static const char call[] = "fleet_psgpu_end_pass";
 
-    FL_TRY(check_psgpu(g, call));
-    if (!g->begun)
-        return fl_fail(FLEET_ESTATE,
-                       "%s: no pass has begun: call fleet_psgpu_begin_pass() "
-                       "before",
-                       call);
+    FL_TRY(check_begun(g, call));
     FL_TRY(check_trained(g, call));
     FL_TRY(fl_store_synchronize(g->f->store));
-    return fl_psgpu_end(g, false);
+    return fl_psgpu_end(g);
 }
 
 fleet_status fleet_psgpu_dump_to_mem(fleet_psgpu *g)
@@ -411,12 +434,12 @@ fleet_status fleet_psgpu_finalize(fleet_psgpu *g)
 
     FL_TRY(check_psgpu(g, call));
     FL_TRY(check_trained(g, call));
-    if (g->begun) {
+    if (g->begun || g->next.is_here) {
         status = fl_store_synchronize(g->f->store);
         if (status == FLEET_OK)
-            status = fl_psgpu_end(g, false);
+            status = fl_psgpu_drop(g, false);
         if (status != FLEET_OK)
-            (void)fl_psgpu_end(g, true);
+            (void)fl_psgpu_drop(g, true);
     }
     fl_psgpu_destroy(g);
     return status;

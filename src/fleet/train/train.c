@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "fleet/job/inexact.h"
-#include "fleet/job/pass_rows.h"
+#include "fleet/pass/pass_rows.h"
 #include "fleet/job/stop.h"
 #include "fleet/job/trail_mark.h"
 #include "fleet/train/progress.h"

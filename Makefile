@@ -466,6 +466,8 @@ test-long: setup
 	    suite TEST_ARGS='--filter ps_runs/*'
 	@FLEET_KILLS=50 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter fleetrun_recovery/*'
+	@FLEET_KILLS=20 $(MAKE) --no-print-directory \
+	    suite TEST_ARGS='--filter heter_recovery/*'
 	@FLEET_KILLS=4 $(MAKE) --no-print-directory \
 	    suite TEST_ARGS='--filter ps_feed/a_subscriber_that_is_killed*'
 	@FLEET_SEEDS=3 $(MAKE) --no-print-directory \

@@ -282,7 +282,7 @@ static fleet_status connect_worker(fleet *f)
     fl_job_mode mode = fl_handle_mode(f);
     fl_push_options half = half_async_of(f);
     const fl_trail_options trail = {.folder = f->strategy.log_configs.folder,
-                                    .worker = f->role.index,
+                                    .worker = fl_role_stream(&f->role),
                                     .level =
                                         f->strategy.log == FLEET_DURABLE_POWER
                                             ? FL_JOURNAL_SURVIVES_POWER

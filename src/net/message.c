@@ -398,6 +398,37 @@ void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text)
         memcpy(bytes, text, size);
 }
 
+/* A section as it was, but for what fl_msg_column() sets. */
+static void copy_section(fl_msg_writer *to, const fl_section *s,
+                         const fl_frame *column)
+{
+    fl_section *copy = fl_msg_section(to, (fl_section_op)s->op, s->table);
+
+    if (!copy)
+        return;
+    copy->codec = s->codec;
+    copy->n_run = s->n_run;
+    copy->n_key = s->n_key;
+    copy->version = s->version;
+    copy->learning_rate = s->learning_rate;
+    copy->n_batch = s->n_batch;
+    for (int i = 0; i < FL_N_COLUMN; i++) {
+        void *data;
+
+        if (!(s->columns & 1 << i))
+            continue;
+        data = fl_msg_column(to, 1 << i, column[i].size);
+        if (data && column[i].size > 0)
+            memcpy(data, column[i].data, column[i].size);
+    }
+}
+
+void fl_msg_copy_sections(fl_msg_writer *w, const fl_msg *msg)
+{
+    for (int i = 0; i < msg->head.n_section; i++)
+        copy_section(w, &msg->section[i], msg->column[i]);
+}
+
 static fleet_status write_sections(fl_msg_writer *w)
 {
     fl_packet *p = w->packet;

@@ -235,6 +235,9 @@ void *fl_msg_column(fl_msg_writer *w, int column, size_t size);
 void fl_msg_shorten(fl_msg_writer *w, size_t size);
 void fl_msg_text(fl_msg_writer *w, fl_section_op op, const char *text);
 
+/* All sections of another message, as they are. */
+void fl_msg_copy_sections(fl_msg_writer *w, const fl_msg *msg);
+
 /* The packet, with its sum; whole: the sum covers columns too. On failure what
  * there was is dropped. */
 fleet_status fl_msg_end(fl_msg_writer *w, bool whole, fl_packet **packet);

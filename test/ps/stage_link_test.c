@@ -1,6 +1,7 @@
 /* stage_link_test.c - a trainer and the process of the next stage over real
  * sockets: what goes and comes back, with gaps and ragged; a request that comes
- * twice counts once; what differs, who is silent and who gives up are named. */
+ * twice counts once, also of processes that go on for others; what differs, who
+ * is silent and who gives up are named. */
 #define SUITE stage_link
 #include "net_kit.h"
 #include "test.h"
@@ -8,7 +9,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/memory.h"
 #include "net/socket.h"
 #include "ps/stage/stage_client.h"
 #include "ps/stage/stage_server.h"
@@ -75,7 +78,7 @@ static fleet_status answer_batch(other *x, const fl_packet *p)
     fl_stage_buffer_done(&room[0]);
     fl_stage_buffer_done(&room[1]);
     x->batches++;
-    return fl_stage_server_answer(x->server, 0, &w);
+    return fl_stage_server_answer(x->server, 0, &w, NULL);
 }
 
 /* Until the trainer has left. */
@@ -98,7 +101,7 @@ static void *serve(void *arg)
         x->ended += event == FL_STAGE_PASS_ENDED;
         x->left += event == FL_STAGE_LEFT;
         if (event == FL_STAGE_PASS_ENDED)
-            fl_stage_server_pass_over(x->server);
+            fl_stage_server_pass_over(x->server, 0);
     }
     return NULL;
 }
@@ -202,13 +205,15 @@ TEST(a_batch_goes_and_its_gradients_come_back)
 
 /* --- requests that come again --------------------------------------------- */
 
+static uint32_t incarnation_now = INCARNATION;
+
 static void send_message(fl_socket *s, fl_packet_pool *pool, fl_msg_kind kind,
                          uint64_t step, uint32_t peer, uint16_t flags)
 {
     const fl_msg_head head = {.version = FL_MSG_VERSION,
                               .kind = (uint8_t)kind,
                               .job = fl_msg_job("night", RUN),
-                              .incarnation = INCARNATION,
+                              .incarnation = incarnation_now,
                               .step = step,
                               .request = step + 1,
                               .flags = flags,
@@ -255,17 +260,229 @@ TEST(a_request_that_comes_twice_counts_once_and_is_answered_twice)
         send_message(s, pool, FL_MSG_FORWARD, 1, peer, FL_MSG_PASS_END);
         CHECK_INT(hear(s).status, FL_ANSWER_OK);
     }
-    send_message(s, pool, FL_MSG_FORWARD, 3, peer, FL_MSG_PASS_END);
-    CHECK_INT(hear(s).status, FL_ANSWER_REFUSED); /* 2 is missing */
-    send_message(s, pool, FL_MSG_FORWARD, 2, peer + 1, FL_MSG_PASS_END);
+    send_message(s, pool, FL_MSG_FORWARD, 3, peer + 1, FL_MSG_PASS_END);
     CHECK_INT(hear(s).status, FL_ANSWER_FENCED); /* of another process */
-    send_message(s, pool, FL_MSG_FORWARD, 2, peer, FL_MSG_LEAVE);
+    send_message(s, pool, FL_MSG_FORWARD, 3, peer, FL_MSG_LEAVE);
     CHECK_INT(hear(s).status, FL_ANSWER_OK);
+    send_message(s, pool, FL_MSG_FORWARD, 2, peer, 0);
+    CHECK_INT(hear(s).status, FL_ANSWER_REFUSED); /* numbers grow */
     start_other(&x);
     end_other(&x);
     CHECK_INT(x.ended, 0); /* it has left, which is all that counts then */
     fl_socket_close(s, 0);
     fl_packet_pool_destroy(pool);
+}
+
+/* --- a process that goes on ----------------------------------------------- */
+
+typedef struct logged {
+    other x;
+    fl_stage_log *log;
+    fl_packet_pool *pool;
+    fl_socket *socket;
+    uint32_t peer;
+} logged;
+
+enum { NONCE = 77, ONE_STEP = 4, FIRST_BATCH = 12 };
+
+/* A server with the log of the one before it, if there was one. */
+static void open_logged(logged *k)
+{
+    CHECK_OK(fl_stage_log_open(&k->log, test_path("log"), 0, 1, false));
+    k->x = (other){.o = {.address = "inproc://stage",
+                         .listen_fd = -1,
+                         .name = "heter worker 0",
+                         .job = "night",
+                         .run = RUN,
+                         .n_trainer = 1,
+                         .boundary = boundary,
+                         .peer_ms = 5000,
+                         .step_ms = 5000,
+                         .stage_log = k->log,
+                         .nonce = NONCE,
+                         .status = fine}};
+    CHECK_OK(fl_stage_server_open(&k->x.server, &k->x.o));
+    CHECK_OK(fl_packet_pool_create(&k->pool, 1 << 20));
+    CHECK_OK(fl_socket_connect(&k->socket, "inproc://stage"));
+}
+
+static void close_logged(logged *k)
+{
+    fl_stage_server_close(k->x.server, NULL);
+    fl_stage_log_close(k->log);
+    fl_socket_close(k->socket, 0);
+    fl_packet_pool_destroy(k->pool);
+}
+
+/* A message of a few bytes stands for a batch, its gradients and its answer. */
+static fl_packet *packet_of(logged *k, const char *text)
+{
+    const fl_msg_head head = {.version = FL_MSG_VERSION, .kind = FL_MSG_STEP};
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_msg_begin(&w, k->pool, &head);
+    fl_msg_text(&w, FL_SECTION_TEXT, text);
+    CHECK_OK(fl_msg_end(&w, true, &p));
+    return p;
+}
+
+static void do_batch(logged *k)
+{
+    fl_packet *gradient = packet_of(k, "gradients"), *p;
+    const fl_trail_packets lane[] = {{&gradient, 1}, {NULL, 0}};
+    const fl_stage_parts parts = {.lane = lane, .n_lane = 2};
+    fl_stage_event event;
+    fl_msg_writer w;
+
+    CHECK_OK(fl_stage_server_next(k->x.server, 0, false, &event, &p));
+    CHECK_INT(event, FL_STAGE_BATCH);
+    fl_packet_drop(p);
+    fl_stage_server_begin(k->x.server, 0, &w);
+    fl_msg_text(&w, FL_SECTION_TEXT, "answer");
+    CHECK_OK(fl_stage_server_answer(k->x.server, 0, &w, &parts));
+    fl_packet_drop(gradient);
+}
+
+/* An answer, by the text in it, to a request of that incarnation. */
+static void check_answer(logged *k, const char *text, uint32_t incarnation)
+{
+    fl_packet *p = NULL;
+    fl_msg msg;
+    char *said;
+
+    for (int i = 0; !p && i < 3 * TEST_SLOWNESS; i++) {
+        CHECK_OK(fl_socket_wait(&k->socket, 1, NULL, 2000));
+        CHECK_OK(fl_socket_receive(k->socket, NULL, &p));
+    }
+    CHECK(p != NULL);
+    CHECK_OK(fl_msg_decode(p, &msg));
+    CHECK_INT(msg.head.status, FL_ANSWER_OK);
+    CHECK_INT(msg.head.incarnation, incarnation);
+    said = fl_msg_get_text(&msg, FL_SECTION_TEXT);
+    CHECK_TEXT(said ? said : "", text);
+    fl_free(said);
+    fl_packet_drop(p);
+}
+
+static fleet_status look_at(void *arg, uint64_t step, int lane,
+                            const fl_packet *p)
+{
+    int *seen = arg;
+    fl_msg msg;
+    char *said;
+
+    CHECK_OK(fl_msg_decode(p, &msg));
+    said = fl_msg_get_text(&msg, FL_SECTION_TEXT);
+    CHECK_INT(step, ONE_STEP);
+    CHECK_TEXT(said, lane < 0 ? "answer" : "gradients");
+    CHECK(lane <= 0);
+    fl_free(said);
+    ++*seen;
+    return FLEET_OK;
+}
+
+/* The batch is done, and its answer may be lost: the next process has both. */
+static void die_behind_a_batch(logged *k)
+{
+    open_logged(k);
+    send_message(k->socket, k->pool, FL_MSG_HELLO, 0, 0, 0);
+    CHECK_INT(hear(k->socket).peer, NONCE);
+    fl_stage_server_stands(k->x.server, ONE_STEP, 3);
+    send_message(k->socket, k->pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    do_batch(k);
+    check_answer(k, "answer", INCARNATION);
+    close_logged(k);
+    open_logged(k);
+}
+
+static fl_stage_event next_event(logged *k)
+{
+    fl_stage_event event;
+    fl_packet *p;
+
+    CHECK_OK(fl_stage_server_next(k->x.server, 0, false, &event, &p));
+    fl_packet_drop(p);
+    return event;
+}
+
+TEST(a_process_goes_on_behind_the_batch_that_was_done)
+{
+    uint64_t step, updates;
+    int seen = 0;
+    logged k;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    die_behind_a_batch(&k);
+    CHECK(fl_stage_server_goes_on(k.x.server, &step, &updates));
+    CHECK(step == ONE_STEP && updates == 3);
+    CHECK_OK(fl_stage_log_each_packet(k.log, 0, look_at, &seen));
+    CHECK_INT(seen, 2);
+    CHECK_INT(next_event(&k), FL_STAGE_TRAINED);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    check_answer(&k, "answer", INCARNATION);
+    fl_stage_server_stands(k.x.server, ONE_STEP + 1, 4);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
+                 FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
+                 FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION);
+    CHECK_INT(next_event(&k), FL_STAGE_PASS_ENDED);
+    close_logged(&k);
+
+    open_logged(&k); /* its batch is of an earlier step */
+    CHECK(fl_stage_server_goes_on(k.x.server, &step, &updates));
+    CHECK_INT(step, ONE_STEP + 1);
+    CHECK_INT(next_event(&k), FL_STAGE_PASS_ENDED);
+    fl_stage_server_pass_over(k.x.server, ONE_STEP + 2);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
+                 FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 2, NONCE,
+                 FL_MSG_LEAVE);
+    check_answer(&k, "", INCARNATION);
+    CHECK_INT(next_event(&k), FL_STAGE_LEFT);
+    close_logged(&k);
+    CHECK_OK(fl_stage_log_open(&k.log, test_path("log"), 0, 1, false));
+    CHECK(fl_stage_log_last(k.log, 0, RUN)->left);
+    CHECK_INT(fl_stage_log_last(k.log, 0, RUN)->n_ended, 1);
+    CHECK(!fl_stage_log_last(k.log, 0, RUN + 1));
+    fl_stage_log_close(k.log);
+}
+
+static void send_as(logged *k, uint32_t incarnation, fl_msg_kind kind,
+                    uint64_t step, uint16_t flags)
+{
+    incarnation_now = incarnation;
+    send_message(k->socket, k->pool, kind, step, NONCE, flags);
+    incarnation_now = INCARNATION;
+}
+
+/* It computes the batch again whose push the one before had not sent, and ends
+ * passes again. */
+TEST(another_process_of_a_trainer_gets_the_answer_to_its_batch)
+{
+    logged k;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    die_behind_a_batch(&k);
+    CHECK_INT(next_event(&k), FL_STAGE_TRAINED);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    check_answer(&k, "answer", INCARNATION);
+    send_as(&k, INCARNATION + 1, FL_MSG_HELLO, 0, 0);
+    check_answer(&k, "", INCARNATION + 1);
+    send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, 5, FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION + 1);
+    send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, FIRST_BATCH, 0);
+    check_answer(&k, "answer", INCARNATION + 1);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    CHECK_INT(hear(k.socket).status, FL_ANSWER_FENCED);
+    send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, FIRST_BATCH + 1,
+            FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION + 1);
+    CHECK_INT(next_event(&k), FL_STAGE_PASS_ENDED);
+    close_logged(&k);
 }
 
 /* --- what goes wrong ------------------------------------------------------ */

@@ -141,8 +141,6 @@ TEST(refuses_flags_that_contradict)
                   "--heter_workers and --heter_worker_num: give one");
     check_refused("--heter_worker_num 1", "heter workers are for jobs with "
                                           "servers");
-    check_refused("--server_num 1 --heter_worker_num 1 --supervise",
-                  "a heter worker has no log to come back from");
     check_refused("--server_num 1 --collective --heter_worker_num 1",
                   "workers that are no ranks");
     check_refused("--server_num 1 --heter_worker_num 1;1 --heter_devices cpu",

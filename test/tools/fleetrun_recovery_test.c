@@ -6,10 +6,9 @@
 #define SUITE fleetrun_recovery
 #include "job_kit.h"
 #include "launch_kit.h"
+#include "supervise_kit.h"
 #include "test.h"
 
-#include <dirent.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,132 +19,8 @@
 
 #include <fleet/fleet.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
-
-/* --- kills ---------------------------------------------------------------- */
-
-/* Each process tells its pid before it becomes the program. */
-#define TELL_PID                                                               \
-    "echo $$ >$PIDS/$POD_NAME.new; mv $PIDS/$POD_NAME.new $PIDS/$POD_NAME;"
-
-static int64_t journal_bytes;
-
-static int add_bytes(const char *path, const struct stat *s, int type,
-                     struct FTW *where)
-{
-    (void)path, (void)where;
-    if (type == FTW_F)
-        journal_bytes += s->st_size;
-    return 0;
-}
-
-/* What the job's servers have written down so far. */
-static int64_t bytes_written(void)
-{
-    journal_bytes = 0;
-    nftw(test_path("journals"), add_bytes, 8, FTW_PHYS);
-    return journal_bytes;
-}
-
-static int pid_of(const char *process)
-{
-    char path[200];
-    int pid = 0;
-    FILE *f;
-
-    snprintf(path, sizeof path, "pids/default.%s", process);
-    f = fopen(test_path(path), "r");
-    if (f && fscanf(f, "%d", &pid) != 1)
-        pid = 0;
-    if (f)
-        fclose(f);
-    return pid;
-}
-
-/* A process is killed once: the next kill is of the one that came after it. */
-typedef struct victim {
-    const char *name;
-    int killed;
-} victim;
-
-static int job_goes_on(launch l)
-{
-    return !test_ends_within(l.pid, 0);
-}
-
-/* false: the job has ended before. */
-static bool kill_one(launch l, victim *v)
-{
-    int pid;
-
-    while ((pid = pid_of(v->name)) == v->killed || pid == 0) {
-        if (!job_goes_on(l))
-            return false;
-        usleep(500);
-    }
-    v->killed = pid;
-    return kill(pid, SIGKILL) == 0;
-}
-
-static bool wait_for_bytes(launch l, int64_t bytes)
-{
-    const int64_t end_ms = fl_now_ms() + launch_deadline_ms * TEST_SLOWNESS;
-
-    while (bytes_written() < bytes) {
-        if (!job_goes_on(l))
-            return false;
-        if (fl_now_ms() > end_ms)
-            test_fail(__FILE__, __LINE__, "%lld bytes are not written: %s",
-                      (long long)bytes, launch_err());
-        usleep(200);
-    }
-    return true;
-}
-
-static bool kill_at(launch l, victim *v, int64_t bytes)
-{
-    return wait_for_bytes(l, bytes) && kill_one(l, v);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* So many kills as often as FLEET_KILLS says. */
-static int times(int kills)
-{
-    const char *often = getenv("FLEET_KILLS");
-
-    return kills * (often ? atoi(often) : 1);
-}
-
-static void remove_all(const char *what)
-{
-    char command[400];
-
-    snprintf(command, sizeof command, "rm -r %s", test_path(what));
-    CHECK(system(command) == 0);
-}
-
-static const char *supervised(const char *flags)
-{
-    char text[400];
-
-    CHECK(mkdir(test_path("pids"), 0700) == 0);
-    setenv("PIDS", test_path("pids"), 1);
-    unsetenv("FLEET_LOG");
-    snprintf(text, sizeof text, "%d", 1000 * TEST_SLOWNESS);
-    setenv("FLEET_PEER_DEADLINE_MS", text, 1); /* heartbeats are a part of it */
-    snprintf(text, sizeof text,
-             "--supervise --restarts 100000 --restart_delay 0 --journals %s %s",
-             test_path("journals"), flags);
-    return test_keep(text);
-}
 
 /* --- sync ----------------------------------------------------------------- */
 
@@ -159,7 +34,7 @@ static launch kill_all_and_start(launch l, const char *flags,
     kill(l.pid, SIGKILL);
     launch_wait(l);
     launch_nothing_left();
-    remove_all("pids/*");
+    supervise_remove("pids/*");
     return launch_start(flags, script);
 }
 
@@ -167,13 +42,13 @@ static launch kill_all_and_start(launch l, const char *flags,
  * be. In the midst of it everything is killed. */
 TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 600)
 {
-    victim v[SERVERS + WORKERS] = {{"server.0", 0},
-                                   {"server.1", 0},
-                                   {"worker.0", 0},
-                                   {"worker.1", 0},
-                                   {"worker.2", 0}};
-    const int kills = times(5);
-    const char *flags = supervised("--server_num 2 --worker_num 3"), *hash;
+    supervise_victim v[SERVERS + WORKERS] = {{"server.0", 0},
+                                             {"server.1", 0},
+                                             {"worker.0", 0},
+                                             {"worker.1", 0},
+                                             {"worker.2", 0}};
+    const int kills = supervise_times(5);
+    const char *flags = supervise_flags("--server_num 2 --worker_num 3"), *hash;
     char script[9000];
     const int small = test_fraction() < 10 ? test_fraction() : 10;
     int64_t at[MOST_KILLS], all;
@@ -183,28 +58,28 @@ TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 600)
 
     launch_deadline_ms = 200000;
     launch_fifo();
-    snprintf(script, sizeof script, TELL_PID "%s",
+    snprintf(script, sizeof script, SUPERVISE_TELL "%s",
              job_script(job_epochs(job_adult("\"a_sync\": false"),
-                                   3 * times(1) * small)));
+                                   3 * supervise_times(1) * small)));
     CHECK(kills <= MOST_KILLS);
     CHECK_INT(launch_run(flags, script), 0);
     hash = job_hash(launch_out());
-    all = bytes_written();
+    all = supervise_bytes();
     CHECK(all > 0);
     for (int i = 0; i < kills; i++)
         at[i] =
             (int64_t)fl_rng_below(seed, 1, (uint64_t)i, (uint64_t)all * 9 / 10);
-    qsort(at, (size_t)kills, sizeof *at, by_number);
-    remove_all("journals");
-    remove_all("pids/*");
+    qsort(at, (size_t)kills, sizeof *at, supervise_by_number);
+    supervise_remove("journals");
+    supervise_remove("pids/*");
     l = launch_start(flags, script);
     for (int i = 0; i < kills; i++) {
         const uint64_t whose =
             fl_rng_below(seed, 2, (uint64_t)i, SERVERS + WORKERS);
 
-        if (i == kills / 2 && wait_for_bytes(l, at[i]))
+        if (i == kills / 2 && supervise_wait(l, at[i]))
             l = kill_all_and_start(l, flags, script);
-        made += kill_at(l, &v[whose], at[i]);
+        made += supervise_kill_at(l, &v[whose], at[i]);
     }
     CHECK_INT(launch_wait(l), 0);
     CHECK_TEXT(job_hash(launch_out()), hash);
@@ -217,20 +92,21 @@ TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 600)
  * they wait for the one that they had, for as long as they wait at all. */
 TEST_LIMIT(a_server_that_cannot_come_back_ends_the_job, 120)
 {
-    victim v = {"server.1", 0};
-    const char *flags = supervised("--server_num 2 --worker_num 2 --grace 1");
+    supervise_victim v = {"server.1", 0};
+    const char *flags =
+        supervise_flags("--server_num 2 --worker_num 2 --grace 1");
     char script[9000];
     launch l;
 
     launch_deadline_ms = 60000;
-    snprintf(script, sizeof script, TELL_PID "%s",
+    snprintf(script, sizeof script, SUPERVISE_TELL "%s",
              job_script(job_endless(job_adult(
                  "\"a_sync\": false, \"log\": \"process\", \"log_configs\": "
                  "{\"restart_deadline_ms\": 1500}"))));
     l = launch_start(flags, script);
-    CHECK(wait_for_bytes(l, 100000));
-    remove_all("journals/server-1");
-    CHECK(kill_one(l, &v));
+    CHECK(supervise_wait(l, 100000));
+    supervise_remove("journals/server-1");
+    CHECK(supervise_kill(l, &v));
     CHECK(launch_wait(l) != 0);
     CHECK_CONTAINS(launch_err(), "1 restart: 1 of server 1\n");
     CHECK_CONTAINS(launch_err(), "the job has failed: ");
@@ -365,7 +241,7 @@ static void check_sums(void)
 static void await_words(launch l, const char *words)
 {
     while (!strstr(launch_log("workerlog.0"), words)) {
-        if (!job_goes_on(l))
+        if (!supervise_goes_on(l))
             test_fail(__FILE__, __LINE__, "the job ends before \"%s\": %s",
                       words, launch_err());
         usleep(1000);
@@ -375,20 +251,21 @@ static void await_words(launch l, const char *words)
 /* Sums below 2^24 are exact, in whatever order they come. */
 TEST_LIMIT(async_has_each_push_once, 600)
 {
-    victim v[] = {{"server.0", 0}, {"server.1", 0}};
-    const int kills = times(TEST_SLOWNESS > 1 ? 5 : 20);
+    supervise_victim v[] = {{"server.0", 0}, {"server.1", 0}};
+    const int kills = supervise_times(TEST_SLOWNESS > 1 ? 5 : 20);
     const uint64_t seed = (uint64_t)getpid();
     char script[300];
     launch l;
 
     launch_deadline_ms = 60000;
-    snprintf(script, sizeof script, TELL_PID "ENOUGH=%s exec %s",
+    snprintf(script, sizeof script, SUPERVISE_TELL "ENOUGH=%s exec %s",
              test_path("enough"), test_program());
-    l = launch_start(supervised("--server_num 2 --worker_num 2"), script);
+    l = launch_start(supervise_flags("--server_num 2 --worker_num 2"), script);
     for (int i = 0; i < kills; i++)
-        if (!kill_at(l, &v[fl_rng_below(seed, 1, (uint64_t)i, 2)],
-                     bytes_written() +
-                         (int64_t)fl_rng_below(seed, 2, (uint64_t)i, 40000)))
+        if (!supervise_kill_at(
+                l, &v[fl_rng_below(seed, 1, (uint64_t)i, 2)],
+                supervise_bytes() +
+                    (int64_t)fl_rng_below(seed, 2, (uint64_t)i, 40000)))
             test_fail(__FILE__, __LINE__, "the job ends after %d kills: %s", i,
                       launch_err());
     test_file("enough", "");
@@ -401,7 +278,7 @@ TEST_LIMIT(async_has_each_push_once, 600)
 TEST_LIMIT(async_has_each_push_once_on_the_copies_that_are_left, 300)
 {
     const uint64_t seed = (uint64_t)getpid();
-    victim v[] = {{"server.0", 0}, {"server.1", 0}};
+    supervise_victim v[] = {{"server.0", 0}, {"server.1", 0}};
     char script[300], deadline[20];
     launch l;
 
@@ -410,12 +287,12 @@ TEST_LIMIT(async_has_each_push_once_on_the_copies_that_are_left, 300)
     snprintf(deadline, sizeof deadline, "%d", 2000 * TEST_SLOWNESS);
     setenv("FLEET_PEER_DEADLINE_MS", deadline, 1);
     launch_deadline_ms = 60000;
-    snprintf(script, sizeof script, TELL_PID "ENOUGH=%s exec %s",
+    snprintf(script, sizeof script, SUPERVISE_TELL "ENOUGH=%s exec %s",
              test_path("enough"), test_program());
     l = launch_start("--replicas 2 --server_num 2 --worker_num 2", script);
     await_words(l, ", mode ps-async");
     usleep((useconds_t)fl_rng_below(seed, 1, 0, 300000));
-    CHECK(kill_one(l, &v[fl_rng_below(seed, 1, 1, 2)]));
+    CHECK(supervise_kill(l, &v[fl_rng_below(seed, 1, 1, 2)]));
     await_words(l, "is led by its replica now");
     test_file("enough", "");
     CHECK_INT(launch_wait(l), 0);

@@ -93,10 +93,6 @@ static fleet_status check_job(const run_options *o)
         return fl_fail(FLEET_EINVAL, "heter workers are beside workers that "
                                      "are no ranks: give no --collective, nor "
                                      "a flag that implies it");
-    if (o->supervise)
-        return fl_fail(FLEET_EINVAL,
-                       "--supervise: a heter worker has no log to come back "
-                       "from");
     return FLEET_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "fleet/heter/stage_job.h"
 #include "fleet/heter/stage_program.h"
 #include "ps/stage/stage_wire.h"
-#include "ps/worker/worker_io.h"
+#include "ps/stage/step_parts.h"
 #include "runtime/exec/executor.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/mirror.h"
@@ -23,8 +23,9 @@ typedef struct stage_loop {
     float *gradient; /* of one crossing */
     size_t gradient_capacity;
     fl_msg msg;
-    int n_batch; /* of this round */
-    bool over;   /* all have left */
+    int n_batch;   /* of this round */
+    bool restored; /* this round's step was begun by the process before */
+    bool over;     /* all have left */
 } stage_loop;
 
 /* --- a batch -------------------------------------------------------------- */
@@ -89,14 +90,16 @@ static fleet_status write_answer(stage_loop *l, fl_msg_writer *w, float *loss)
 
 static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
 {
+    fl_stage_parts parts = {.n_lane = fl_worker_io_lanes(l->f->worker_io)};
     fleet_status status;
     fl_msg_writer w;
     fl_packet *p;
 
     fl_stage_server_begin(l->job->server, trainer, &w);
     status = write_answer(l, &w, &loss);
+    parts.lane = fl_worker_io_last_part(l->f->worker_io, &parts.settings);
     if (status == FLEET_OK)
-        return fl_stage_server_answer(l->job->server, trainer, &w);
+        return fl_stage_server_answer(l->job->server, trainer, &w, &parts);
     if (w.status == FLEET_OK)
         w.status = status;
     (void)fl_msg_end(&w, true, &p); /* which drops what there is */
@@ -148,6 +151,10 @@ static fleet_status run_round(stage_loop *l)
     const int first = l->job->first_trainer;
     int ended = 0, left = 0;
 
+    fl_stage_server_stands(l->job->server,
+                           fl_worker_io_steps(l->f->worker_io) - l->restored,
+                           (uint64_t)l->f->store->remote->updates);
+    l->restored = false;
     l->n_batch = 0;
     for (int i = first; i < first + l->job->n_trainer; i++) {
         fl_stage_event event;
@@ -156,6 +163,7 @@ static fleet_status run_round(stage_loop *l)
 
         FL_TRY(fl_stage_server_next(l->job->server, i, l->n_batch > 0, &event,
                                     &p));
+        l->n_batch += event == FL_STAGE_TRAINED;
         ended += event == FL_STAGE_PASS_ENDED;
         left += event == FL_STAGE_LEFT;
         status = event == FL_STAGE_BATCH ? train_batch(l, i, p) : FLEET_OK;
@@ -168,7 +176,43 @@ static fleet_status run_round(stage_loop *l)
     if (ended == 0)
         return FLEET_OK;
     FL_TRY(fl_worker_io_close_pass(l->f->worker_io));
-    fl_stage_server_pass_over(l->job->server);
+    fl_stage_server_pass_over(l->job->server,
+                              fl_worker_io_steps(l->f->worker_io));
+    return FLEET_OK;
+}
+
+/* --- after a process that died -------------------------------------------- */
+
+static fleet_status give_part(void *arg, uint64_t step, int lane,
+                              const fl_packet *p)
+{
+    const stage_loop *l = arg;
+
+    return lane < 0 ? FLEET_OK
+                    : fl_worker_io_part_again(l->f->worker_io, step, lane, p);
+}
+
+/* Batches of the round that was under way have their gradients in the log. */
+static fleet_status restore_parts(stage_loop *l)
+{
+    const fl_stage_job *job = l->job;
+    const int first = job->first_trainer;
+    uint64_t step, updates;
+
+    if (!fl_stage_server_goes_on(job->server, &step, &updates))
+        return FLEET_OK;
+    for (int i = first; i < first + job->n_trainer; i++) {
+        const fl_stage_record *r =
+            fl_stage_log_last(job->log, i, fl_worker_io_run(l->f->worker_io));
+
+        if (!r || r->n_lane == 0 || r->step != step)
+            continue;
+        FL_TRY(fl_stage_log_each_packet(job->log, i, give_part, l));
+        FL_TRY(
+            fl_worker_io_end_part_again(l->f->worker_io, step, &r->settings));
+        l->restored = true;
+    }
+    fl_stage_log_forget(job->log);
     return FLEET_OK;
 }
 
@@ -176,6 +220,7 @@ static fleet_status serve_until_left(stage_loop *l)
 {
     const size_t n = (size_t)l->job->n + 1;
 
+    FL_TRY(restore_parts(l));
     FL_TRY(FL_NEW(&l->room, n * sizeof *l->room));
     FL_TRY(FL_NEW(&l->feed, n * sizeof *l->feed));
     FL_TRY(FL_NEW(&l->dims, n * sizeof *l->dims));

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "fleet/heter/stage_program.h"
 #include "ps/stage/stage_wire.h"
-#include "ps/worker/worker_io.h"
+#include "ps/stage/step_parts.h"
 #include "runtime/plan/remote.h"
 #include "runtime/exec/executor.h"
 #include "runtime/optim/own_optimizers.h"
@@ -59,9 +59,6 @@ static fleet_status check_strategy(const fleet *f, const fl_training *t)
     if (t->optimizer->clip_norm > 0)
         return refuse_stages("a clip by global norm",
                              "no stage has the norm of all gradients");
-    if (s->log != FLEET_DURABLE_NONE)
-        return refuse_stages("strategy.log",
-                             "a heter worker has nothing to come back from");
     if (s->replicas > 1)
         return refuse_stages("strategy.replicas", "expected 1");
     if (s->wire_configs.push_type != FLEET_WIRE_FP32)
@@ -289,6 +286,21 @@ static fleet_status end_pass(void *arg)
                                 : FLEET_OK;
 }
 
+static uint64_t next_step(void *arg)
+{
+    fleet *f = arg;
+
+    return fl_worker_io_steps(f->worker_io) + 1;
+}
+
+/* How long a process that has died may take to be started again. */
+static int64_t restart_ms(const fleet *f)
+{
+    return f->strategy.log != FLEET_DURABLE_NONE
+               ? f->strategy.log_configs.restart_deadline_ms
+               : 0;
+}
+
 static fleet_status connect_trainer(fleet *f)
 {
     const fl_role *r = &f->role;
@@ -307,7 +319,9 @@ static fleet_status connect_trainer(fleet *f)
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
+        .step_ms = r->deadline_ms[FL_STEP_DEADLINE] + restart_ms(f),
+        .restart_ms = restart_ms(f),
+        .number = next_step,
         .status = job_status,
         .arg = f};
 
@@ -316,27 +330,43 @@ static fleet_status connect_trainer(fleet *f)
     return FLEET_OK;
 }
 
+/* In the folder of its trail, which is its own. */
+static fleet_status open_log(const fleet *f, fl_stage_job *job, uint32_t *nonce)
+{
+    uint64_t number;
+    const char *folder = fl_worker_io_trail(f->worker_io, &number);
+
+    if (!folder)
+        return FLEET_OK;
+    *nonce = (uint32_t)(number ^ number >> 32) | 1;
+    return fl_stage_log_open(&job->log, folder, job->first_trainer,
+                             job->n_trainer,
+                             f->strategy.log == FLEET_DURABLE_POWER);
+}
+
 static fleet_status connect_heter_worker(fleet *f)
 {
     const fl_role *r = &f->role;
     fl_stage_job *job = f->stage_job;
-    const fl_stage_server_options o = {
-        .log = &f->context.log,
-        .address = r->stages.heter[r->index],
-        .listen_fd = r->listen_fd,
-        .keys = r->keys,
-        .insecure = r->insecure,
-        .name = job->name,
-        .job = r->job_id,
-        .run = fl_worker_io_run(f->worker_io),
-        .first_trainer = job->first_trainer,
-        .n_trainer = job->n_trainer,
-        .boundary = job->boundary,
-        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-        .step_ms = r->deadline_ms[FL_STEP_DEADLINE],
-        .status = job_status,
-        .arg = f};
+    fl_stage_server_options o = {.log = &f->context.log,
+                                 .address = r->stages.heter[r->index],
+                                 .listen_fd = r->listen_fd,
+                                 .keys = r->keys,
+                                 .insecure = r->insecure,
+                                 .name = job->name,
+                                 .job = r->job_id,
+                                 .run = fl_worker_io_run(f->worker_io),
+                                 .first_trainer = job->first_trainer,
+                                 .n_trainer = job->n_trainer,
+                                 .boundary = job->boundary,
+                                 .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+                                 .step_ms = r->deadline_ms[FL_STEP_DEADLINE] +
+                                            restart_ms(f),
+                                 .status = job_status,
+                                 .arg = f};
 
+    FL_TRY(open_log(f, job, &o.nonce));
+    o.stage_log = job->log;
     if (job->n_trainer == 0)
         FL_WARN(&f->context.log,
                 "%s has nothing to do: the job has %d heter workers for %d "
@@ -358,12 +388,17 @@ void fl_stage_job_mark(fleet *f)
     }
 }
 
-/* A heter worker is in no sum, and listens before a trainer looks for it. */
+/* A heter worker is in no sum, and listens before a trainer looks for it. One
+ * that goes on has met its trainers. */
 fleet_status fl_stage_job_meet(fleet *f)
 {
+    uint64_t step, updates;
+
     if (fleet_is_heter_worker(f)) {
         FL_TRY(connect_heter_worker(f));
-        return fl_worker_io_close_pass(f->worker_io);
+        return fl_stage_server_goes_on(f->stage_job->server, &step, &updates)
+                   ? fl_worker_io_stand(f->worker_io, step, (int64_t)updates)
+                   : fl_worker_io_close_pass(f->worker_io);
     }
     FL_TRY(fl_worker_io_barrier(f->worker_io));
     return f->stage_job ? connect_trainer(f) : FLEET_OK;
@@ -403,6 +438,7 @@ void fl_stage_job_close(fleet *f)
     fl_stage_client_close(job->client);
     fl_stage_server_close(job->server,
                           *why ? why : "the heter worker has ended");
+    fl_stage_log_close(job->log);
     for (int i = 0; i < job->n; i++)
         fl_free((char *)job->crossing[i]);
     fl_free(job->crossing);

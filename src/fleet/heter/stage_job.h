@@ -19,6 +19,7 @@ typedef struct fl_stage_job {
     char name[32];           /* of that one */
     fl_stage_client *client; /* of a trainer; NULL: not connected, or left */
     fl_stage_server *server; /* of a heter worker, likewise */
+    fl_stage_log *log;       /* of a heter worker that leaves a trail */
 } fl_stage_job;
 
 /* The program is about to be trained, as all of it would be: cut it, and make

@@ -18,7 +18,7 @@ struct fl_stage_client {
     fl_socket *socket;
     fl_client *client;
     fl_request request;
-    uint64_t step; /* of the last request that was made */
+    uint64_t n_request; /* that were made */
     bool left;
 };
 
@@ -75,7 +75,7 @@ static fleet_status ask_stage(fl_stage_client *c, fl_msg_writer *w)
 
     if (status != FLEET_OK)
         return status;
-    c->step++;
+    c->n_request++;
     fl_client_watch(c->client, true, fl_now_ms());
     fl_client_send(c->client, &c->request, fl_now_ms());
     status = wait_for_answer(c);
@@ -85,8 +85,11 @@ static fleet_status ask_stage(fl_stage_client *c, fl_msg_writer *w)
 
 static void begin_request(fl_stage_client *c, fl_msg_writer *w, uint16_t flags)
 {
+    const uint64_t number =
+        c->o.number ? c->o.number(c->o.arg) : c->n_request + 1;
+
     fl_request_clear(&c->request);
-    fl_client_begin(c->client, 0, &c->request, w, FL_MSG_FORWARD, c->step + 1,
+    fl_client_begin(c->client, 0, &c->request, w, FL_MSG_FORWARD, number,
                     flags);
 }
 
@@ -171,6 +174,7 @@ static fleet_status make_client(fl_stage_client *c)
                                        .request_ms = c->o.request_ms,
                                        .peer_ms = c->o.peer_ms,
                                        .step_ms = c->o.step_ms + c->o.peer_ms,
+                                       .restart_ms = c->o.restart_ms,
                                        .heartbeat_ms = c->heartbeat_ms,
                                        .whole_sums = true,
                                        .pool = c->pool,

@@ -25,6 +25,13 @@ typedef struct fl_stage_client_options {
     int trainer;               /* this one */
     const char *boundary;      /* what crosses: both processes say the same */
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
+    int64_t restart_ms; /* it has a log: how long it is waited for when it is
+                           silent; 0: for peer_ms */
+
+    /* The number of the request that comes next: the step of this trainer's
+     * stream with which what comes of it goes to the servers, so that another
+     * process of the trainer says the same. NULL: requests are counted. */
+    uint64_t (*number)(void *arg);
 
     /* How the job does; asked while a call waits. */
     fleet_status (*status)(void *arg);

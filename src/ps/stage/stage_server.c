@@ -1,305 +1,19 @@
-/* stage_server.c - the thread of a stage's socket, and what it has taken. */
-#include "ps/stage/stage_server.h"
-
+/* stage_server.c - the thread of a stage's socket, and what the thread that
+ * computes gets of it. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/thread.h"
-#include "net/socket.h"
+#include "ps/stage/stage_server_internal.h"
 
 enum {
-    LOOK_MS = 50,          /* how often a wait asks how the job does */
-    LINGER_MS = 500,       /* for answers that are on their way at the end */
-    IDLE_BYTES = 64 << 20, /* of packets that are kept */
-    NOBODY = -1
+    LOOK_MS = 50,         /* how often a wait asks how the job does */
+    LINGER_MS = 500,      /* for answers that are on their way at the end */
+    IDLE_BYTES = 64 << 20 /* of packets that are kept */
 };
-
-typedef struct stage_trainer {
-    bool known, left, taken; /* taken: its batch is with the other thread */
-    fl_peer peer;
-    uint32_t incarnation;
-    uint64_t done;      /* its last request that was answered */
-    uint64_t n_ended;   /* passes that it has ended */
-    uint64_t progress;  /* requests */
-    fl_packet *batch;   /* that has come, or is taken; NULL: none */
-    fl_msg_head asked;  /* head of the request under way */
-    fl_packet *answer;  /* to request `done`; NULL: none */
-    bool answer_is_new; /* it has not been sent */
-} stage_trainer;
-
-struct fl_stage_server {
-    fl_stage_server_options o;
-    uint64_t job;
-    uint32_t nonce;
-    fl_packet_pool *pool;
-    fl_guard *guard;
-    fl_socket *socket; /* the thread's */
-    fl_wakeup wakeup;
-    pthread_t thread;
-    bool has_thread;
-    pthread_mutex_t lock; /* over all below */
-    pthread_cond_t came;
-    bool stop;
-    char why[900]; /* with which it stops; "": it ends well */
-    fl_error error;
-    stage_trainer *trainer; /* n_trainer of them */
-    uint64_t n_over;        /* passes that are over for all */
-    uint64_t progress;      /* of this process: batches that it has done */
-    int awaited;            /* the trainer that the other thread waits for */
-    fl_msg msg;             /* the thread's, that is being read */
-};
-
-/* By its stream, which is one of its. */
-static stage_trainer *trainer_of(const fl_stage_server *s, uint32_t stream)
-{
-    return &s->trainer[stream - (uint32_t)s->o.first_trainer];
-}
-
-/* --- answers, of the thread ----------------------------------------------- */
-
-static void begin_message(const fl_stage_server *s, const fl_msg_head *to,
-                          fl_msg_kind kind, fl_msg_status status,
-                          fl_msg_writer *w)
-{
-    fl_msg_head head = *to;
-
-    head.version = FL_MSG_VERSION;
-    head.kind = (uint8_t)kind;
-    head.flags = FL_MSG_CRC_ALL;
-    head.status = (uint8_t)status;
-    head.n_section = 0;
-    head.piece = 0;
-    head.job = fl_msg_job(s->o.job, s->o.run);
-    head.peer = s->nonce;
-    head.generation = 0;
-    fl_msg_begin(w, s->pool, &head);
-}
-
-static void begin_answer(const fl_stage_server *s, const fl_msg_head *to,
-                         fl_msg_status status, fl_msg_writer *w)
-{
-    begin_message(s, to, FL_MSG_ANSWER, status, w);
-    w->answer.missing_stream = UINT32_MAX;
-}
-
-/* What cannot be sent is asked for again. */
-static void send_answer(fl_stage_server *s, const fl_peer *to, fl_msg_writer *w)
-{
-    fl_packet *p;
-
-    if (fl_msg_end(w, true, &p) != FLEET_OK)
-        return;
-    fl_socket_send(s->socket, to, p);
-    fl_packet_drop(p);
-}
-
-static void answer_briefly(fl_stage_server *s, const fl_peer *to,
-                           const fl_msg_head *head, fl_msg_status status)
-{
-    fl_msg_writer w;
-
-    begin_answer(s, head, status, &w);
-    send_answer(s, to, &w);
-}
-
-static void refuse_request(fl_stage_server *s, const fl_peer *to,
-                           const fl_msg_head *head, const char *why)
-{
-    fl_msg_head coded = *head;
-    fl_msg_writer w;
-
-    coded.step = FLEET_EINVAL;
-    begin_answer(s, &coded, FL_ANSWER_REFUSED, &w);
-    fl_msg_text(&w, FL_SECTION_TEXT, why);
-    send_answer(s, to, &w);
-}
-
-/* Its batch waits: for another trainer's, or for this process. */
-static void say_waiting(fl_stage_server *s, const stage_trainer *t,
-                        const fl_peer *to)
-{
-    const int missing =
-        s->awaited == NOBODY || trainer_of(s, (uint32_t)s->awaited) == t
-            ? NOBODY
-            : s->awaited;
-    fl_msg_writer w;
-
-    begin_answer(s, &t->asked, FL_ANSWER_WAITING, &w);
-    w.answer.missing_stream =
-        missing == NOBODY ? UINT32_MAX : (uint32_t)missing;
-    w.answer.applied = missing == NOBODY
-                           ? s->progress
-                           : trainer_of(s, (uint32_t)missing)->progress;
-    send_answer(s, to, &w);
-}
-
-/* --- hello ---------------------------------------------------------------- */
-
-/* The first line that differs, of both. */
-static void name_difference(const char *own, const char *other, char *text,
-                            size_t size)
-{
-    size_t a, b;
-
-    for (;; own += a + (own[a] != 0), other += b + (other[b] != 0)) {
-        a = strcspn(own, "\n");
-        b = strcspn(other, "\n");
-        if (a != b || memcmp(own, other, a) != 0 || !own[a] || !other[b])
-            break;
-    }
-    snprintf(text, size,
-             "the stages are cut otherwise: \"%.*s\" there, \"%.*s\" at the "
-             "trainer: all processes must have the same guards",
-             (int)(a < 200 ? a : 200), own, (int)(b < 200 ? b : 200), other);
-}
-
-static void take_hello(fl_stage_server *s, const fl_peer *from)
-{
-    const fl_msg_head *head = &s->msg.head;
-    stage_trainer *t = trainer_of(s, head->stream);
-    char *said = fl_msg_get_text(&s->msg, FL_SECTION_HELLO);
-    char why[600] = "";
-
-    if (head->job != fl_msg_job(s->o.job, s->o.run))
-        snprintf(why, sizeof why, "the trainer is of another run of the job");
-    else if (!said || strcmp(said, s->o.boundary) != 0)
-        name_difference(s->o.boundary, said ? said : "", why, sizeof why);
-    else if (t->known && t->incarnation != head->incarnation)
-        snprintf(why, sizeof why,
-                 "another process is worker %u, and has been here",
-                 (unsigned)head->stream);
-    fl_free(said);
-    if (*why) {
-        refuse_request(s, from, head, why);
-        return;
-    }
-    t->known = true;
-    t->peer = *from;
-    t->incarnation = head->incarnation;
-    answer_briefly(s, from, head, FL_ANSWER_OK);
-}
-
-/* --- requests ------------------------------------------------------------- */
-
-/* An answer is kept until the next request comes: it may be lost. */
-static void keep_answer(stage_trainer *t, fl_packet *p)
-{
-    fl_packet_drop(t->answer);
-    t->answer = p;
-    t->answer_is_new = true;
-    t->done++;
-}
-
-/* The end of a pass or of all needs no other thread. */
-static void take_end(fl_stage_server *s, stage_trainer *t)
-{
-    fl_msg_writer w;
-    fl_packet *p;
-
-    begin_answer(s, &s->msg.head, FL_ANSWER_OK, &w);
-    if (fl_msg_end(&w, true, &p) != FLEET_OK)
-        return; /* it comes again */
-    t->n_ended += (s->msg.head.flags & FL_MSG_PASS_END) != 0;
-    t->left = s->msg.head.flags & FL_MSG_LEAVE;
-    keep_answer(t, p);
-}
-
-static void take_new(fl_stage_server *s, stage_trainer *t, fl_packet *p)
-{
-    t->progress++;
-    t->asked = s->msg.head;
-    if (s->msg.head.flags & (FL_MSG_PASS_END | FL_MSG_LEAVE))
-        take_end(s, t);
-    else
-        t->batch = fl_packet_keep(p);
-    pthread_cond_signal(&s->came);
-}
-
-static void take_request(fl_stage_server *s, stage_trainer *t, fl_packet *p)
-{
-    const fl_msg_head *head = &s->msg.head;
-
-    if (head->step == t->done && t->answer)
-        t->answer_is_new = true; /* once more */
-    else if (head->step != t->done + 1 || t->left)
-        refuse_request(s, &t->peer, head,
-                       "a batch that is not the trainer's next");
-    else if (!t->batch)
-        take_new(s, t, p);
-    else
-        say_waiting(s, t, &t->peer);
-}
-
-static void take_abort(fl_stage_server *s)
-{
-    char *why = fl_msg_get_text(&s->msg, FL_SECTION_TEXT);
-
-    if (s->error.code == FLEET_OK) {
-        fl_fail(fl_msg_code(s->msg.head.step, FLEET_EPEER), "%.800s",
-                why ? why : "a trainer has failed");
-        fl_error_take(&s->error, fl_last_code());
-        fl_error_clear();
-    }
-    fl_free(why);
-    pthread_cond_signal(&s->came);
-}
-
-/* Of a process that has said hello, and means this one. */
-static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
-{
-    const fl_msg_head *head = &s->msg.head;
-    stage_trainer *t = trainer_of(s, head->stream);
-
-    if (head->kind == FL_MSG_ABORT) {
-        take_abort(s);
-        return;
-    }
-    t->peer = *from;
-    if (head->kind == FL_MSG_FORWARD) {
-        take_request(s, t, p);
-    } else if (head->kind == FL_MSG_HEARTBEAT) {
-        if (t->batch)
-            say_waiting(s, t, from);
-        answer_briefly(s, from, head, FL_ANSWER_OK);
-    }
-}
-
-/* Strangers, workers of other heter workers, and senders whose key is of
- * another worker, are not answered. */
-static bool is_let_in(const fl_stage_server *s, const fl_peer *from)
-{
-    const fl_msg_head *head = &s->msg.head;
-
-    return fl_msg_same_id(head->job, s->job) &&
-           head->stream - (uint32_t)s->o.first_trainer <
-               (uint32_t)s->o.n_trainer &&
-           (!s->guard || from->sender == 0 ||
-            from->sender == (int32_t)head->stream + 1);
-}
-
-static void take_packet(fl_stage_server *s, const fl_peer *from, fl_packet *p)
-{
-    const fl_msg_head *head = &s->msg.head;
-    const stage_trainer *t;
-
-    if (fl_msg_decode(p, &s->msg) != FLEET_OK || !is_let_in(s, from)) {
-        fl_error_clear();
-        return;
-    }
-    if (head->kind == FL_MSG_HELLO) {
-        take_hello(s, from);
-        return;
-    }
-    t = trainer_of(s, head->stream);
-    if (!t->known || t->incarnation != head->incarnation ||
-        head->peer != s->nonce || head->job != fl_msg_job(s->o.job, s->o.run))
-        answer_briefly(s, from, head, FL_ANSWER_FENCED);
-    else
-        take_known(s, from, p);
-}
 
 /* --- the thread ----------------------------------------------------------- */
 
@@ -310,7 +24,7 @@ static void receive_all(fl_stage_server *s)
     for (fl_packet *p;;) {
         if (fl_socket_receive(s->socket, &from, &p) != FLEET_OK || !p)
             return;
-        take_packet(s, &from, p);
+        fl_stage_take_packet(s, &from, p);
         fl_packet_drop(p);
     }
 }
@@ -318,7 +32,7 @@ static void receive_all(fl_stage_server *s)
 static void send_all(fl_stage_server *s)
 {
     for (int i = 0; i < s->o.n_trainer; i++) {
-        stage_trainer *t = &s->trainer[i];
+        fl_stage_peer *t = &s->trainer[i];
 
         if (t->answer_is_new)
             fl_socket_send(s->socket, &t->peer, t->answer);
@@ -329,7 +43,7 @@ static void send_all(fl_stage_server *s)
 static void send_aborts(fl_stage_server *s)
 {
     for (int i = 0; i < s->o.n_trainer; i++) {
-        const stage_trainer *t = &s->trainer[i];
+        const fl_stage_peer *t = &s->trainer[i];
         const fl_msg_head head = {.stream = (uint32_t)(s->o.first_trainer + i),
                                   .incarnation = t->incarnation,
                                   .step = FLEET_EPEER};
@@ -338,7 +52,7 @@ static void send_aborts(fl_stage_server *s)
 
         if (!t->known || t->left)
             continue;
-        begin_message(s, &head, FL_MSG_ABORT, FL_ANSWER_OK, &w);
+        fl_stage_begin_message(s, &head, FL_MSG_ABORT, FL_ANSWER_OK, &w);
         fl_msg_text(&w, FL_SECTION_TEXT, s->why);
         if (fl_msg_end(&w, true, &p) != FLEET_OK)
             return; /* they will miss this process */
@@ -373,10 +87,15 @@ static void *serve_trainers(void *arg)
 /* --- the other thread ----------------------------------------------------- */
 
 /* Under the lock: what the trainer has brought, if anything. */
-static bool has_event(fl_stage_server *s, stage_trainer *t,
+static bool has_event(fl_stage_server *s, fl_stage_peer *t,
                       fl_stage_event *event, fl_packet **p)
 {
     *p = NULL;
+    if (t->trained) {
+        t->trained = false;
+        *event = FL_STAGE_TRAINED;
+        return true;
+    }
     if (t->batch && !t->taken) {
         t->taken = true;
         *p = fl_packet_keep(t->batch);
@@ -416,7 +135,7 @@ static fleet_status wait_for_trainer(fl_stage_server *s, int trainer,
     fl_awake awake = fl_awake_from(fl_now_ms(), fl_awake_step(s->o.peer_ms));
     const int64_t end_ms = awake.ms + s->o.step_ms;
 
-    while (!has_event(s, trainer_of(s, (uint32_t)trainer), event, p)) {
+    while (!has_event(s, fl_stage_peer_of(s, (uint32_t)trainer), event, p)) {
         fleet_status status;
 
         FL_TRY(fl_error_raise(&s->error));
@@ -439,44 +158,85 @@ fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
     pthread_mutex_lock(&s->lock);
     s->awaited = trainer;
     status = wait_for_trainer(s, trainer, begun, event, p);
-    s->awaited = NOBODY;
+    s->awaited = FL_STAGE_NOBODY;
     pthread_mutex_unlock(&s->lock);
     return status;
 }
 
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w)
 {
+    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+
     pthread_mutex_lock(&s->lock);
-    begin_answer(s, &trainer_of(s, (uint32_t)trainer)->asked, FL_ANSWER_OK, w);
+    t->answered = t->asked;
+    fl_stage_begin_answer(s, &t->answered, FL_ANSWER_OK, w);
     pthread_mutex_unlock(&s->lock);
 }
 
-fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
-                                    fl_msg_writer *w)
+/* The thread writes nothing of a trainer whose batch is taken. */
+static fleet_status write_down(const fl_stage_server *s, int trainer,
+                               const fl_stage_parts *parts, const fl_packet *p)
 {
-    stage_trainer *t = trainer_of(s, (uint32_t)trainer);
+    const fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    fl_stage_record r = fl_stage_record_of(s, t, t->answered.step);
+
+    if (!s->o.stage_log)
+        return FLEET_OK;
+    r.n_lane = (uint32_t)parts->n_lane;
+    r.settings = parts->settings;
+    return fl_stage_log_write(s->o.stage_log, trainer, &r, parts->lane, p);
+}
+
+fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
+                                    fl_msg_writer *w,
+                                    const fl_stage_parts *parts)
+{
+    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    fleet_status status;
     fl_packet *p;
 
     FL_TRY(fl_msg_end(w, true, &p));
+    status = write_down(s, trainer, parts, p);
+    if (status != FLEET_OK) {
+        fl_packet_drop(p);
+        return status;
+    }
     pthread_mutex_lock(&s->lock);
     s->progress++;
     fl_packet_drop(t->batch);
     t->batch = NULL;
     t->taken = false;
-    keep_answer(t, p);
+    fl_stage_keep_answer(t, t->answered.step, p);
     pthread_mutex_unlock(&s->lock);
     fl_wakeup_ring(&s->wakeup);
     return FLEET_OK;
 }
 
-void fl_stage_server_pass_over(fl_stage_server *s)
+void fl_stage_server_stands(fl_stage_server *s, uint64_t step, uint64_t updates)
 {
     pthread_mutex_lock(&s->lock);
-    s->n_over++;
+    s->step = step;
+    s->updates = updates;
     pthread_mutex_unlock(&s->lock);
 }
 
-/* --- its life ------------------------------------------------------------- */
+bool fl_stage_server_goes_on(const fl_stage_server *s, uint64_t *step,
+                             uint64_t *updates)
+{
+    *step = s->step;
+    *updates = s->updates;
+    return s->goes_on;
+}
+
+void fl_stage_server_pass_over(fl_stage_server *s, uint64_t step)
+{
+    pthread_mutex_lock(&s->lock);
+    s->n_over++;
+    s->step = step;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- listening ------------------------------------------------------------ */
 
 static fleet_status listen_at(fl_stage_server *s)
 {
@@ -495,12 +255,83 @@ static fleet_status listen_at(fl_stage_server *s)
     return fl_socket_bind(s->socket, numeric, fd, NULL);
 }
 
+/* --- after a process that died -------------------------------------------- */
+
+typedef struct restoring {
+    fl_stage_server *s;
+    fl_stage_peer *t;
+} restoring;
+
+/* The frames of the log's answer, as a packet that stays. */
+static fleet_status take_answer(void *arg, uint64_t step, int lane,
+                                const fl_packet *p)
+{
+    restoring *r = arg;
+
+    (void)step;
+    if (lane >= 0)
+        return FLEET_OK;
+    FL_TRY(fl_packet_create(r->s->pool, &r->t->answer));
+    for (int i = 0; i < p->n_frame; i++) {
+        void *to = fl_packet_add(r->t->answer, p->frame[i].size);
+
+        if (!to)
+            return fl_last_code();
+        memcpy(to, p->frame[i].data, p->frame[i].size);
+    }
+    return FLEET_OK;
+}
+
+static fleet_status restore_trainer(fl_stage_server *s, int trainer)
+{
+    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    const fl_stage_record *r =
+        fl_stage_log_last(s->o.stage_log, trainer, s->o.run);
+
+    if (!r)
+        return FLEET_OK;
+    t->done = r->number;
+    t->n_ended = r->n_ended;
+    t->left = r->left;
+    if (!s->goes_on || r->step > s->step) {
+        s->step = r->step;
+        s->updates = r->updates;
+        s->n_over = r->n_over;
+    }
+    s->goes_on = true;
+    return r->n_lane == 0
+               ? FLEET_OK
+               : fl_stage_log_each_packet(s->o.stage_log, trainer, take_answer,
+                                          &(restoring){s, t});
+}
+
+/* Gradients behind the last step that any record says are of the round that is
+ * under way. */
+static fleet_status restore_all(fl_stage_server *s)
+{
+    const int first = s->o.first_trainer, end = first + s->o.n_trainer;
+
+    for (int i = first; s->o.stage_log && i < end; i++)
+        FL_TRY(restore_trainer(s, i));
+    for (int i = first; s->o.stage_log && i < end; i++) {
+        const fl_stage_record *r =
+            fl_stage_log_last(s->o.stage_log, i, s->o.run);
+
+        fl_stage_peer_of(s, (uint32_t)i)->trained =
+            r && r->n_lane > 0 && r->step == s->step;
+    }
+    return FLEET_OK;
+}
+
+/* --- its life ------------------------------------------------------------- */
+
 static fleet_status open_all(fl_stage_server *s)
 {
     const size_t n = (size_t)s->o.n_trainer + 1;
 
     FL_TRY(FL_NEW(&s->trainer, n * sizeof *s->trainer));
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
+    FL_TRY(restore_all(s));
     FL_TRY(fl_wakeup_create(&s->wakeup));
     FL_TRY(listen_at(s));
     FL_TRY(fl_thread_start(&s->thread, serve_trainers, s, "stage"));
@@ -520,9 +351,9 @@ fleet_status fl_stage_server_open(fl_stage_server **server,
     s = *server;
     s->o = *o;
     s->job = fl_msg_job(o->job, 0);
-    s->nonce = (uint32_t)fl_nonce() | 1;
+    s->nonce = o->nonce ? o->nonce : (uint32_t)fl_nonce() | 1;
     s->wakeup.fd = -1;
-    s->awaited = NOBODY;
+    s->awaited = FL_STAGE_NOBODY;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -11,6 +11,7 @@
 #include "net/keys.h"
 #include "net/message.h"
 #include "net/resolve.h"
+#include "ps/stage/stage_log.h"
 
 typedef struct fl_stage_server fl_stage_server;
 
@@ -26,6 +27,10 @@ typedef struct fl_stage_server_options {
     int first_trainer, n_trainer; /* workers that it serves: their streams */
     const char *boundary;     /* what crosses: trainers have to say the same */
     int64_t peer_ms, step_ms; /* deadlines */
+    fl_stage_log *stage_log; /* NULL: none is written. Else requests are written
+                               down before they are answered, and the process
+                               goes on with what is in it */
+    uint32_t nonce; /* the same for all processes of a log; 0: one is drawn */
 
     /* How the job does; asked while a call waits. */
     fleet_status (*status)(void *arg);
@@ -42,6 +47,8 @@ void fl_stage_server_close(fl_stage_server *s, const char *why);
 /* Where a trainer is. */
 typedef enum fl_stage_event {
     FL_STAGE_BATCH,
+    FL_STAGE_TRAINED,    /* the process before has done its batch of the round
+                            that is under way: once, of each such trainer */
     FL_STAGE_PASS_ENDED, /* and the pass is not over for all */
     FL_STAGE_LEFT
 } fl_stage_event;
@@ -52,10 +59,27 @@ typedef enum fl_stage_event {
 fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
                                   fl_stage_event *event, fl_packet **p);
 
-/* Begin the answer to that trainer's batch, and send it once it is written. */
+/* The gradients that go to the servers, of a batch, by lane. */
+typedef struct fl_stage_parts {
+    const fl_trail_packets *lane;
+    int n_lane;
+    fl_update_settings settings;
+} fl_stage_parts;
+
+/* Begin the answer to that trainer's batch, and send it once it is written, and
+ * written down with the parts; these may be NULL without a log. */
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w);
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
-                                    fl_msg_writer *w);
+                                    fl_msg_writer *w,
+                                    const fl_stage_parts *parts);
 
-/* The pass that all trainers have ended is over. */
-void fl_stage_server_pass_over(fl_stage_server *s);
+/* A round begins: that many steps and updates are behind it. */
+void fl_stage_server_stands(fl_stage_server *s, uint64_t step,
+                            uint64_t updates);
+
+/* Was there a process before this one? Then that is what it had behind it. */
+bool fl_stage_server_goes_on(const fl_stage_server *s, uint64_t *step,
+                             uint64_t *updates);
+
+/* The pass that all trainers have ended is over; its end was that step. */
+void fl_stage_server_pass_over(fl_stage_server *s, uint64_t step);

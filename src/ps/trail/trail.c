@@ -106,6 +106,11 @@ void fl_trail_set_host(fl_trail *t, const fl_trail_host *host)
     t->host = *host;
 }
 
+const char *fl_trail_folder(const fl_trail *t)
+{
+    return t->folder;
+}
+
 uint64_t fl_trail_nonce(const fl_trail *t)
 {
     return t->nonce;
@@ -201,33 +206,6 @@ static size_t mark_of(const fl_trail *t, bool over, char mark[FL_MOST_MARK])
     return t->host.mark ? t->host.mark(t->host.arg, over, mark) : 0;
 }
 
-static fleet_status put_packet(fl_trail_slots *s, const fl_packet *p)
-{
-    uint64_t n = (uint64_t)p->n_frame;
-
-    FL_TRY(fl_trail_slots_put(s, &n, sizeof n));
-    for (int i = 0; i < p->n_frame; i++) {
-        uint64_t size = p->frame[i].size;
-
-        FL_TRY(fl_trail_slots_put(s, &size, sizeof size));
-        FL_TRY(fl_trail_slots_put(s, p->frame[i].data, size));
-    }
-    return FLEET_OK;
-}
-
-static fleet_status put_packets(fl_trail_slots *s, const fl_trail_packets *lane,
-                                int n_lane)
-{
-    for (int i = 0; i < n_lane; i++) {
-        uint64_t n = (uint64_t)lane[i].n;
-
-        FL_TRY(fl_trail_slots_put(s, &n, sizeof n));
-        for (int j = 0; j < lane[i].n; j++)
-            FL_TRY(put_packet(s, lane[i].packet[j]));
-    }
-    return FLEET_OK;
-}
-
 fleet_status fl_trail_push(fl_trail *t, uint64_t step, uint64_t reduced,
                            const fl_trail_packets *lane, int n_lane)
 {
@@ -244,7 +222,7 @@ fleet_status fl_trail_push(fl_trail *t, uint64_t step, uint64_t reduced,
     FL_TRY(fl_trail_slots_begin(s));
     FL_TRY(fl_trail_slots_put(s, &head, sizeof head));
     FL_TRY(fl_trail_slots_put(s, mark, head.mark_size));
-    FL_TRY(put_packets(s, lane, n_lane));
+    FL_TRY(fl_trail_put_packets(s, lane, n_lane));
     return fl_trail_slots_write(s);
 }
 

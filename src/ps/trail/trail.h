@@ -53,6 +53,8 @@ fleet_status fl_trail_open(fl_trail **t, const fl_trail_options *o);
 void fl_trail_close(fl_trail *t); /* NULL is fine */
 void fl_trail_set_host(fl_trail *t, const fl_trail_host *host);
 
+const char *fl_trail_folder(const fl_trail *t);
+
 /* For HELLO: of the trail, and the how manieth process it has. */
 uint64_t fl_trail_nonce(const fl_trail *t);
 uint32_t fl_trail_life(const fl_trail *t);

@@ -5,6 +5,7 @@
 #include "ps/journal/journal_folder.h"
 #include "ps/journal/journal_reader.h"
 #include "ps/trail/trail.h"
+#include "ps/trail/trail_packets.h"
 #include "ps/trail/trail_slots.h"
 
 typedef enum fl_trail_kind {

@@ -317,50 +317,6 @@ bool fl_trail_is_early(const fl_trail *t)
     return t->early;
 }
 
-static const uint64_t *take_number(const fl_trail_record *r, size_t *at)
-{
-    return fl_trail_take(r, at, sizeof(uint64_t));
-}
-
-/* Its frames lie in the record. */
-static fleet_status read_packet(const fl_trail_record *r, size_t *at,
-                                fl_frame *frame, fl_packet *p)
-{
-    const uint64_t *n = take_number(r, at);
-
-    if (!n || *n > FL_MOST_FRAME)
-        return FLEET_ECORRUPT;
-    *p = (fl_packet){.refs = 1, .n_frame = (int)*n, .frame = frame};
-    for (uint64_t i = 0; i < *n; i++) {
-        const uint64_t *size = take_number(r, at);
-        const void *data = size ? fl_trail_take(r, at, *size) : NULL;
-
-        if (!data)
-            return FLEET_ECORRUPT;
-        frame[i] = (fl_frame){(void *)(uintptr_t)data, *size};
-        p->bytes += *size;
-    }
-    return FLEET_OK;
-}
-
-static fleet_status visit_lane(const fl_trail_record *r, size_t *at,
-                               uint64_t step, int lane, fl_trail_visit *visit,
-                               void *arg)
-{
-    const uint64_t *n = take_number(r, at);
-    fleet_status status = n ? FLEET_OK : FLEET_ECORRUPT;
-
-    for (uint64_t i = 0; status == FLEET_OK && i < *n; i++) {
-        fl_frame frame[FL_MOST_FRAME];
-        fl_packet p;
-
-        status = read_packet(r, at, frame, &p);
-        if (status == FLEET_OK)
-            status = visit(arg, step, lane, &p);
-    }
-    return status;
-}
-
 fleet_status fl_trail_each_packet(const fl_trail *t, int push,
                                   fl_trail_visit *visit, void *arg)
 {
@@ -371,8 +327,9 @@ fleet_status fl_trail_each_packet(const fl_trail *t, int push,
 
     if (!read_push(r, &head, &at) || !fl_trail_take(r, &at, head.mark_size))
         status = FLEET_ECORRUPT;
-    for (int i = 0; i < (int)head.n_lane && status == FLEET_OK; i++)
-        status = visit_lane(r, &at, head.step, i, visit, arg);
+    if (status == FLEET_OK)
+        status = fl_trail_visit_packets(r, &at, head.step, (int)head.n_lane,
+                                        visit, arg);
     return status == FLEET_ECORRUPT
                ? fl_fail(FLEET_ECORRUPT, "a push in the log %s is none",
                          t->folder)

@@ -299,8 +299,9 @@ fleet_status fl_worker_pull(fl_remote *x, int slot, const fl_pull_rows *table,
     s->for_step = w->bounds_staleness && !now ? w->n_push + 1 + prefetch : 0;
     s->renews = dense && gathers;
     return send_pull(w, s,
-                     dense && !gathers && !w->updating && /* push asks */
-                         w->n_part == 0, /* a part before has asked */
+                     dense && !gathers && !w->updating &&      /* push asks */
+                         (w->n_part == 0 || w->lacks_weights), /* or a part
+                                                           before has asked */
                      version);
 }
 
@@ -361,6 +362,7 @@ fleet_status fl_worker_complete(fl_worker *w, int slot)
         w->remote.updates = version;
     if (s->dense)
         w->remote.behind = !s->all && w->n_own < w->n_block;
+    w->lacks_weights = w->lacks_weights && !s->dense;
     s->arrived = true;
     return FLEET_OK;
 }

@@ -136,7 +136,9 @@ typedef struct fl_worker {
                       fl_worker_init() */
     int n_part;    /* that pushing[] has */
     fl_update_settings part_settings; /* of the last one */
-    bool clipped; /* that update was pushed for its clip already */
+    bool lacks_weights; /* it has the parts of another process, and not the
+                           weights of then */
+    bool clipped;       /* that update was pushed for its clip already */
     uint64_t step, reduced;
     bool bounds_staleness;   /* in async; set after fl_worker_init() */
     uint64_t n_push;         /* in async */
@@ -207,6 +209,19 @@ fleet_status fl_worker_barrier(fl_worker *w);
  * weights after it have come. Servers add the parts one by one, in their order,
  * as if each were the push of a worker of its own. */
 fleet_status fl_worker_end_step(fl_worker *w);
+
+/* By parts, with a trail: the messages of the last part, by lane; until the
+ * next one, or the step's end. */
+const fl_trail_packets *fl_worker_last_part(const fl_worker *w);
+
+/* By parts, before anything else: that many steps and updates were behind the
+ * process before. Then the messages of a part of its next step, which was not
+ * sent, or may not have come to all lanes; and the end of the part. */
+void fl_worker_stand(fl_worker *w, uint64_t step, int64_t updates);
+fleet_status fl_worker_part_again(fl_worker *w, uint64_t step, int lane,
+                                  const fl_packet *p);
+void fl_worker_end_part_again(fl_worker *w, uint64_t step,
+                              const fl_update_settings *settings);
 
 /* The pass of a heter worker ends, which is in no sum over workers; the dense
  * weights are renewed when all have ended it. */

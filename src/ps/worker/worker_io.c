@@ -502,14 +502,17 @@ static void tell_why(fl_worker_io *l, const char *error)
 /* Its process before had nothing more to do, and not all lanes may know. */
 static fleet_status leave_again(fl_worker_io *l)
 {
+    char name[FL_STREAM_NAME];
+
     FL_TRY(fl_worker_io_lock(l));
     FL_TRY(fl_worker_io_unlock(l, fl_worker_leave_again(&l->worker)));
     l->left = true;
     close_all(l);
     return fl_fail(FLEET_EEND,
-                   "worker %d had done its part of the job, and has left it "
-                   "now: nothing is to be done",
-                   l->o.index);
+                   "%s had done its part of the job, and has left it now: "
+                   "nothing is to be done",
+                   fl_stream_name(name, (uint32_t)l->o.index, l->o.n_worker,
+                                  l->o.n_heter));
 }
 
 fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,

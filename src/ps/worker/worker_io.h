@@ -104,8 +104,5 @@ uint32_t fl_worker_io_incarnation(const fl_worker_io *l);
 void fl_worker_io_before_pass_ends(fl_worker_io *l,
                                    fleet_status (*call)(void *), void *arg);
 
-/* Of a heter worker, whose pushes are parts of a step. */
-fleet_status fl_worker_io_end_step(fl_worker_io *l);
-
 /* Of a heter worker, which brings no numbers: the pass is over, for all. */
 fleet_status fl_worker_io_close_pass(fl_worker_io *l);

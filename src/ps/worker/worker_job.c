@@ -413,7 +413,6 @@ fleet_status fl_worker_io_before_end(const fl_worker_io *l)
 
 FORWARDED(reduce, (fl_worker_io * l, fl_reduction how, double *x, int n),
           fl_worker_reduce(&l->worker, how, x, n))
-FORWARDED(end_step, (fl_worker_io * l), fl_worker_end_step(&l->worker))
 FORWARDED(close_pass, (fl_worker_io * l), fl_worker_close_pass(&l->worker))
 FORWARDED(command,
           (fl_worker_io * l, fl_job_command command, const char *text,

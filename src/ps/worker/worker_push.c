@@ -301,13 +301,26 @@ static fleet_status add_part(fl_worker *w, const fl_push *p)
     const bool begins = w->n_part == 0;
     fleet_status status;
 
+    for (int i = 0; w->packets && i < w->n_lane; i++)
+        w->packets[i].n = begins ? 0 : w->pushing[i].n_piece;
     w->step += begins;
     status = fl_worker_undo_step(
         w, w->pushing, fl_worker_pack(w, p, begins ? FL_STEP_BEGINS : 0));
     w->n_part = status == FLEET_OK ? w->n_part + 1 : 0;
     w->part_settings = p->settings;
     fl_hot_pull_pushed(w, p);
+    for (int i = 0; w->packets && i < w->n_lane; i++) {
+        const int before = w->packets[i].n;
+
+        w->packets[i] = (fl_trail_packets){w->pushing[i].piece + before,
+                                           w->pushing[i].n_piece - before};
+    }
     return status;
+}
+
+const fl_trail_packets *fl_worker_last_part(const fl_worker *w)
+{
+    return w->packets;
 }
 
 fleet_status fl_worker_end_step(fl_worker *w)

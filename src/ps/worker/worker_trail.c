@@ -39,7 +39,7 @@ fleet_status fl_worker_use_trail(fl_worker *w, fl_trail *trail,
 
 fleet_status fl_worker_note_push(fl_worker *w)
 {
-    if (!w->trail)
+    if (!w->trail || w->by_parts) /* which are written down one by one */
         return FLEET_OK;
     for (int i = 0; i < w->n_lane; i++)
         w->packets[i] =
@@ -157,31 +157,6 @@ fleet_status fl_worker_note_saved(fl_worker *w, fleet_status status)
 
 /* --- made again ----------------------------------------------------------- */
 
-/* A section as it was, but for what fl_msg_column() sets. */
-static void copy_section(fl_msg_writer *to, const fl_section *s,
-                         const fl_frame *column)
-{
-    fl_section *copy = fl_msg_section(to, (fl_section_op)s->op, s->table);
-
-    if (!copy)
-        return;
-    copy->codec = s->codec;
-    copy->n_run = s->n_run;
-    copy->n_key = s->n_key;
-    copy->version = s->version;
-    copy->learning_rate = s->learning_rate;
-    copy->n_batch = s->n_batch;
-    for (int i = 0; i < FL_N_COLUMN; i++) {
-        void *data;
-
-        if (!(s->columns & 1 << i))
-            continue;
-        data = fl_msg_column(to, 1 << i, column[i].size);
-        if (data && column[i].size > 0)
-            memcpy(data, column[i].data, column[i].size);
-    }
-}
-
 /* A piece, as this process says it: of another incarnation, perhaps to another
  * process of the server. */
 static fleet_status add_piece(void *arg, uint64_t step, int lane,
@@ -197,9 +172,29 @@ static fleet_status add_piece(void *arg, uint64_t step, int lane,
     w->step = step;
     fl_client_begin(w->client, lane, &w->pushing[lane], &writer, FL_MSG_STEP,
                     step, (uint16_t)(msg.head.flags & ~FL_MSG_CRC_ALL));
-    for (int i = 0; i < msg.head.n_section; i++)
-        copy_section(&writer, &msg.section[i], msg.column[i]);
+    fl_msg_copy_sections(&writer, &msg);
     return fl_client_add(w->client, &w->pushing[lane], &writer);
+}
+
+void fl_worker_stand(fl_worker *w, uint64_t step, int64_t updates)
+{
+    w->step = step;
+    w->remote.updates = updates;
+    w->lacks_weights = true;
+}
+
+fleet_status fl_worker_part_again(fl_worker *w, uint64_t step, int lane,
+                                  const fl_packet *p)
+{
+    return add_piece(w, step + 1, lane, p);
+}
+
+void fl_worker_end_part_again(fl_worker *w, uint64_t step,
+                              const fl_update_settings *settings)
+{
+    w->step = step + 1;
+    w->n_part++;
+    w->part_settings = *settings;
 }
 
 /* A lane that has applied it says so; in sync the steps of the other

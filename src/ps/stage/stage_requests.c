@@ -1,0 +1,334 @@
+/* stage_requests.c - what trainers ask a stage's socket: hellos, batches, ends,
+ * and the same again. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ps/stage/stage_server_internal.h"
+
+/* --- answers -------------------------------------------------------------- */
+
+void fl_stage_begin_message(const fl_stage_server *s, const fl_msg_head *to,
+                            fl_msg_kind kind, fl_msg_status status,
+                            fl_msg_writer *w)
+{
+    fl_msg_head head = *to;
+
+    head.version = FL_MSG_VERSION;
+    head.kind = (uint8_t)kind;
+    head.flags = FL_MSG_CRC_ALL;
+    head.status = (uint8_t)status;
+    head.n_section = 0;
+    head.piece = 0;
+    head.job = fl_msg_job(s->o.job, s->o.run);
+    head.peer = s->nonce;
+    head.generation = 0;
+    fl_msg_begin(w, s->pool, &head);
+}
+
+void fl_stage_begin_answer(const fl_stage_server *s, const fl_msg_head *to,
+                           fl_msg_status status, fl_msg_writer *w)
+{
+    fl_stage_begin_message(s, to, FL_MSG_ANSWER, status, w);
+    w->answer.missing_stream = UINT32_MAX;
+}
+
+/* What cannot be sent is asked for again. */
+static void send_answer(fl_stage_server *s, const fl_peer *to, fl_msg_writer *w)
+{
+    fl_packet *p;
+
+    if (fl_msg_end(w, true, &p) != FLEET_OK)
+        return;
+    fl_socket_send(s->socket, to, p);
+    fl_packet_drop(p);
+}
+
+static void answer_briefly(fl_stage_server *s, const fl_peer *to,
+                           const fl_msg_head *head, fl_msg_status status)
+{
+    fl_msg_writer w;
+
+    fl_stage_begin_answer(s, head, status, &w);
+    send_answer(s, to, &w);
+}
+
+static void refuse_request(fl_stage_server *s, const fl_peer *to,
+                           const fl_msg_head *head, const char *why)
+{
+    fl_msg_head coded = *head;
+    fl_msg_writer w;
+
+    coded.step = FLEET_EINVAL;
+    fl_stage_begin_answer(s, &coded, FL_ANSWER_REFUSED, &w);
+    fl_msg_text(&w, FL_SECTION_TEXT, why);
+    send_answer(s, to, &w);
+}
+
+/* Its batch waits: for another trainer's, or for this process. */
+static void say_waiting(fl_stage_server *s, const fl_stage_peer *t,
+                        const fl_peer *to)
+{
+    const int missing = s->awaited == FL_STAGE_NOBODY ||
+                                fl_stage_peer_of(s, (uint32_t)s->awaited) == t
+                            ? FL_STAGE_NOBODY
+                            : s->awaited;
+    fl_msg_writer w;
+
+    fl_stage_begin_answer(s, &t->asked, FL_ANSWER_WAITING, &w);
+    w.answer.missing_stream =
+        missing == FL_STAGE_NOBODY ? UINT32_MAX : (uint32_t)missing;
+    w.answer.applied = missing == FL_STAGE_NOBODY
+                           ? s->progress
+                           : fl_stage_peer_of(s, (uint32_t)missing)->progress;
+    send_answer(s, to, &w);
+}
+
+/* --- hello ---------------------------------------------------------------- */
+
+/* The first line that differs, of both. */
+static void name_difference(const char *own, const char *other, char *text,
+                            size_t size)
+{
+    size_t a, b;
+
+    for (;; own += a + (own[a] != 0), other += b + (other[b] != 0)) {
+        a = strcspn(own, "\n");
+        b = strcspn(other, "\n");
+        if (a != b || memcmp(own, other, a) != 0 || !own[a] || !other[b])
+            break;
+    }
+    snprintf(text, size,
+             "the stages are cut otherwise: \"%.*s\" there, \"%.*s\" at the "
+             "trainer: all processes must have the same guards",
+             (int)(a < 200 ? a : 200), own, (int)(b < 200 ? b : 200), other);
+}
+
+/* Said once more, or of a process that goes on with the trainer's log. */
+static bool is_later(const fl_stage_server *s, const fl_stage_peer *t,
+                     const fl_msg_head *head)
+{
+    return head->incarnation == t->incarnation ||
+           (s->o.stage_log && head->incarnation > t->incarnation);
+}
+
+static void take_hello(fl_stage_server *s, const fl_peer *from)
+{
+    const fl_msg_head *head = &s->msg.head;
+    fl_stage_peer *t = fl_stage_peer_of(s, head->stream);
+    char *said = fl_msg_get_text(&s->msg, FL_SECTION_HELLO);
+    char why[600] = "";
+
+    if (head->job != fl_msg_job(s->o.job, s->o.run))
+        snprintf(why, sizeof why, "the trainer is of another run of the job");
+    else if (!said || strcmp(said, s->o.boundary) != 0)
+        name_difference(s->o.boundary, said ? said : "", why, sizeof why);
+    else if (t->known && !is_later(s, t, head))
+        snprintf(why, sizeof why,
+                 "another process is worker %u, and has been here",
+                 (unsigned)head->stream);
+    fl_free(said);
+    if (*why) {
+        refuse_request(s, from, head, why);
+        return;
+    }
+    t->known = true;
+    t->peer = *from;
+    t->incarnation = head->incarnation;
+    answer_briefly(s, from, head, FL_ANSWER_OK);
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+/* An answer is kept until the next request comes: it may be lost. */
+void fl_stage_keep_answer(fl_stage_peer *t, uint64_t number, fl_packet *p)
+{
+    fl_packet_drop(t->answer);
+    t->answer = p;
+    t->answer_is_new = true;
+    t->done = number;
+}
+
+fl_stage_record fl_stage_record_of(const fl_stage_server *s,
+                                   const fl_stage_peer *t, uint64_t number)
+{
+    return (fl_stage_record){.number = number,
+                             .step = s->step,
+                             .updates = s->updates,
+                             .n_over = s->n_over,
+                             .n_ended = t->n_ended,
+                             .run = s->o.run,
+                             .left = t->left};
+}
+
+static void fail_here(fl_stage_server *s)
+{
+    if (s->error.code == FLEET_OK)
+        fl_error_take(&s->error, fl_last_code());
+    fl_error_clear();
+    pthread_cond_signal(&s->came);
+}
+
+static bool is_end(const fl_msg_head *head)
+{
+    return head->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE);
+}
+
+/* The end of a pass or of all needs no other thread. */
+static void take_end(fl_stage_server *s, fl_stage_peer *t)
+{
+    const fl_msg_head *head = &s->msg.head;
+    fl_stage_record r;
+    fl_msg_writer w;
+    fl_packet *p;
+
+    fl_stage_begin_answer(s, head, FL_ANSWER_OK, &w);
+    if (fl_msg_end(&w, true, &p) != FLEET_OK)
+        return; /* it comes again */
+    t->n_ended += (head->flags & FL_MSG_PASS_END) != 0;
+    t->left = head->flags & FL_MSG_LEAVE;
+    r = fl_stage_record_of(s, t, head->step);
+    if (s->o.stage_log && fl_stage_log_write(s->o.stage_log, (int)head->stream,
+                                             &r, NULL, NULL) != FLEET_OK) {
+        fl_packet_drop(p);
+        fail_here(s);
+        return;
+    }
+    t->answered = *head;
+    fl_stage_keep_answer(t, head->step, p);
+}
+
+static void take_new(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
+{
+    t->progress++;
+    t->asked = s->msg.head;
+    if (is_end(&t->asked))
+        take_end(s, t);
+    else
+        t->batch = fl_packet_keep(p);
+    pthread_cond_signal(&s->came);
+}
+
+/* The process that asks may be another one than that which asked first. */
+static bool head_anew(fl_stage_server *s, fl_stage_peer *t)
+{
+    const fl_msg_head *head = &s->msg.head;
+    fl_msg_writer w;
+    fl_packet *p;
+
+    if (t->answered.request == head->request &&
+        t->answered.incarnation == head->incarnation)
+        return true;
+    if (fl_msg_decode(t->answer, &s->again) != FLEET_OK)
+        return false;
+    fl_stage_begin_answer(s, head, FL_ANSWER_OK, &w);
+    fl_msg_copy_sections(&w, &s->again);
+    if (fl_msg_end(&w, true, &p) != FLEET_OK)
+        return false;
+    t->answered = *head;
+    fl_packet_drop(t->answer);
+    t->answer = p;
+    return true;
+}
+
+/* What cannot be written now is asked for again. */
+static void answer_again(fl_stage_server *s, fl_stage_peer *t)
+{
+    t->answer_is_new = head_anew(s, t);
+    if (!t->answer_is_new)
+        fl_error_clear();
+}
+
+/* Numbers grow. A trainer's process that goes on for one that died ends passes
+ * again that had been ended. */
+static void take_request(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
+{
+    const fl_msg_head *head = &s->msg.head;
+
+    if (head->step == t->done && t->answer) {
+        answer_again(s, t);
+    } else if (head->step <= t->done && is_end(head)) {
+        answer_briefly(s, &t->peer, head, FL_ANSWER_OK);
+    } else if (head->step <= t->done || t->left ||
+               (t->batch && t->asked.step != head->step)) {
+        refuse_request(s, &t->peer, head,
+                       "a batch that is not the trainer's next");
+    } else if (!t->batch) {
+        take_new(s, t, p);
+    } else {
+        t->asked = *head;
+        say_waiting(s, t, &t->peer);
+    }
+}
+
+static void take_abort(fl_stage_server *s)
+{
+    char *why = fl_msg_get_text(&s->msg, FL_SECTION_TEXT);
+
+    if (s->error.code == FLEET_OK) {
+        fl_fail(fl_msg_code(s->msg.head.step, FLEET_EPEER), "%.800s",
+                why ? why : "a trainer has failed");
+        fl_error_take(&s->error, fl_last_code());
+        fl_error_clear();
+    }
+    fl_free(why);
+    pthread_cond_signal(&s->came);
+}
+
+/* Of a process that has said hello, and means this one. */
+static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &s->msg.head;
+    fl_stage_peer *t = fl_stage_peer_of(s, head->stream);
+
+    if (head->kind == FL_MSG_ABORT) {
+        take_abort(s);
+        return;
+    }
+    t->peer = *from;
+    if (head->kind == FL_MSG_FORWARD) {
+        take_request(s, t, p);
+    } else if (head->kind == FL_MSG_HEARTBEAT) {
+        if (t->batch)
+            say_waiting(s, t, from);
+        answer_briefly(s, from, head, FL_ANSWER_OK);
+    }
+}
+
+/* Strangers, workers of other heter workers, and senders whose key is of
+ * another worker, are not answered. */
+static bool is_let_in(const fl_stage_server *s, const fl_peer *from)
+{
+    const fl_msg_head *head = &s->msg.head;
+
+    return fl_msg_same_id(head->job, s->job) &&
+           head->stream - (uint32_t)s->o.first_trainer <
+               (uint32_t)s->o.n_trainer &&
+           (!s->guard || from->sender == 0 ||
+            from->sender == (int32_t)head->stream + 1);
+}
+
+void fl_stage_take_packet(fl_stage_server *s, const fl_peer *from, fl_packet *p)
+{
+    const fl_msg_head *head = &s->msg.head;
+    fl_stage_peer *t;
+
+    if (fl_msg_decode(p, &s->msg) != FLEET_OK || !is_let_in(s, from)) {
+        fl_error_clear();
+        return;
+    }
+    if (head->kind == FL_MSG_HELLO) {
+        take_hello(s, from);
+        return;
+    }
+    t = fl_stage_peer_of(s, head->stream);
+    if (s->o.stage_log && !t->known && head->peer == s->nonce) {
+        t->known = true; /* it has said hello to the process before */
+        t->incarnation = head->incarnation;
+    }
+    if (!t->known || t->incarnation != head->incarnation ||
+        head->peer != s->nonce || head->job != fl_msg_job(s->o.job, s->o.run))
+        answer_briefly(s, from, head, FL_ANSWER_FENCED);
+    else
+        take_known(s, from, p);
+}

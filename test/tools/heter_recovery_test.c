@@ -1,0 +1,206 @@
+/* heter_recovery_test.c - jobs of stages under fleetrun --supervise, whose
+ * processes of each role are killed: sync ends with the bits of a job that
+ * nothing has befallen, so no batch was trained twice, and none was lost. */
+#define SUITE heter_recovery
+#include "launch_kit.h"
+#include "supervise_kit.h"
+#include "test.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+enum { WORKERS = 3, PASSES = 2, ROWS = 1500 };
+
+/* --- a process of a job --------------------------------------------------- */
+
+static fleet_var *embed(fleet_program *p, fleet_var *ids, const char *table)
+{
+    return fleet_sparse_embedding(
+        p, ids, 4,
+        &(fleet_sparse_embedding_options){
+            .table = table, .initializer = {FLEET_INIT_UNIFORM, -0.5f, 0.5f}});
+}
+
+/* Tables and layers on both sides, and random numbers behind the cut. */
+static fleet_var *build(fleet_program *p, fleet_var *in[3])
+{
+    fleet_var *label = in[0] =
+        fleet_data(p, "label", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    fleet_var *x = in[1] =
+        fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+    fleet_var *c = in[2] = fleet_data_ragged(p, "c"), *h;
+
+    (void)fleet_device_guard(p, "cpu");
+    h = fleet_concat(p, (fleet_var *[]){x, embed(p, c, "early")}, 2, 1);
+    h = fleet_fc(p, h, 7,
+                 &(fleet_fc_options){.name = "low", .activation = FLEET_TANH});
+    (void)fleet_device_guard(p, "gpu");
+    h = fleet_concat(p, (fleet_var *[]){h, embed(p, c, "late")}, 2, 1);
+    h = fleet_dropout(p, fleet_fc(p, h, 6, NULL), 0.3f);
+    h = fleet_fc(p, h, 2, NULL);
+    return fleet_mean(p, fleet_softmax_with_cross_entropy(p, h, label, NULL));
+}
+
+static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
+{
+    uint64_t hash;
+    int64_t pass, batch;
+
+    FL_TRY(fleet_dataset_position(d, &pass, &batch));
+    for (; pass < PASSES; pass++)
+        FL_TRY(fleet_train_from_dataset(e, d, NULL, NULL));
+    FL_TRY(fleet_barrier_worker(f));
+    FL_TRY(fleet_params_hash(f, &hash));
+    printf("HASH=%016" PRIx64 "\n", hash);
+    return fleet_stop_worker(f);
+}
+
+static fleet_status work(fleet *f, fleet_program *p, fleet_var *const *in)
+{
+    const char *file = getenv("HETER_DATA");
+    fleet_executor *e = NULL;
+    fleet_dataset *d;
+    fleet_status status;
+
+    FL_TRY(fleet_init_worker(f));
+    if (fleet_is_heter_worker(f))
+        return fleet_run_heter_worker(f);
+    d = fleet_queue_dataset(f,
+                            &(fleet_dataset_options){.format = FLEET_MULTISLOT,
+                                                     .batch_size = 16,
+                                                     .use_var = in,
+                                                     .n_use_var = 3});
+    if (!d)
+        return fleet_last_status();
+    FL_TRY(fleet_dataset_set_filelist(d, &file, 1));
+    e = fleet_executor_create(p, NULL);
+    status = e ? train(f, e, d) : fleet_last_status();
+    fleet_executor_destroy(e);
+    return status;
+}
+
+/* A process that died as it ended had done all. */
+static fleet_status run_process(fleet **f)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_optimizer *o;
+    fleet_program *p;
+    fleet_var *in[3], *loss;
+    fleet_status status;
+
+    s.a_sync = 0;
+    FL_TRY(fleet_init(f, NULL));
+    p = fleet_program_create(*f);
+    loss = build(p, in);
+    o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
+    FL_TRY(fleet_minimize(o, loss));
+    if (fleet_is_server(*f)) {
+        FL_TRY(fleet_init_server(*f, NULL));
+        return fleet_run_server(*f);
+    }
+    status = work(*f, p, in);
+    return status == FLEET_EEND ? FLEET_OK : status;
+}
+
+__attribute__((constructor)) static void be_of_a_job(void)
+{
+    fleet *f = NULL;
+    fleet_status status;
+
+    if (!getenv("HETER_DATA"))
+        return;
+    status = run_process(&f);
+    if (status != FLEET_OK)
+        fprintf(stderr, "%s\n", fleet_last_error());
+    fleet_destroy(f);
+    fflush(NULL);
+    _exit(status != FLEET_OK);
+}
+
+/* --- the test ------------------------------------------------------------- */
+
+static const char *write_data(void)
+{
+    fl_text text = {0};
+
+    for (int i = 0; i < ROWS; i++) {
+        const uint64_t r = fl_rng_below(1, 1, (uint64_t)i, 1 << 20);
+
+        fl_text_add(&text, "1 %d 2 %g %g 2 %d %d\n", (int)(r % 2),
+                    (double)(r % 17) / 17, (double)(r % 5) / 5 - 0.5,
+                    (int)(r % 41), (int)(r % 97));
+    }
+    CHECK_OK(text.status);
+    test_file("data", fl_text_chars(&text));
+    fl_text_done(&text);
+    return test_path("data");
+}
+
+/* Where all have left, and who died has no more to do, workers print no hash
+ * again: it is worker 0's first. */
+static const char *hash_of(void)
+{
+    const char *hash = launch_value("workerlog.0", "HASH");
+
+    CHECK_INT(strlen(hash), 16);
+    return hash;
+}
+
+enum { VICTIMS = 4 };
+
+/* Each role is killed once, in an order of the draw's. */
+static int kill_each(launch l, uint64_t draw, int64_t all)
+{
+    supervise_victim v[VICTIMS] = {
+        {"heter.0", 0}, {"worker.1", 0}, {"heter.1", 0}, {"server.0", 0}};
+    const uint64_t seed = (uint64_t)getpid();
+    int64_t at[VICTIMS];
+    int made = 0;
+
+    for (uint64_t i = 0; i < VICTIMS; i++)
+        at[i] = (int64_t)fl_rng_below(seed, draw, i, (uint64_t)all * 9 / 10);
+    qsort(at, VICTIMS, sizeof *at, supervise_by_number);
+    for (int i = 0; i < VICTIMS; i++)
+        made += supervise_kill_at(l, &v[(i + (int)draw) % VICTIMS], at[i]);
+    return made;
+}
+
+TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 1200)
+{
+    const char *flags = supervise_flags("--server_num 1 --worker_num 3 "
+                                        "--heter_worker_num 2");
+    const char *hash;
+    const int rounds = supervise_times(1);
+    char script[1000];
+    int64_t all;
+    int made = 0;
+
+    launch_deadline_ms = 100000;
+    snprintf(script, sizeof script, SUPERVISE_TELL "HETER_DATA=%s exec %s",
+             write_data(), test_program());
+    CHECK_INT(launch_run("--server_num 1 --worker_num 3", script), 0);
+    hash = hash_of();
+    CHECK_INT(launch_run(flags, script), 0);
+    CHECK_TEXT(hash_of(), hash);
+    all = supervise_bytes();
+    for (int i = 0; i < rounds; i++) {
+        launch l;
+
+        supervise_remove("journals");
+        supervise_remove("pids/*");
+        l = launch_start(flags, script);
+        made += kill_each(l, (uint64_t)i, all);
+        CHECK_INT(launch_wait(l), 0);
+        CHECK_TEXT(hash_of(), hash);
+    }
+    CHECK(made >= rounds * VICTIMS / 2);
+}

@@ -21,6 +21,7 @@ struct fl_guest {
     bool returns; /* its journal is this process's already */
     _Atomic(fl_server *) server; /* NULL: not made yet, or it has failed */
     pthread_t thread;
+    bool again; /* it was asked for once more; under the host's lock */
     atomic_bool over;
     bool joined;
     fl_error error;
@@ -28,11 +29,26 @@ struct fl_guest {
 
 /* --- one of them ---------------------------------------------------------- */
 
-static void *guest_main(void *arg)
+/* One whose move was given up may be asked for again before it knows of that:
+ * then it begins anew. true: it is over. */
+static bool end_guest(fl_guest *g, bool goes_on)
 {
-    fl_guest *g = arg;
+    bool over;
+
+    pthread_mutex_lock(&g->host->lock);
+    over = !goes_on || !g->again;
+    g->again = false;
+    atomic_store(&g->over, over);
+    pthread_mutex_unlock(&g->host->lock);
+    return over;
+}
+
+/* true: its lane has not led, and nothing is wrong. */
+static bool live_once(fl_guest *g)
+{
     fl_server *server;
     fleet_status status = fl_server_create(&server, &g->o);
+    bool led = false;
 
     if (status == FLEET_OK) {
         atomic_store(&g->server, server);
@@ -45,16 +61,25 @@ static void *guest_main(void *arg)
         FL_WARN(&g->o.context->log,
                 "server %d, lane %d, in the process of server %d: %s",
                 g->o.index, g->o.only_lane, g->host->o.index, g->error.text);
-    if (status == FLEET_OK &&
-        fl_lane_replica(server->runner[0].lane) != FL_REPLICA_FOLLOWS)
-        atomic_store(&g->host->had, true);
-    if (status == FLEET_OK) { /* what it has kept goes */
+    if (status == FLEET_OK) {
+        led = fl_lane_replica(server->runner[0].lane) != FL_REPLICA_FOLLOWS;
+        if (led)
+            atomic_store(&g->host->had, true);
+        /* what it has kept goes */
         pthread_mutex_lock(&g->host->lock);
         atomic_store(&g->server, NULL);
         pthread_mutex_unlock(&g->host->lock);
         fl_server_destroy(server);
     }
-    atomic_store(&g->over, true);
+    return status == FLEET_OK && !led;
+}
+
+static void *guest_main(void *arg)
+{
+    fl_guest *g = arg;
+
+    while (!end_guest(g, live_once(g)))
+        continue;
     fl_server_ring(g->host);
     return NULL;
 }
@@ -215,14 +240,27 @@ static fleet_status find_place(fl_server *s, int *place)
                    s->o.index, (int)FL_MOST_GUEST);
 }
 
+static bool is_said_again(fl_server *s, const wanted_lane *w)
+{
+    bool again = false;
+
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; !again && i < FL_MOST_GUEST; i++) {
+        again = is_of(s->guest[i], w);
+        if (again)
+            s->guest[i]->again = true;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return again;
+}
+
 static fleet_status take_wanted(fl_server *s, const wanted_lane *w)
 {
     int place = 0;
 
     atomic_store(&s->has_taken, true);
-    for (int i = 0; i < FL_MOST_GUEST; i++)
-        if (is_of(s->guest[i], w))
-            return FLEET_OK; /* said once more */
+    if (is_said_again(s, w))
+        return FLEET_OK;
     FL_TRY(find_place(s, &place));
     return start_guest(s, place, w);
 }

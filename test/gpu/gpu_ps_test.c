@@ -97,6 +97,43 @@ TEST(a_gpu_with_less_memory_than_a_pass_needs_gets_smaller_parts)
     gpu_kit_close();
 }
 
+/* Other products would need less memory, and have other bits. */
+TEST(a_gpu_with_little_memory_has_the_same_bits_or_says_so)
+{
+    static const size_t has[] = {450000, 1 << 20, 3 << 20};
+    const ps_case c = {.passes = true, .memory_bytes = 24000};
+    void (*set_memory)(size_t bytes);
+    int fine = 0, refused = 0;
+    uint64_t hash;
+
+    gpu_kit_open();
+    gpu_kit_symbol("fl_emu_set_memory", &set_memory);
+    hash = gpu_ps_hash(&c);
+    for (int i = 0; i < 3; i++) {
+        fleet_status status;
+        fleet_psgpu *g;
+        scene s;
+
+        set_memory(has[i]);
+        g = gpu_ps_open(&s, &c);
+        CHECK_OK(fleet_psgpu_begin_pass(g));
+        status = fleet_train_from_dataset(s.e, s.data, NULL, NULL);
+        set_memory(0);
+        CHECK_OK(fleet_psgpu_end_pass(g));
+        if (status == FLEET_OK) {
+            gpu_ps_train_pass(&s, &c, g);
+            CHECK(scene_hash(&s) == hash);
+            fine++;
+        } else {
+            CHECK_INT(status, FLEET_ENOMEM);
+            refused++;
+        }
+        scene_close(&s);
+    }
+    CHECK(fine > 0 && refused > 0);
+    gpu_kit_close();
+}
+
 /* --- the next part, beside training --------------------------------------- */
 
 /* Seen by a callback between two batches of a part. */

@@ -226,22 +226,23 @@ static int ask_heuristic(const fl_cuda *c, const fl_gemm *g,
 
 /* All products of a GPU are on one queue, so that one workspace serves for all.
  * A smaller one that was made before stays for products that have its address.
+ * Without memory for it there is no product: an algorithm that needs less has
+ * other bits, which must not depend on what else is in the GPU's memory.
  */
-static bool has_workspace(fl_cuda *c, size_t bytes)
+static fleet_status need_workspace(fl_cuda *c, size_t bytes)
 {
     size_t size = 1 << 20;
     void *made;
 
     if (bytes <= c->workspace_bytes)
-        return true;
+        return FLEET_OK;
     while (size < bytes)
         size *= 2;
-    if (c->n_workspace == FL_MOST_WORKSPACES ||
-        fl_cuda_alloc_now(c, size, &made) != cudaSuccess)
-        return false;
+    FL_TRY(fl_cuda_check(fl_cuda_alloc_now(c, size, &made),
+                         "cuda: a workspace for products"));
     c->workspace[c->n_workspace++] = made;
     c->workspace_bytes = size;
-    return true;
+    return FLEET_OK;
 }
 
 /* --- a call of cuBLASLt --------------------------------------------------- */
@@ -312,8 +313,7 @@ static fleet_status try_in_memory(fl_cuda *c, fl_queue *q, fl_gemm *g,
 
     if (in < (size_t)s->n * sizeof(float))
         in = padded_room((size_t)s->n * sizeof(float));
-    if (d->methods->alloc(d, q, in + out + sizeof(int), &on) != FLEET_OK)
-        return FLEET_OK;
+    FL_TRY(d->methods->alloc(d, q, in + out + sizeof(int), &on));
     status = try_nan(c, q, g, static_cast<char *>(on), in, out, keeps);
     d->methods->free(d, q, on);
     return status;
@@ -340,23 +340,26 @@ static fleet_status keeps_nan(fl_cuda *c, fl_queue *q, fl_gemm *g, bool *keeps)
 
 /* --- the choice ----------------------------------------------------------- */
 
-/* May this guess be used? */
-static bool is_usable(fl_cuda *c, fl_gemm *g,
-                      const cublasLtMatmulHeuristicResult_t *guess)
+/* May this guess be used? Then it is the product's algorithm. */
+static fleet_status take_guess(fl_cuda *c, fl_gemm *g,
+                               const cublasLtMatmulHeuristicResult_t *guess,
+                               bool *good)
 {
     cublasLtMatmulHeuristicResult_t checked;
 
-    if (guess->state != CUBLAS_STATUS_SUCCESS ||
-        cublasLtMatmulAlgoCheck(c->lt, g->desc, g->a, g->b, g->c, g->c,
-                                &guess->algo,
-                                &checked) != CUBLAS_STATUS_SUCCESS ||
-        !has_workspace(c, checked.workspaceSize))
-        return false;
+    *good = guess->state == CUBLAS_STATUS_SUCCESS &&
+            cublasLtMatmulAlgoCheck(c->lt, g->desc, g->a, g->b, g->c, g->c,
+                                    &guess->algo,
+                                    &checked) == CUBLAS_STATUS_SUCCESS &&
+            checked.workspaceSize <= MOST_WORKSPACE;
+    if (!*good)
+        return FLEET_OK;
+    FL_TRY(need_workspace(c, checked.workspaceSize));
     g->algo = guess->algo;
     g->workspace_bytes = checked.workspaceSize;
     g->workspace =
         g->workspace_bytes > 0 ? c->workspace[c->n_workspace - 1] : nullptr;
-    return true;
+    return FLEET_OK;
 }
 
 /* Guesses of which a fused relu's may be: a later one is slower than the first
@@ -374,8 +377,9 @@ static fleet_status choose(fl_cuda *c, fl_queue *q, fl_gemm *g)
     bool relu = g->by == FUSED && has_relu(g);
 
     for (int i = 0; i < n && (!relu || i < FUSED_GUESSES); i++) {
-        bool good = is_usable(c, g, &guess[i]);
+        bool good;
 
+        FL_TRY(take_guess(c, g, &guess[i], &good));
         if (good && relu)
             FL_TRY(keeps_nan(c, q, g, &good));
         if (good)

@@ -697,6 +697,98 @@ TEST(rows_that_are_much_longer_than_those_before_come_in_pieces)
 }
 
 /* How many rows a group has is the last place where the file says it. */
+/* So many that they are read ahead of the blocks, in two groups; from some row
+ * on each seventh number is null. */
+TEST(numbers_that_are_read_ahead_keep_their_rows_and_their_nulls)
+{
+    enum { ROWS = 70000, FIRST_NULL = 30000 };
+    static const char *const column[] = {"x", "id"};
+    const fleet_slot two[] = {{.name = "x", COLUMNS("x")},
+                              {.name = "id",
+                               .dtype = FLEET_INT64,
+                               COLUMNS("id"),
+                               TRANSFORM(FLEET_TRANSFORM_NONE)}};
+    const char *path[] = {test_keep(test_path("ahead.parquet")), NULL};
+    char *text = malloc(ROWS * 24 + 8), *to = text + sprintf(text, "x,id\n");
+    fl_stream_spec spec = spec_of(two, 2, path);
+    data_dump got, want;
+    parquet_sheet s;
+
+    parquet_open(&s, path[0], column, "ri");
+    for (int i = 0; i < ROWS; i++) {
+        if (i > FIRST_NULL && i % 7 == 3) {
+            parquet_null(&s, 0);
+            to += sprintf(to, ",%d\n", i);
+        } else {
+            parquet_real(&s, 0, i * 0.5);
+            to += sprintf(to, "%.1f,%d\n", i * 0.5, i);
+        }
+        parquet_int(&s, 1, i);
+        if (i == 66000)
+            parquet_group(&s);
+    }
+    parquet_close(&s);
+    spec.batch_size = 777;
+    got = data_read(&spec);
+    path[0] = test_file("ahead.csv", text);
+    spec.format = FLEET_CSV;
+    spec.header = true;
+    want = data_read(&spec);
+    CHECK_INT(got.rows, ROWS);
+    CHECK(data_same(&got, &want));
+    free(got.bytes);
+    free(want.bytes);
+    free(text);
+}
+
+/* Rows of a megabyte that cannot be compressed, in groups of so many. */
+static data_dump long_rows(const char *name, int at_once)
+{
+    enum { TEXTS = 34, MB = 1 << 20 };
+    static const char *const column[] = {"text", "id"};
+    const fleet_slot two[] = {
+        {.name = "text", .dtype = FLEET_INT64, COLUMNS("text")},
+        {.name = "id",
+         .dtype = FLEET_INT64,
+         COLUMNS("id"),
+         TRANSFORM(FLEET_TRANSFORM_NONE)}};
+    const char *path = test_keep(test_path(name));
+    char *text = malloc(MB);
+    fl_stream_spec spec = spec_of(two, 2, &path);
+    uint64_t state = 9;
+    parquet_sheet s;
+    data_dump d;
+
+    parquet_open(&s, path, column, "ti");
+    for (int i = 0; i < TEXTS; i++) {
+        for (int k = 0; k < MB; k += 8) {
+            const uint64_t word = data_random(&state);
+
+            memcpy(text + k, &word, 8);
+        }
+        parquet_text(&s, 0, text, MB);
+        parquet_int(&s, 1, i);
+        if (i % at_once == at_once - 1)
+            parquet_group(&s);
+    }
+    parquet_close(&s);
+    d = data_read(&spec);
+    CHECK_INT(d.rows, TEXTS);
+    free(text);
+    return d;
+}
+
+/* One group takes more than is read as a whole. */
+TEST(columns_that_are_read_through_buffers_are_those_that_are_read_as_wholes)
+{
+    data_dump large = long_rows("large.parquet", 34);
+    data_dump small = long_rows("small.parquet", 4);
+
+    CHECK(data_same(&large, &small));
+    free(large.bytes);
+    free(small.bytes);
+}
+
 TEST(a_group_that_has_fewer_rows_than_the_file_says_is_damage)
 {
     const char *path = test_path("whole.parquet");

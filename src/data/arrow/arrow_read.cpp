@@ -1,5 +1,8 @@
 /* arrow_read.cpp - chosen columns of a Parquet file, group by group, a piece of
- * rows at a time: of a group no more is in memory than a page of each column.
+ * rows at a time. Of a group whose columns are large no more is in memory than
+ * a page of each, and some MB of numbers. These are read ahead of the pieces,
+ * as a column's dictionary has left the caches when all other columns have had
+ * their turn.
  *
  * Parquet keeps a column as levels and values. A level of definition says
  * whether it has a value, one of repetition 0 that a row begins. */
@@ -16,19 +19,22 @@
 #include <parquet/column_reader.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
-#include <parquet/schema.h>
 
 #include "data/arrow/arrow_error.h"
+#include "data/arrow/arrow_schema.h"
 
 namespace
 {
 
 enum {
-    AHEAD = 1024,       /* levels of a list that are read at once, at least */
+    AHEAD = 1024,      /* levels of a list that are read at once, at least */
+    NUMBERS = 8 << 20, /* bytes of numbers that are read ahead, of all columns,
+                           if that is no more than MOST_AHEAD of each */
+    MOST_AHEAD = 1 << 16,
     TEXTS = 128,        /* levels of texts that are read at once, at most */
     ENOUGH = 4 << 20,   /* bytes of a column for one call */
-    BUFFER = 256 << 10, /* bytes of a column that are read at once */
-    MOST_TOLD = 8       /* columns that an error lists */
+    BUFFER = 256 << 10, /* bytes of a column that are read at once, */
+    WHOLE = 32 << 20    /* if a group has more than that */
 };
 
 struct column_state {
@@ -38,14 +44,14 @@ struct column_state {
     int16_t most_defined = 0; /* the level of what has a value */
     std::shared_ptr<parquet::ColumnReader> reader;
 
-    /* read, and not handed out before the last call; the vectors have room */
+    /* read, the first used_* of them handed out; the vectors have room */
     std::vector<int16_t> defined, repeated;
     std::vector<uint64_t> values;
     std::vector<uint32_t> begins; /* of texts, n_value + 1 of them, in */
     std::vector<char> bytes;
     size_t n_level = 0, n_value = 0, n_byte = 0;
-    size_t used_levels = 0, used_values = 0; /* handed out by the last call */
-    bool at_end = false;                     /* the group has no more levels */
+    size_t used_levels = 0, used_values = 0;
+    bool at_end = false; /* the group has no more levels */
 
     std::vector<char> raw;        /* as the file has them */
     std::vector<uint64_t> spaced; /* with room for nulls */
@@ -69,105 +75,19 @@ struct fl_parquet_file {
     int at = -1;               /* the group's number */
     std::vector<int64_t> rows; /* of each group */
     std::vector<column_state> column;
+    size_t ahead = 0; /* numbers of a column that are read at once */
 };
 
 namespace
 {
 
-/* --- columns by their names ----------------------------------------------- */
-
-bool is_text(const parquet::LogicalType &t)
+void describe(const fl_parquet_file &f, column_state &c)
 {
-    return t.is_none() || t.is_string() || t.is_enum() || t.is_JSON();
-}
-
-/* False: it is nothing that a slot can have. */
-bool find_kind(const parquet::ColumnDescriptor &d, fl_parquet_kind *kind)
-{
-    const parquet::LogicalType &t = *d.logical_type();
-
-    *kind = FL_PARQUET_INT;
-    switch (d.physical_type()) {
-    case parquet::Type::BOOLEAN:
-        return t.is_none();
-    case parquet::Type::INT32:
-    case parquet::Type::INT64:
-        if (t.is_int() &&
-            !static_cast<const parquet::IntLogicalType &>(t).is_signed())
-            *kind = FL_PARQUET_UINT;
-        return t.is_none() || t.is_int();
-    case parquet::Type::FLOAT:
-    case parquet::Type::DOUBLE:
-        *kind = FL_PARQUET_REAL;
-        return t.is_none();
-    case parquet::Type::BYTE_ARRAY:
-        *kind = FL_PARQUET_TEXT;
-        return is_text(t);
-    default:
-        return false;
-    }
-}
-
-/* A column, or a member of a structure, or the one column of a list. */
-int find_leaf(const fl_parquet_file &f, const std::string &name, int *found)
-{
-    const parquet::SchemaDescriptor &s = *f.reader->metadata()->schema();
-    int leaf = -1;
-
-    *found = 0;
-    for (int i = 0; i < s.num_columns(); i++) {
-        const bool whole = s.Column(i)->path()->ToDotString() == name;
-
-        if (!whole && s.GetColumnRoot(i)->name() != name)
-            continue;
-        leaf = i;
-        ++*found;
-    }
-    return leaf;
-}
-
-std::string all_names(const fl_parquet_file &f)
-{
-    const parquet::SchemaDescriptor &s = *f.reader->metadata()->schema();
-    const parquet::schema::GroupNode &root = *s.group_node();
-    std::string all;
-
-    for (int i = 0; i < root.field_count() && i < MOST_TOLD; i++)
-        all += (i > 0 ? ", \"" : "\"") + root.field(i)->name() + "\"";
-    return root.field_count() > MOST_TOLD ? all + ", ..." : all;
-}
-
-fleet_status find_column(const fl_parquet_file &f, column_state &c)
-{
-    int found = 0;
-    const char *name = c.what.name;
-
-    c.leaf = find_leaf(f, name, &found);
-    if (found == 0)
-        return fl_fail(FLEET_EFORMAT,
-                       "%.500s: it has no column \"%.60s\": it has %.300s",
-                       f.path.c_str(), name, all_names(f).c_str());
-
     const parquet::ColumnDescriptor &d =
         *f.reader->metadata()->schema()->Column(c.leaf);
-    const int depth = d.max_repetition_level();
 
-    if (found > 1 || depth > 1)
-        return fl_fail(FLEET_EFORMAT,
-                       "%.500s: column \"%.60s\": expected a single one, or a "
-                       "list of single values, got %s",
-                       f.path.c_str(), name,
-                       found > 1 ? "several columns" : "lists in lists");
     c.type = d.physical_type();
     c.most_defined = d.max_definition_level();
-    c.what.is_list = depth == 1;
-    if (find_kind(d, &c.what.kind))
-        return FLEET_OK;
-    return fl_fail(FLEET_EFORMAT,
-                   "%.500s: column \"%.60s\": expected booleans, integers, "
-                   "floats, doubles or texts, got %s (%s)",
-                   f.path.c_str(), name, parquet::TypeToString(c.type).c_str(),
-                   d.logical_type()->ToString().c_str());
 }
 
 /* --- values --------------------------------------------------------------- */
@@ -182,13 +102,14 @@ read_levels<Type> next_levels(column_state &c, int64_t n,
                               typename Type::c_type *to)
 {
     auto &reader = static_cast<parquet::TypedColumnReader<Type> &>(*c.reader);
-    int16_t *defined = room(c.defined, c.n_level + (size_t)n) + c.n_level;
-    int16_t *repeated = room(c.repeated, c.n_level + (size_t)n) + c.n_level;
+    int16_t *defined = nullptr, *repeated = nullptr;
     read_levels<Type> r = {0, 0};
 
-    r.levels =
-        reader.ReadBatch(n, c.most_defined > 0 ? defined : nullptr,
-                         c.what.is_list ? repeated : nullptr, to, &r.values);
+    if (c.most_defined > 0)
+        defined = room(c.defined, c.n_level + (size_t)n) + c.n_level;
+    if (c.what.is_list)
+        repeated = room(c.repeated, c.n_level + (size_t)n) + c.n_level;
+    r.levels = reader.ReadBatch(n, defined, repeated, to, &r.values);
     c.n_level += (size_t)r.levels;
     return r;
 }
@@ -296,12 +217,12 @@ void drop_used(column_state &c)
     const size_t n = c.n_level - c.used_levels, m = c.n_value - c.used_values;
     const bool text = c.what.kind == FL_PARQUET_TEXT;
 
-    if (n > 0) {
+    if (n > 0 && c.most_defined > 0)
         memmove(c.defined.data(), c.defined.data() + c.used_levels,
                 n * sizeof(int16_t));
+    if (n > 0 && c.what.is_list)
         memmove(c.repeated.data(), c.repeated.data() + c.used_levels,
                 n * sizeof(int16_t));
-    }
     if (m > 0 && text) {
         const uint32_t gone = c.begins[c.used_values];
 
@@ -328,18 +249,19 @@ void refuse_rows()
     throw parquet::ParquetException("it has fewer rows than its row group");
 }
 
-/* The values of flat rows at their rows' places. */
+/* Values of flat rows, behind what was handed out, at their rows' places. */
 void space_out(column_state &c, size_t rows)
 {
     const bool text = c.what.kind == FL_PARQUET_TEXT;
+    const int16_t *defined = c.defined.data() + c.used_levels;
     uint8_t *there = room(c.there, rows);
     uint64_t *to = text ? nullptr : room(c.spaced, rows);
     uint32_t *begin = text ? room(c.spaced_begins, rows + 1) : nullptr;
-    size_t value = 0;
+    size_t value = c.used_values;
 
     room(c.begins, 1);
     for (size_t i = 0; i < rows; i++) {
-        there[i] = c.defined[i] == c.most_defined;
+        there[i] = defined[i] == c.most_defined;
         if (value == c.n_value && there[i])
             refuse_rows();
         if (text)
@@ -361,14 +283,27 @@ size_t fill_flat(column_state &c, size_t rows)
     return c.n_level < rows ? c.n_level : rows;
 }
 
+/* All of the rows, and further ones for later pieces. */
+size_t fill_numbers(column_state &c, size_t rows, size_t ahead)
+{
+    if (c.n_level - c.used_levels >= rows)
+        return rows;
+    drop_used(c);
+    while (c.n_level < rows)
+        if (!add_levels(c, ahead > rows ? ahead - c.n_level : rows - c.n_level))
+            refuse_rows();
+    return rows;
+}
+
+/* Of the rows behind what was handed out. */
 size_t count_values(const column_state &c, size_t rows)
 {
     size_t n = 0;
 
-    if (c.most_defined == 0)
-        return rows;
+    if (c.n_level - c.used_levels == c.n_value - c.used_values)
+        return rows; /* no null has been read */
     for (size_t i = 0; i < rows; i++)
-        n += c.defined[i] == c.most_defined;
+        n += c.defined[c.used_levels + i] == c.most_defined;
     return n;
 }
 
@@ -377,7 +312,7 @@ void give_flat(column_state &c, size_t rows, fl_parquet_piece *p)
     const bool text = c.what.kind == FL_PARQUET_TEXT;
     const size_t n = count_values(c, rows);
 
-    if (n > c.n_value)
+    if (n > c.n_value - c.used_values)
         refuse_rows();
     *p = fl_parquet_piece{};
     p->n = rows;
@@ -388,10 +323,10 @@ void give_flat(column_state &c, size_t rows, fl_parquet_piece *p)
     p->values = text       ? p->there ? (void *)c.spaced_begins.data()
                                       : (void *)c.begins.data()
                       : p->there ? (void *)c.spaced.data()
-                           : (void *)c.values.data();
+                           : (void *)(c.values.data() + c.used_values);
     p->bytes = c.bytes.data();
-    c.used_levels = rows;
-    c.used_values = n;
+    c.used_levels += rows;
+    c.used_values += n;
 }
 
 /* A row of a list ends where the next one begins, or with the group. */
@@ -448,6 +383,30 @@ void give_lists(column_state &c, size_t rows, fl_parquet_piece *p)
     c.used_values = value;
 }
 
+bool is_flat_number(const column_state &c)
+{
+    return !c.what.is_list && c.what.kind != FL_PARQUET_TEXT;
+}
+
+size_t fill(const fl_parquet_file &f, column_state &c, size_t rows)
+{
+    if (is_flat_number(c))
+        return fill_numbers(c, rows, f.ahead);
+    drop_used(c);
+    return c.what.is_list ? fill_lists(c, rows) : fill_flat(c, rows);
+}
+
+/* Of each column of numbers as many. */
+size_t choose_ahead(const fl_parquet_file &f)
+{
+    size_t n = 0, ahead;
+
+    for (const column_state &c : f.column)
+        n += is_flat_number(c);
+    ahead = NUMBERS / sizeof(uint64_t) / (n > 0 ? n : 1);
+    return ahead < MOST_AHEAD ? ahead : (size_t)MOST_AHEAD;
+}
+
 void begin_group(fl_parquet_file &f, int group)
 {
     f.at = -1;
@@ -462,15 +421,38 @@ void begin_group(fl_parquet_file &f, int group)
 
 /* --- the file ------------------------------------------------------------- */
 
-/* Its memory is the system's, so that what is freed is free. */
-parquet::ReaderProperties properties()
+/* Its memory is the system's, so that what is freed is free. Columns of a group
+ * are read as wholes, or through buffers, out of which they are copied. */
+parquet::ReaderProperties properties(bool whole)
 {
     parquet::ReaderProperties p(arrow::system_memory_pool());
 
-    p.enable_buffered_stream();
+    if (!whole)
+        p.enable_buffered_stream();
     p.set_buffer_size(BUFFER);
     p.set_page_checksum_verification(true);
     return p;
+}
+
+/* Do the columns of each group take little memory as wholes? */
+bool has_small_groups(const fl_parquet_file &f)
+{
+    const parquet::FileMetaData &all = *f.reader->metadata();
+
+    for (int i = 0; i < all.num_row_groups(); i++) {
+        const auto group = all.RowGroup(i);
+        int64_t left = WHOLE;
+
+        for (const column_state &c : f.column) {
+            const int64_t size =
+                group->ColumnChunk(c.leaf)->total_compressed_size();
+
+            if (size < 0 || size > left)
+                return false;
+            left -= size;
+        }
+    }
+    return true;
 }
 
 std::shared_ptr<arrow::io::RandomAccessFile> open_bytes(
@@ -522,16 +504,21 @@ fleet_status fl_arrow_open(const char *path, const char *text, size_t text_size,
             from = open_bytes(*f, text, text_size);
             return FLEET_OK;
         }));
-        f->reader = parquet::ParquetFileReader::Open(from, properties());
+        f->reader = parquet::ParquetFileReader::Open(from, properties(false));
         count_rows(*f);
         f->column.resize((size_t)n);
         for (int i = 0; i < n; i++) {
             column_state &c = f->column[(size_t)i];
 
+            FL_TRY(arrow_find_column(*f->reader->metadata()->schema(), path,
+                                     &column[i], &c.leaf));
             c.what = column[i];
-            FL_TRY(find_column(*f, c));
-            column[i] = c.what;
+            describe(*f, c);
         }
+        f->ahead = choose_ahead(*f);
+        if (has_small_groups(*f))
+            f->reader = parquet::ParquetFileReader::Open(from, properties(true),
+                                                         f->reader->metadata());
         *file = f.release();
         return FLEET_OK;
     });
@@ -563,8 +550,7 @@ fleet_status fl_arrow_read(fl_parquet_file *f, int group, int64_t *rows,
         for (; i < f->column.size(); i++) {
             column_state &c = f->column[i];
 
-            drop_used(c);
-            n = c.what.is_list ? fill_lists(c, n) : fill_flat(c, n);
+            n = fill(*f, c, n);
         }
         for (i = 0; i < f->column.size(); i++) {
             column_state &c = f->column[i];

@@ -291,7 +291,7 @@ static fleet_status connect_worker(fleet *f)
     const fl_worker_mode how = {
         .sync = fl_mode_is_sync(mode),
         .bounds_staleness = bounds_staleness(f, mode),
-        .by_parts = fleet_is_heter_worker(f),
+        .by_parts = fleet_is_heter_worker(f) && fl_mode_is_sync(mode),
         .exchange_every =
             mode == FL_PS_GEO ? f->strategy.a_sync_configs.k_steps : 0,
         .cache_bytes = (size_t)f->strategy.a_sync_configs.vocab_cache_size,

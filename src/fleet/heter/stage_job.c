@@ -23,13 +23,16 @@ static fleet_status refuse_stages(const char *what, const char *why)
                    what, why);
 }
 
+static bool is_sync(const fleet *f)
+{
+    return fl_handle_mode(f) == FL_PS_SYNC;
+}
+
 static fleet_status check_job(const fleet *f)
 {
-    if (fl_handle_mode(f) != FL_PS_SYNC)
-        return refuse_stages(
-            fl_job_mode_name(fl_handle_mode(f)),
-            "expected strategy.a_sync 0, in which the servers take "
-            "the updates of all stages together");
+    if (!is_sync(f) && fl_handle_mode(f) != FL_PS_ASYNC)
+        return refuse_stages(fl_job_mode_name(fl_handle_mode(f)),
+                             "expected ps-sync or ps-async");
     if (f->role.stages.n > 2)
         return refuse_stages("a job of more than two stages",
                              "expected heter workers of one");
@@ -59,6 +62,14 @@ static fleet_status check_strategy(const fleet *f, const fl_training *t)
     if (t->optimizer->clip_norm > 0)
         return refuse_stages("a clip by global norm",
                              "no stage has the norm of all gradients");
+    if (!is_sync(f) && s->a_sync_configs.max_staleness >= 0)
+        return refuse_stages("a_sync_configs.max_staleness",
+                             "a heter worker has steps of several workers, "
+                             "which may not wait for one another");
+    if (!is_sync(f) && s->log != FLEET_DURABLE_NONE)
+        return refuse_stages("strategy.log in ps-async",
+                             "what a heter worker has in its log is of rounds "
+                             "of all its workers");
     if (s->replicas > 1)
         return refuse_stages("strategy.replicas", "expected 1");
     if (s->wire_configs.push_type != FLEET_WIRE_FP32)
@@ -209,7 +220,7 @@ static void set_training(fleet *f, const fleet_program *whole,
 {
     job->program->training = whole->training;
     job->program->training.loss = loss;
-    f->store->counts_no_batch = fleet_is_heter_worker(f);
+    f->store->counts_no_batch = fleet_is_heter_worker(f) && is_sync(f);
 }
 
 /* A trainer refuses a line, by file and number, for what any stage takes. */
@@ -396,6 +407,8 @@ fleet_status fl_stage_job_meet(fleet *f)
 
     if (fleet_is_heter_worker(f)) {
         FL_TRY(connect_heter_worker(f));
+        if (!is_sync(f)) /* batches pull the weights of then */
+            return FLEET_OK;
         return fl_stage_server_goes_on(f->stage_job->server, &step, &updates)
                    ? fl_worker_io_stand(f->worker_io, step, (int64_t)updates)
                    : fl_worker_io_close_pass(f->worker_io);

@@ -72,12 +72,13 @@ static fleet_status check_nothing(const fl_ps_lane *l)
 
 /* Its numbers are added up over the workers. 0: a rank whose pass is over, or
  * for which another one speaks; in sync a worker alone, whose gradients in
- * float16 have overflowed; a heter worker, whose batches are its trainers'. */
+ * float16 have overflowed; in sync a heter worker, whose batches are its
+ * trainers'. */
 static fleet_status check_batches(const fl_ps_lane *l,
                                   const fl_section *closing)
 {
     bool ranks = l->o.layout->store->dense_local;
-    bool heter = l->stream[l->msg.head.stream].heter;
+    bool heter = l->o.sync && l->stream[l->msg.head.stream].heter;
     int most = heter ? 0 : INT32_MAX / l->o.n_stream;
     int least = heter || ranks || (l->o.scaled && l->o.sync) ? 0 : 1;
 

@@ -128,6 +128,18 @@ static fleet_status fail_late(const fl_stage_server *s, int trainer)
 }
 
 /* Under the lock, which is given up meanwhile. */
+static fleet_status wait_and_look(fl_stage_server *s)
+{
+    fleet_status status;
+
+    FL_TRY(fl_error_raise(&s->error));
+    wait_a_little(s);
+    pthread_mutex_unlock(&s->lock);
+    status = s->o.status(s->o.arg);
+    pthread_mutex_lock(&s->lock);
+    return status;
+}
+
 static fleet_status wait_for_trainer(fl_stage_server *s, int trainer,
                                      bool begun, fl_stage_event *event,
                                      fl_packet **p)
@@ -136,14 +148,7 @@ static fleet_status wait_for_trainer(fl_stage_server *s, int trainer,
     const int64_t end_ms = awake.ms + s->o.step_ms;
 
     while (!has_event(s, fl_stage_peer_of(s, (uint32_t)trainer), event, p)) {
-        fleet_status status;
-
-        FL_TRY(fl_error_raise(&s->error));
-        wait_a_little(s);
-        pthread_mutex_unlock(&s->lock);
-        status = s->o.status(s->o.arg);
-        pthread_mutex_lock(&s->lock);
-        FL_TRY(status);
+        FL_TRY(wait_and_look(s));
         if (fl_awake_at(&awake, fl_now_ms()) > end_ms && begun)
             return fail_late(s, trainer);
     }
@@ -159,6 +164,42 @@ fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
     s->awaited = trainer;
     status = wait_for_trainer(s, trainer, begun, event, p);
     s->awaited = FL_STAGE_NOBODY;
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* Under the lock: the batch of a trainer, from the one behind the last on; or
+ * that none will come in this pass. */
+static bool has_any(fl_stage_server *s, int *trainer, fl_stage_event *event,
+                    fl_packet **p)
+{
+    int left = 0, ended = 0;
+
+    *p = NULL;
+    for (int i = 1; i <= s->o.n_trainer; i++) {
+        const int at = (s->served + i) % s->o.n_trainer;
+        fl_stage_peer *t = &s->trainer[at];
+
+        if (t->batch && !t->taken) {
+            s->served = at;
+            *trainer = s->o.first_trainer + at;
+            return has_event(s, t, event, p);
+        }
+        left += t->left;
+        ended += t->left || t->n_ended > s->n_over;
+    }
+    *event = left == s->o.n_trainer ? FL_STAGE_LEFT : FL_STAGE_PASS_ENDED;
+    return ended == s->o.n_trainer;
+}
+
+fleet_status fl_stage_server_any(fl_stage_server *s, int *trainer,
+                                 fl_stage_event *event, fl_packet **p)
+{
+    fleet_status status = FLEET_OK;
+
+    pthread_mutex_lock(&s->lock);
+    while (status == FLEET_OK && !has_any(s, trainer, event, p))
+        status = wait_and_look(s);
     pthread_mutex_unlock(&s->lock);
     return status;
 }

@@ -59,6 +59,12 @@ typedef enum fl_stage_event {
 fleet_status fl_stage_server_next(fl_stage_server *s, int trainer, bool begun,
                                   fl_stage_event *event, fl_packet **p);
 
+/* The same, where no trainer waits for another one: the next batch of any of
+ * them, in turn, with *trainer; or that all that have not left have ended the
+ * pass, or that all have left. */
+fleet_status fl_stage_server_any(fl_stage_server *s, int *trainer,
+                                 fl_stage_event *event, fl_packet **p);
+
 /* The gradients that go to the servers, of a batch, by lane. */
 typedef struct fl_stage_parts {
     const fl_trail_packets *lane;

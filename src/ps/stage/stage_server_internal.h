@@ -43,6 +43,7 @@ struct fl_stage_server {
     uint64_t n_over;        /* passes that are over for all */
     uint64_t progress;      /* of this process: batches that it has done */
     int awaited;            /* the trainer that the other thread waits for */
+    int served;             /* fl_stage_server_any() was its batch last */
     uint64_t step, updates; /* where the heter worker stands */
     bool goes_on;           /* the process before stood at that */
     fl_msg msg;             /* the thread's, that is being read */

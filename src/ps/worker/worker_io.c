@@ -246,14 +246,14 @@ fleet_status fl_worker_io_go_on(fl_worker_io *l)
 
 fleet_status fl_worker_io_barrier(fl_worker_io *l)
 {
-    FL_TRY(fl_worker_io_before_end(l));
+    FL_TRY(l->remote.sync ? fl_worker_io_before_end(l) : FLEET_OK);
     FL_TRY(fl_worker_io_lock(l));
     return fl_worker_io_unlock(l, fl_worker_barrier(&l->worker));
 }
 
 fleet_status fl_worker_io_load(fl_worker_io *l, const char *text)
 {
-    FL_TRY(fl_worker_io_before_end(l));
+    FL_TRY(l->remote.sync ? fl_worker_io_before_end(l) : FLEET_OK);
     FL_TRY(fl_worker_io_lock(l));
     return fl_worker_io_unlock(l, fl_worker_load(&l->worker, text));
 }

@@ -99,8 +99,8 @@ int fl_worker_io_lanes(const fl_worker_io *l); /* of all servers */
 uint32_t fl_worker_io_run(const fl_worker_io *l);
 uint32_t fl_worker_io_incarnation(const fl_worker_io *l);
 
-/* Called before each end of a pass that this worker tells its servers of, and
- * before a barrier or a load, which in sync end it, too. */
+/* Called before each end of a pass that this worker tells its servers of; in
+ * sync also before a barrier or a load, which end it, too. */
 void fl_worker_io_before_pass_ends(fl_worker_io *l,
                                    fleet_status (*call)(void *), void *arg);
 

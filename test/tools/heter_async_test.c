@@ -1,0 +1,173 @@
+/* heter_async_test.c - async jobs of stages under fleetrun: each batch of each
+ * worker is one update of each stage, whoever was faster; passes end for all;
+ * what is not trained so is refused by name. */
+#define SUITE heter_async
+#include "launch_kit.h"
+#include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <fleet/fleet.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+enum { KEYS = 13, ROWS = 150, PASSES = 2 };
+
+/* --- a process of a job --------------------------------------------------- */
+
+/* The row of an id is part of the loss: by rate 1 each step takes 1 from it,
+ * in whatever order they come. One table is in each stage. */
+static fleet_var *build(fleet_program *p, fleet_var **id)
+{
+    fleet_sparse_embedding_options zero = {
+        .table = "early", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
+    fleet_var *a, *b;
+
+    *id = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
+    (void)fleet_device_guard(p, "cpu");
+    a = fleet_sparse_embedding(p, *id, 1, &zero);
+    (void)fleet_device_guard(p, "gpu");
+    zero.table = "late";
+    b = fleet_sparse_embedding(p, *id, 1, &zero);
+    return fleet_mean(p, fleet_add(p, a, b));
+}
+
+static fleet_status print_rows(fleet *f, const char *table)
+{
+    uint64_t key[KEYS];
+    float row[KEYS];
+
+    for (int i = 0; i < KEYS; i++)
+        key[i] = (uint64_t)i;
+    FL_TRY(fleet_table_get(f, table, key, KEYS, 1, row, NULL, NULL));
+    for (int i = 0; i < KEYS; i++)
+        printf("%s%d=%g\n", table, i, row[i]);
+    return FLEET_OK;
+}
+
+static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
+{
+    for (int pass = 0; pass < PASSES; pass++) {
+        FL_TRY(fleet_train_from_dataset(e, d, NULL, NULL));
+        FL_TRY(fleet_barrier_worker(f));
+    }
+    if (fleet_worker_index(f) == 0) {
+        FL_TRY(print_rows(f, "early"));
+        FL_TRY(print_rows(f, "late"));
+    }
+    return fleet_stop_worker(f);
+}
+
+static fleet_status work(fleet *f, fleet_program *p, fleet_var *id)
+{
+    const char *file = getenv("HETER_SUMS");
+    fleet_executor *e;
+    fleet_dataset *d;
+    fleet_status status;
+
+    FL_TRY(fleet_init_worker(f));
+    if (fleet_is_heter_worker(f))
+        return fleet_run_heter_worker(f);
+    d = fleet_queue_dataset(
+        f, &(fleet_dataset_options){
+               .format = FLEET_MULTISLOT, .use_var = &id, .n_use_var = 1});
+    if (!d)
+        return fleet_last_status();
+    FL_TRY(fleet_dataset_set_filelist(d, &file, 1));
+    e = fleet_executor_create(p, NULL);
+    status = e ? train(f, e, d) : fleet_last_status();
+    fleet_executor_destroy(e);
+    return status;
+}
+
+static fleet_status run_process(fleet **f)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+    fleet_program *p;
+    fleet_var *id, *loss;
+
+    FL_TRY(fleet_init(f, NULL));
+    p = fleet_program_create(*f);
+    loss = build(p, &id);
+    s.a_sync = 1;
+    s.a_sync_configs.max_staleness = getenv("HETER_BOUND") ? 2 : -1;
+    FL_TRY(fleet_minimize(
+        fleet_distributed_optimizer(*f, fleet_sgd(*f, 1.0f), &s), loss));
+    if (fleet_is_server(*f)) {
+        FL_TRY(fleet_init_server(*f, NULL));
+        return fleet_run_server(*f);
+    }
+    return work(*f, p, id);
+}
+
+__attribute__((constructor)) static void be_of_a_job(void)
+{
+    fleet *f = NULL;
+    fleet_status status;
+
+    if (!getenv("HETER_SUMS"))
+        return;
+    status = run_process(&f);
+    if (status != FLEET_OK)
+        puts(fleet_last_error());
+    fleet_destroy(f);
+    fflush(NULL);
+    _exit(status != FLEET_OK);
+}
+
+/* --- the tests ------------------------------------------------------------ */
+
+static int run_job(const char *flags)
+{
+    fl_text text = {0};
+    char script[400];
+
+    for (int i = 0; i < ROWS; i++)
+        fl_text_add(&text, "1 %d\n", i * i % KEYS);
+    CHECK_OK(text.status);
+    test_file("data", fl_text_chars(&text));
+    fl_text_done(&text);
+    snprintf(script, sizeof script, "HETER_SUMS=%s exec %s", test_path("data"),
+             test_program());
+    return launch_run(flags, script);
+}
+
+static void check_rows(const char *table)
+{
+    int want[KEYS] = {0};
+
+    for (int i = 0; i < ROWS; i++)
+        want[i * i % KEYS] -= PASSES;
+    for (int i = 0; i < KEYS; i++) {
+        char name[20];
+
+        snprintf(name, sizeof name, "%s%d", table, i);
+        CHECK_INT(atoi(launch_value("workerlog.0", name)), want[i]);
+    }
+}
+
+/* Sums below 2^24 are exact, in whatever order they come. */
+TEST(each_batch_is_one_update_of_each_stage)
+{
+    CHECK_INT(run_job("--server_num 2 --worker_num 3 --heter_worker_num 2"), 0);
+    check_rows("early");
+    check_rows("late");
+}
+
+TEST(refuses_what_it_does_not_train)
+{
+    setenv("HETER_BOUND", "1", 1);
+    CHECK(run_job("--server_num 1 --worker_num 1 --heter_worker_num 1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_minimize: a_sync_configs.max_staleness: this version "
+                   "does not train it in stages");
+    unsetenv("HETER_BOUND");
+    CHECK(run_job("--server_num 1 --worker_num 1 --heter_worker_num 1 "
+                  "--supervise") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_minimize: strategy.log in ps-async: this version");
+}

@@ -1,4 +1,4 @@
-/* file.c - files read whole and written with a hash; descriptors. */
+/* file.c - files read whole; the disk's calls; descriptors. */
 #define _GNU_SOURCE
 #include "base/file.h"
 
@@ -20,13 +20,18 @@
 
 /* A larger read is made in parts of READ_PART bytes, so that it can be seen to
  * get on. */
-enum { WRITE_BUFFER = 1 << 20, READ_PART = 16 << 20 };
+enum { READ_PART = 16 << 20 };
 
 static _Thread_local fl_file_progress *progress;
 
 void fl_file_count(fl_file_progress *p)
 {
     progress = p;
+}
+
+fl_file_progress *fl_file_counted(void)
+{
+    return progress;
 }
 
 void fl_file_expect(uint64_t bytes)
@@ -175,7 +180,7 @@ struct dirent *fl_disk_list(DIR *dir)
 
 /* --- whole files ---------------------------------------------------------- */
 
-static fleet_status io_failed(const char *what, const char *path)
+fleet_status fl_file_failed(const char *what, const char *path)
 {
     fleet_status code = errno == ENOENT ? FLEET_ENOENT : FLEET_EIO;
 
@@ -191,7 +196,7 @@ static fleet_status read_all(int fd, const char *path, char *to, size_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return io_failed("read", path);
+            return fl_file_failed("read", path);
         if (n == 0)
             return fl_fail(FLEET_EIO,
                            "cannot read %s: it ends after %zu of "
@@ -211,7 +216,7 @@ static fleet_status measure_open(int fd, const char *path, size_t *size)
     struct stat st;
 
     if (fstat(fd, &st) != 0)
-        return io_failed("read", path);
+        return fl_file_failed("read", path);
     if (!S_ISREG(st.st_mode))
         return fl_fail(FLEET_EIO, "cannot read %s: not a regular file", path);
     if (*size != ANY_SIZE && *size != (size_t)st.st_size)
@@ -317,7 +322,7 @@ static bool may_open_again(void)
     return true;
 }
 
-static int open_lifted(int folder, const char *name, int flags, mode_t mode)
+int fl_file_open(int folder, const char *name, int flags, mode_t mode)
 {
     int fd;
 
@@ -333,12 +338,12 @@ static fleet_status read_at(int folder, const char *name, const char *path,
                             char **data, size_t *size)
 {
     /* not waiting for a writer: a pipe is refused below */
-    int fd = open_lifted(folder, name, O_RDONLY | O_NONBLOCK, 0);
+    int fd = fl_file_open(folder, name, O_RDONLY | O_NONBLOCK, 0);
     fleet_status status;
 
     *data = NULL;
     if (fd < 0)
-        return io_failed("open", path);
+        return fl_file_failed("open", path);
     status = read_open(fd, path, data, size);
     close(fd);
     return status;
@@ -353,11 +358,11 @@ fleet_status fl_file_read(const char *path, char **data, size_t *size)
 fleet_status fl_file_read_into(const char *path, char **data, size_t *capacity,
                                size_t *size)
 {
-    int fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+    int fd = fl_file_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
     fleet_status status;
 
     if (fd < 0)
-        return io_failed("open", path);
+        return fl_file_failed("open", path);
     *size = ANY_SIZE;
     status = measure_open(fd, path, size);
     if (status == FLEET_OK)
@@ -370,7 +375,7 @@ fleet_status fl_file_read_into(const char *path, char **data, size_t *capacity,
 
 void fl_file_prefetch(const char *path)
 {
-    int fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+    int fd = fl_file_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
 
     if (fd < 0)
         return;
@@ -406,94 +411,6 @@ char *fl_path_parent(const char *path)
     return n > 0 ? fl_strndup(path, n) : fl_strdup(".");
 }
 
-fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name)
-{
-    *w = (fl_writer){.fd = -1};
-    w->path = fl_path_join(folder, name);
-    w->buffer = fl_alloc(WRITE_BUFFER);
-    w->hasher = fl_alloc(sizeof *w->hasher);
-    if (!w->path || !w->buffer || !w->hasher) {
-        w->status = FLEET_ENOMEM;
-        return FLEET_ENOMEM;
-    }
-    fl_hasher_init(w->hasher, 0);
-    w->fd = open_lifted(AT_FDCWD, w->path, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (w->fd < 0)
-        w->status = io_failed("create", w->path);
-    return w->status;
-}
-
-static fleet_status write_all(int fd, const char *path, const char *data,
-                              size_t size)
-{
-    errno = fl_disk_write(fd, data, size);
-    return errno ? io_failed("write", path) : fl_file_go_on(size);
-}
-
-static void write_out(fl_writer *w)
-{
-    fl_hush hush;
-
-    fl_hush_begin(&hush);
-    if (w->status == FLEET_OK && w->used > 0)
-        w->status = write_all(w->fd, w->path, w->buffer, w->used);
-    fl_hush_end(&hush);
-    w->used = 0;
-}
-
-void fl_writer_put(fl_writer *w, const void *data, size_t size)
-{
-    const char *from = data;
-
-    if (w->status != FLEET_OK)
-        return;
-    fl_hasher_add(w->hasher, data, size);
-    w->written += size;
-    while (size > 0 && w->status == FLEET_OK) {
-        size_t n = WRITE_BUFFER - w->used;
-
-        if (n > size)
-            n = size;
-        memcpy(w->buffer + w->used, from, n);
-        w->used += n;
-        from += n;
-        size -= n;
-        if (w->used == WRITE_BUFFER)
-            write_out(w);
-    }
-}
-
-fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash)
-{
-    fleet_status status;
-
-    write_out(w);
-    if (w->status == FLEET_OK && fl_disk_flush(w->fd) != 0)
-        w->status = io_failed("flush", w->path);
-    if (w->fd >= 0 && close(w->fd) != 0 && w->status == FLEET_OK)
-        w->status = io_failed("close", w->path);
-    if (size)
-        *size = w->written;
-    if (hash && w->hasher)
-        *hash = fl_hasher_end(w->hasher);
-    status = w->status;
-    fl_free(w->path);
-    fl_free(w->buffer);
-    fl_free(w->hasher);
-    *w = (fl_writer){.fd = -1};
-    return status;
-}
-
-fleet_status fl_file_write(const char *folder, const char *name,
-                           const void *data, size_t size, uint64_t *hash)
-{
-    fl_writer w;
-
-    fl_writer_open(&w, folder, name);
-    fl_writer_put(&w, data, size);
-    return fl_writer_close(&w, NULL, hash);
-}
-
 /* --- a folder that is read ----------------------------------------------- */
 
 fleet_status fl_source_folder_open(fl_source_folder *f, const char *path)
@@ -501,8 +418,8 @@ fleet_status fl_source_folder_open(fl_source_folder *f, const char *path)
     *f = (fl_source_folder){-1, fl_strdup(path)};
     if (!f->path)
         return FLEET_ENOMEM;
-    f->fd = open_lifted(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
-    return f->fd >= 0 ? FLEET_OK : io_failed("open", path);
+    f->fd = fl_file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+    return f->fd >= 0 ? FLEET_OK : fl_file_failed("open", path);
 }
 
 bool fl_source_folder_replaced(const fl_source_folder *f)

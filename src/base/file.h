@@ -83,25 +83,16 @@ void fl_spare_drop(fl_spare *s); /* NULL is fine */
  * may have them when an open() finds no other one. NULL: no more. */
 void fl_spare_allow(fl_spare *s);
 
-/* A file being written: buffered, every byte hashed (XXH64). */
-typedef struct fl_writer {
-    int fd;
-    char *path;
-    char *buffer;
-    size_t used;
-    uint64_t written;
-    struct fl_hasher *hasher;
-    fleet_status status; /* sticky */
-} fl_writer;
+/* FLEET_ENOENT or FLEET_EIO, with what errno says. */
+fleet_status fl_file_failed(const char *what, const char *path);
 
-fleet_status fl_writer_open(fl_writer *w, const char *folder, const char *name);
-void fl_writer_put(fl_writer *w, const void *data, size_t size);
-/* Flush to the disk and close; size and hash of the file. */
-fleet_status fl_writer_close(fl_writer *w, uint64_t *size, uint64_t *hash);
+/* Close-on-exec, above the standard descriptors; -1 with errno. Where there is
+ * no descriptor left, one that is kept back (fl_spare_allow()). */
+int fl_file_open(int folder, const char *name, int flags, mode_t mode);
 
-/* All three: a new file with these bytes, on the disk. */
-fleet_status fl_file_write(const char *folder, const char *name,
-                           const void *data, size_t size, uint64_t *hash);
+/* What fl_file_count() was given in this thread, for a thread that works for
+ * it. */
+fl_file_progress *fl_file_counted(void);
 
 /* --- the disk ------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/memory.h"

@@ -6,14 +6,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "data/io/paths.h"
@@ -149,6 +152,127 @@ TEST(a_writer_writes_hashes_and_counts_every_byte)
     CHECK(memcmp(got, want, N) == 0);
     fl_free(got);
     free(want);
+}
+
+/* --- written behind ------------------------------------------------------ */
+
+/* A disk on which one write() takes a while, or fails. */
+static int slow_at, fails_at;
+static atomic_int n_write;
+
+static ssize_t write_some(int fd, const void *data, size_t size)
+{
+    int n = ++n_write;
+
+    if (n == slow_at)
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    if (n == fails_at) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return write(fd, data, size);
+}
+
+static void use_disk(int slow, int failing)
+{
+    static fl_disk disk;
+
+    disk = fl_disk_system;
+    disk.write = write_some;
+    slow_at = slow;
+    fails_at = failing;
+    n_write = 0;
+    fl_disk_use(&disk);
+}
+
+/* A slow device is waited for, and every byte is where it belongs. */
+TEST(buffers_wait_for_those_before_them)
+{
+    enum { N = (6 << 20) + 3 };
+    unsigned char *want = noise(N);
+
+    for (int slow = 1; slow <= 7; slow++) {
+        uint64_t size, hash;
+        char name[16], *got;
+
+        snprintf(name, sizeof name, "slow-%d", slow);
+        use_disk(slow, 0);
+        write_noise(name, N, &size, &hash);
+        fl_disk_use(NULL);
+        CHECK_INT(n_write, 7);
+        CHECK(hash == fl_hash(want, N, 0));
+        CHECK_OK(read_checked(name, size, hash, &got));
+        fl_free(got);
+    }
+    free(want);
+}
+
+TEST(whichever_buffer_cannot_be_written_fails_the_file)
+{
+    enum { MB = 1 << 20, PIECES = 6 };
+    unsigned char *data = noise(MB);
+
+    for (int n = 1; n <= PIECES; n++) {
+        char name[16];
+        fl_writer w;
+
+        snprintf(name, sizeof name, "full-%d", n);
+        use_disk(n, n);
+        CHECK_OK(fl_writer_open(&w, test_folder(), name));
+        for (int i = 0; i < PIECES; i++)
+            fl_writer_put(&w, data, MB);
+        CHECK_FAILS(fl_writer_close(&w, NULL, NULL), FLEET_EIO,
+                    "No space left on device");
+        CHECK_CONTAINS(fleet_last_error(), test_path(name));
+        fl_disk_use(NULL);
+        CHECK(n_write <= n);
+    }
+    free(data);
+}
+
+TEST(a_file_that_is_to_stop_stops_behind)
+{
+    enum { MB = 1 << 20 };
+    fl_file_progress p = {0};
+    unsigned char *data = noise(MB);
+    fl_writer w;
+
+    fl_file_count(&p);
+    CHECK_OK(fl_writer_open(&w, test_folder(), "stopped"));
+    for (int i = 0; i < 4; i++)
+        fl_writer_put(&w, data, MB);
+    p.stop = true;
+    for (int i = 0; i < 4; i++)
+        fl_writer_put(&w, data, MB);
+    CHECK_FAILS(w.status, FLEET_EPEER, "stopped before its end");
+    CHECK(fl_writer_close(&w, NULL, NULL) == FLEET_EPEER);
+    CHECK(p.bytes <= 6 * MB);
+    fl_file_count(NULL);
+    free(data);
+}
+
+/* The second buffer, or the thread's own memory. */
+TEST(a_file_without_memory_for_a_thread_is_written_without_one)
+{
+    enum { N = (4 << 20) + 5 };
+    unsigned char *data = noise(N);
+    char name[16], *got;
+
+    for (long n = 1; n <= 3; n++) {
+        uint64_t size, hash;
+        fl_writer w;
+
+        snprintf(name, sizeof name, "alone-%ld", n);
+        CHECK_OK(fl_writer_open(&w, test_folder(), name));
+        fl_memory_fail_at(n, true);
+        fl_writer_put(&w, data, N);
+        fl_memory_fail_at(0, false);
+        CHECK_OK(fl_writer_close(&w, &size, &hash));
+        CHECK(hash == fl_hash(data, N, 0));
+        CHECK_OK(read_checked(name, size, hash, &got));
+        fl_free(got);
+    }
+    free(data);
 }
 
 TEST(a_writer_never_overwrites)

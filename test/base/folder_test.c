@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/memory.h"
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/memory.h"
 #include "fleet/pass/pass_rows.h"
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/memory.h"
 #include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_folder.h"

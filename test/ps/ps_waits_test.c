@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
 #include "ps/host/server.h"

@@ -283,6 +283,21 @@ TEST(rows_are_visited_by_bucket_and_key)
     r->methods->destroy(r);
 }
 
+/* Many rows in a bucket, whose keys differ in three bytes, or in all. */
+TEST(rows_are_visited_by_bucket_and_key_however_many_there_are)
+{
+    for (int all_bytes = 0; all_bytes < 2; all_bytes++) {
+        fl_rows *r = table_of("t", 1, 0);
+        walk w = {.rows = r};
+
+        for (uint64_t i = 0; i < MANY; i++)
+            make(r, all_bytes ? fl_mix(i) : MANY - i);
+        CHECK_OK(r->methods->each(r, visit, &w));
+        CHECK_INT(w.n, MANY);
+        r->methods->destroy(r);
+    }
+}
+
 TEST(a_cleared_table_is_as_at_the_start)
 {
     fl_rows *r = table_of("t", 5, 0);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/memory.h"
 #include "base/text.h"

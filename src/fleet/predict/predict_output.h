@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 
 typedef struct fl_score_file {
     const char *path; /* NULL: nowhere */

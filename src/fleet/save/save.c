@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file/file_writer.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "fleet/save/row_ages.h"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/memory.h"
 #include "fleet/checkpoint.h"

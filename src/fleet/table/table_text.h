@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "fleet/save/load.h"
 
 /* What the first line says. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/memory.h"
 #include "ps/journal/journal_cut.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/folder.h"
 #include "base/json/json_write.h"
 #include "base/memory.h"

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file/file_writer.h"
 #include "base/memory.h"
 #include "base/text.h"
 

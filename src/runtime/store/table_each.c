@@ -1,5 +1,6 @@
 /* table_each.c - walks over all rows of a table, and what it has. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/store/table_internal.h"
 
@@ -13,6 +14,52 @@ static int by_key(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+enum { DIGIT = 256, LEAST_DIGITS = 64 /* entries; fewer are compared */ };
+
+/* In the order of one byte of their keys, and else as they are. */
+static void sort_by_digit(const fl_row_entry *from, fl_row_entry *to, int64_t n,
+                          int shift)
+{
+    int64_t at[DIGIT] = {0}, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        at[from[i].key >> shift & (DIGIT - 1)]++;
+    for (int d = 0; d < DIGIT; d++) {
+        int64_t count = at[d];
+
+        at[d] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[at[from[i].key >> shift & (DIGIT - 1)]++] = from[i];
+}
+
+/* By key: digit after digit from the least; equal ones are left out. */
+static fleet_status sort_by_key(fl_row_entry *entry, int64_t n)
+{
+    fl_row_entry *from = entry, *to, *spare;
+    uint64_t differs = 0;
+
+    if (n < LEAST_DIGITS) {
+        if (n > 1)
+            qsort(entry, (size_t)n, sizeof *entry, by_key);
+        return FLEET_OK;
+    }
+    FL_TRY(FL_NEW(&spare, (size_t)n * sizeof *spare));
+    for (int64_t i = 1; i < n; i++)
+        differs |= entry[i].key ^ entry[0].key;
+    for (int shift = 0; shift < 64; shift += 8)
+        if (differs >> shift & (DIGIT - 1)) {
+            to = from == entry ? spare : entry;
+            sort_by_digit(from, to, n, shift);
+            from = to;
+        }
+    if (from != entry)
+        memcpy(entry, from, (size_t)n * sizeof *entry);
+    fl_free(spare);
+    return FLEET_OK;
+}
+
 fleet_status fl_table_visit(fl_row_entry *entry, int64_t places, int bucket,
                             const fl_table_walk *w)
 {
@@ -24,8 +71,7 @@ fleet_status fl_table_visit(fl_row_entry *entry, int64_t places, int bucket,
         entry[n] = entry[i];
         n += !head->erased && (w->all || head->changed_at > w->since);
     }
-    if (n > 1)
-        qsort(entry, (size_t)n, sizeof *entry, by_key);
+    FL_TRY(sort_by_key(entry, n));
     for (int64_t i = 0; i < n; i++)
         FL_TRY(w->visit(w->arg, bucket, entry[i].key,
                         (const float *)(const void *)(entry[i].place + 1)));

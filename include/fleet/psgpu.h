@@ -100,7 +100,8 @@ FLEET_API fleet_status fleet_psgpu_load_into_memory(fleet_psgpu *psgpu);
  *   FLEET_ENOMEM    memory; or the rows of one merge group are more than
  *                   memory_bytes, or than the GPU has
  *   FLEET_EIO, FLEET_ECORRUPT  of rows that are in a file; FLEET_EIO also if
- *                   the pass cannot be noted in the folder of the options
+ *                   the first pass cannot be noted in the folder of the
+ *                   options; of a later one a line of the log says so
  *
  * A table that has a life or an accessor, whose lookups are guarded for the
  * CPU, or whose ids become sequences, stays at home as in any program on a GPU;

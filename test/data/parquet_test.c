@@ -568,6 +568,22 @@ TEST(what_is_no_file_of_parquet_is_refused)
     DATA_FAILS(&spec, FLEET_EUNSUPPORTED, "a regular file");
 }
 
+TEST(a_file_that_was_not_finished_is_none_of_parquet)
+{
+    const fl_parquet_table *table = parquet_table();
+    const char *path = test_path("abandoned");
+    fl_parquet_column column = {.name = "x", .kind = FL_PARQUET_INT};
+    const int64_t value = 7;
+    const fl_parquet_piece piece = {.n = 1, .values = &value};
+    fl_parquet_writer *writer;
+    fl_parquet_file *file;
+
+    CHECK_OK(table->create(path, &column, 1, &writer));
+    CHECK_OK(table->write(writer, 1, &piece));
+    table->abandon(writer);
+    CHECK(table->open(path, NULL, 0, &column, 1, &file) == FLEET_ECORRUPT);
+}
+
 TEST(a_file_without_rows_has_no_batches)
 {
     const char *path = test_path("empty.parquet");

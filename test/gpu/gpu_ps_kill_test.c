@@ -210,6 +210,29 @@ static void note_line(void *user, fleet_log_level level, const char *text)
     snprintf(gpu_ps_said + n, sizeof gpu_ps_said - n, "%s\n", text);
 }
 
+/* A disk that is full between two saves ends no training. */
+TEST(a_later_pass_that_cannot_be_noted_begins_and_is_named)
+{
+    const char *folder = test_path("notes");
+    fl_pass_note n = {.folder = (char *)folder};
+    fl_position at = {.pass = 0};
+    fl_log log;
+    char path[600];
+
+    *gpu_ps_said = 0;
+    snprintf(path, sizeof path, "%s/gpu-ps-pass.json", folder);
+    fl_log_init(&log, note_line, NULL, FLEET_LOG_INFO);
+    CHECK_OK(fl_pass_note_begin(&n, &log, &at));
+    CHECK_INT(unlink(path), 0);
+    CHECK_INT(rmdir(folder), 0);
+    (void)test_file("notes", "");
+    at.pass = 1;
+    CHECK_OK(fl_pass_note_begin(&n, &log, &at));
+    CHECK_CONTAINS(gpu_ps_said, "a pass begins that cannot be noted");
+    CHECK_CONTAINS(gpu_ps_said, path);
+    fl_log_done(&log);
+}
+
 TEST(a_note_that_is_damaged_is_named_and_written_anew)
 {
     const fl_position at = {.pass = 3};

@@ -25,8 +25,9 @@ typedef struct two {
     scene s;
     fleet_psgpu *g; /* NULL: tables are there as a whole */
     const char *second;
-    bool waits; /* in the last part, for the next pass; with g */
-    int ready;  /* it came to its end */
+    const char *saved; /* what load_beside() loads */
+    bool waits;        /* in the last part, for the next pass; with g */
+    int ready;         /* it came to its end */
     int64_t fresh, shared;
 } two;
 
@@ -416,6 +417,52 @@ TEST(a_load_between_two_passes_counts)
     hash = hash_with_load(&c);
     CHECK(hash == hash_with_load(&whole));
     CHECK(hash != hash_of_whole(whole));
+    gpu_kit_close();
+}
+
+enum { LOADED_AT = 6 }; /* batch: behind that in which see_next() waits */
+
+static int load_beside(void *user, int64_t batch, int64_t samples)
+{
+    two *t = user;
+
+    (void)read_beside(t, batch, samples);
+    if (batch == LOADED_AT)
+        CHECK_OK(fleet_load_model(t->s.f, t->saved));
+    return 0;
+}
+
+/* Once the next pass's rows have been copied they are others at home. */
+static uint64_t hash_with_load_within(const ps_case *c)
+{
+    two t;
+    const fleet_train_options o = {.on_batch = load_beside, .user = &t};
+
+    open_two(&t, c);
+    t.saved = test_path(c->passes ? "within-pass" : "within-whole");
+    CHECK_OK(fleet_save_persistables(t.s.f, t.saved));
+    train_first(&t);
+    begin_second(&t);
+    t.second = scene_file("train.txt", GPU_PS_LINES, 1);
+    t.waits = c->passes;
+    CHECK_OK(fleet_train_from_dataset(t.s.e, t.s.data, &o, NULL));
+    if (t.g) {
+        CHECK_INT(t.ready, 2);
+        CHECK_OK(fleet_psgpu_end_pass(t.g));
+    }
+    begin_second(&t);
+    train_second(&t);
+    return close_two(&t);
+}
+
+TEST(a_load_beside_a_pass_counts_for_the_next_one)
+{
+    const ps_case c = {.passes = true}, whole = {0};
+    uint64_t hash;
+
+    gpu_kit_open();
+    hash = hash_with_load_within(&c);
+    CHECK(hash == hash_with_load_within(&whole));
     gpu_kit_close();
 }
 

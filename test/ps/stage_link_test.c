@@ -207,6 +207,32 @@ TEST(a_batch_goes_and_its_gradients_come_back)
     CHECK_INT(x.ids, 3 * (4 + 5 + 6));
 }
 
+static uint64_t same_number(void *arg)
+{
+    (void)arg;
+    return 7;
+}
+
+/* It would get the gradients of the batch before. */
+TEST(a_batch_behind_one_that_was_not_pushed_is_refused)
+{
+    fl_stage_client_options o = trainer_options();
+    fl_stage_client *c;
+    other x;
+
+    o.number = same_number;
+    open_other(&x);
+    start_other(&x);
+    CHECK_OK(fl_stage_client_open(&c, &o));
+    CHECK_OK(exchange_once(c));
+    CHECK_FAILS(exchange_once(c), FLEET_ESTATE,
+                "heter worker 0 has trained a batch that this worker has "
+                "failed to train");
+    fl_stage_client_close(c);
+    end_other(&x);
+    CHECK_INT(x.batches, 1);
+}
+
 /* --- requests that come again --------------------------------------------- */
 
 static uint32_t incarnation_now = INCARNATION;
@@ -453,6 +479,50 @@ TEST(a_process_goes_on_behind_the_batch_that_was_done)
     CHECK_INT(fl_stage_log_last(k.log, 0, RUN)->n_ended, 1);
     CHECK(!fl_stage_log_last(k.log, 0, RUN + 1));
     fl_stage_log_close(k.log);
+}
+
+/* Its update is made then, whether the heter worker knows of that or not. */
+TEST(an_end_that_comes_before_the_round_is_known_to_be_over_is_behind_it)
+{
+    uint64_t step, updates;
+    logged k;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    die_behind_a_batch(&k);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
+                 FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION);
+    close_logged(&k);
+
+    open_logged(&k);
+    CHECK(fl_stage_server_goes_on(k.x.server, &step, &updates));
+    CHECK(step == ONE_STEP + 1 && updates == 4);
+    CHECK_INT(next_event(&k), FL_STAGE_PASS_ENDED);
+    close_logged(&k);
+}
+
+/* The next process may not know that the pass is over, and lanes do. */
+TEST(a_pass_that_was_under_way_is_ended_before_all_have_left)
+{
+    logged k;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    die_behind_a_batch(&k);
+    CHECK_INT(next_event(&k), FL_STAGE_TRAINED);
+    fl_stage_server_stands(k.x.server, ONE_STEP + 1, 4);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
+                 FL_MSG_PASS_END);
+    check_answer(&k, "", INCARNATION);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 2, NONCE,
+                 FL_MSG_LEAVE);
+    check_answer(&k, "", INCARNATION);
+    close_logged(&k);
+
+    open_logged(&k);
+    CHECK_INT(next_event(&k), FL_STAGE_PASS_ENDED);
+    fl_stage_server_pass_over(k.x.server, ONE_STEP + 2);
+    CHECK_INT(next_event(&k), FL_STAGE_LEFT);
+    close_logged(&k);
 }
 
 static void send_as(logged *k, uint32_t incarnation, fl_msg_kind kind,

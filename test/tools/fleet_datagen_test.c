@@ -244,6 +244,10 @@ TEST(parquet_needs_the_plug_in_and_finds_it_beside_bin)
     CHECK_INT(test_shell(command, said, sizeof said), 0);
     CHECK_INT(run_installed(said), 0);
     CHECK_CONTAINS(said, "{\"lines\":9,");
+    snprintf(command, sizeof command,
+             "cd '%s' && mv bin mine && ln -s mine bin", test_folder());
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    CHECK_INT(run_installed(said), 1); /* lib beside mine may be anybody's */
 }
 
 /* The counts are those of multislot; each slot has its own indexes. */

@@ -29,11 +29,17 @@ struct fl_writer_queue {
 /* --- a buffer ------------------------------------------------------------- */
 
 /* The kernel begins to write it at once, which leaves less to the flush at the
- * end; where a file system cannot do that, the flush does it. */
-static void begin_to_flush(fl_writer *w, size_t size)
+ * end; where a file system cannot do that, the flush does it. What this
+ * call refuses the flush need not say again. */
+static fleet_status begin_to_flush(fl_writer *w, size_t size)
 {
-    sync_file_range(w->fd, w->on_disk, (off_t)size, SYNC_FILE_RANGE_WRITE);
+    int failed =
+        sync_file_range(w->fd, w->on_disk, (off_t)size, SYNC_FILE_RANGE_WRITE);
+
     w->on_disk += (off_t)size;
+    if (failed && (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+        return fl_file_failed("write", w->path);
+    return FLEET_OK;
 }
 
 static fleet_status write_buffer(fl_writer *w, const char *data, size_t size)
@@ -46,7 +52,7 @@ static fleet_status write_buffer(fl_writer *w, const char *data, size_t size)
     fl_hush_end(&hush);
     if (errno)
         return fl_file_failed("write", w->path);
-    begin_to_flush(w, size);
+    FL_TRY(begin_to_flush(w, size));
     return fl_file_go_on(size);
 }
 

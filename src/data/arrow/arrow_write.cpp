@@ -196,10 +196,13 @@ fleet_status fl_arrow_finish(fl_parquet_writer *w)
     });
 }
 
-/* What its parts write when they are destroyed may fail. */
+/* Arrow's writer ends its file when it is destroyed, with what rows there are:
+ * that fails, as the file is closed before. */
 void fl_arrow_abandon(fl_parquet_writer *w)
 {
     try {
+        if (w)
+            (void)w->to->Close();
         delete w;
     } catch (...) {
     }

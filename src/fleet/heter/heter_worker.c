@@ -107,6 +107,16 @@ static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
     return status;
 }
 
+/* In async no round ends behind a batch. A worker that has its answer may end
+ * the pass, save or load, which all workers' updates come before, these, too:
+ * so they are on the servers when it hears. */
+static fleet_status wait_for_lanes(stage_loop *l)
+{
+    fl_remote *x = l->f->store->remote;
+
+    return x->sync ? FLEET_OK : x->methods->wait_update(x);
+}
+
 static fleet_status train_batch(stage_loop *l, int trainer, const fl_packet *p)
 {
     float loss = 0;
@@ -122,7 +132,8 @@ static fleet_status train_batch(stage_loop *l, int trainer, const fl_packet *p)
         return fl_fail_in(status, "%s, a batch of worker %d", l->job->name,
                           trainer);
     l->n_batch++;
-    return answer_batch(l, trainer, loss);
+    status = wait_for_lanes(l);
+    return status == FLEET_OK ? answer_batch(l, trainer, loss) : status;
 }
 
 /* --- rounds --------------------------------------------------------------- */

@@ -41,6 +41,14 @@ static fleet_status check_job(const fleet *f)
     return FLEET_OK;
 }
 
+/* It counts updates of servers, and in async a batch is one of each stage: it
+ * would run at twice its speed, and not alike in the two stages. */
+static bool has_schedule(const fleet_optimizer *o)
+{
+    return o->schedule.is.kind != FLEET_SCHEDULE_CONSTANT ||
+           o->schedule.is.warmup_steps > 0;
+}
+
 static fleet_status check_strategy(const fleet *f, const fl_training *t)
 {
     const fleet_distributed_strategy *s = &f->strategy;
@@ -70,6 +78,10 @@ static fleet_status check_strategy(const fleet *f, const fl_training *t)
         return refuse_stages("strategy.log in ps-async",
                              "what a heter worker has in its log is of rounds "
                              "of all its workers");
+    if (!is_sync(f) && has_schedule(t->optimizer))
+        return refuse_stages("a schedule of the learning rate in ps-async",
+                             "a batch is an update of each stage, which it "
+                             "would count twice");
     if (s->replicas > 1)
         return refuse_stages("strategy.replicas", "expected 1");
     if (s->wire_configs.push_type != FLEET_WIRE_FP32)

@@ -161,14 +161,24 @@ static fleet_status write_note(const char *folder, const char *to,
 
 /* --- a process ------------------------------------------------------------ */
 
-fleet_status fl_pass_note_begin(fl_pass_note *n, fl_log *log,
-                                const fl_position *at)
+/* What was trained is in memory still, and a full disk may be emptied before
+ * the next save: the note of a pass before stays. */
+static fleet_status go_on_without(const fl_pass_note *n, fl_log *log,
+                                  fleet_status status)
+{
+    if (!n->is_written || status != FLEET_EIO)
+        return status;
+    FL_WARN(log, "a pass begins that cannot be noted: %s", fleet_last_error());
+    fl_error_clear();
+    return FLEET_OK;
+}
+
+static fleet_status note_pass(fl_pass_note *n, fl_log *log,
+                              const fl_position *at)
 {
     fleet_status status;
     char *path;
 
-    if (!n->folder)
-        return FLEET_OK;
     FL_TRY(make_folder(n->folder));
     path = fl_path_join(n->folder, NOTE);
     status = path ? FLEET_OK : FLEET_ENOMEM;
@@ -180,6 +190,12 @@ fleet_status fl_pass_note_begin(fl_pass_note *n, fl_log *log,
     n->is_written = n->is_written || status == FLEET_OK;
     fl_free(path);
     return status;
+}
+
+fleet_status fl_pass_note_begin(fl_pass_note *n, fl_log *log,
+                                const fl_position *at)
+{
+    return n->folder ? go_on_without(n, log, note_pass(n, log, at)) : FLEET_OK;
 }
 
 void fl_pass_note_remove(fl_pass_note *n)

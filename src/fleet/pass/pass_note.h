@@ -15,7 +15,8 @@ typedef struct fl_pass_note {
 
 /* A pass begins where the training is: the note says so. The first time a line
  * names passes that a process before this one had begun and that what was
- * loaded has not. FLEET_EIO: it cannot be written; the pass has not begun. */
+ * loaded has not. FLEET_EIO: the first one cannot be written; the pass has not
+ * begun. If a later one cannot be, a line says so. */
 fleet_status fl_pass_note_begin(fl_pass_note *n, fl_log *log,
                                 const fl_position *at);
 

@@ -301,6 +301,7 @@ fleet_status fl_psgpu_begin(fleet_psgpu *g)
 fleet_status fl_psgpu_begin_here(fleet_psgpu *g)
 {
     fl_pass_list *l = &g->list;
+    fleet_status status;
 
     *l = (fl_pass_list){.open = open_rest,
                         .from = g->end,
@@ -308,7 +309,11 @@ fleet_status fl_psgpu_begin_here(fleet_psgpu *g)
                         .end = g->end,
                         .read = g->end};
     FL_TRY(fl_dataset_memory_open_ahead(g->d, g->bounds, &l->from, &l->stream));
-    FL_TRY(note_pass(g));
+    status = note_pass(g);
+    if (status != FLEET_OK) { /* the samples would have a reader for good */
+        fl_pass_list_close(l);
+        return status;
+    }
     g->part = 0;
     g->begun = true;
     g->next.is_here = g->next.is_expected = false;

@@ -19,6 +19,7 @@ struct fl_stage_client {
     fl_client *client;
     fl_request request;
     uint64_t n_request; /* that were made */
+    uint64_t trained;   /* number of the last batch that was answered */
     bool left;
 };
 
@@ -83,22 +84,31 @@ static fleet_status ask_stage(fl_stage_client *c, fl_msg_writer *w)
     return status;
 }
 
-static void begin_request(fl_stage_client *c, fl_msg_writer *w, uint16_t flags)
+/* Where a batch was answered and could not be pushed, for a full disk, say, the
+ * next request has its number, and would get the answer to that batch. */
+static fleet_status begin_request(fl_stage_client *c, fl_msg_writer *w,
+                                  uint16_t flags, uint64_t *number)
 {
-    const uint64_t number =
-        c->o.number ? c->o.number(c->o.arg) : c->n_request + 1;
-
+    *number = c->o.number ? c->o.number(c->o.arg) : c->n_request + 1;
+    FL_TRY(fl_client_status(c->client));
+    if (*number <= c->trained)
+        return fl_fail(FLEET_ESTATE,
+                       "%s has trained a batch that this worker has failed to "
+                       "train: the two stages are not at the same batch any "
+                       "more",
+                       c->o.name);
     fl_request_clear(&c->request);
-    fl_client_begin(c->client, 0, &c->request, w, FL_MSG_FORWARD, number,
+    fl_client_begin(c->client, 0, &c->request, w, FL_MSG_FORWARD, *number,
                     flags);
+    return FLEET_OK;
 }
 
 static fleet_status say(fl_stage_client *c, uint16_t flags)
 {
     fl_msg_writer w;
+    uint64_t number;
 
-    FL_TRY(fl_client_status(c->client));
-    begin_request(c, &w, flags);
+    FL_TRY(begin_request(c, &w, flags, &number));
     return ask_stage(c, &w);
 }
 
@@ -150,12 +160,13 @@ static fleet_status exchange_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
     fl_stage_client *c = (fl_stage_client *)(void *)link;
     fl_msg_writer w;
+    uint64_t number;
     fleet_status status;
 
-    FL_TRY(fl_client_status(c->client));
-    begin_request(c, &w, 0);
+    FL_TRY(begin_request(c, &w, 0, &number));
     FL_TRY(write_batch(&w, b));
     FL_TRY(ask_stage(c, &w));
+    c->trained = number;
     status = read_answer(c, b);
     return status == FLEET_OK ? status : give_up(c, status);
 }

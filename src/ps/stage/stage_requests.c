@@ -174,6 +174,21 @@ static bool is_end(const fl_msg_head *head)
     return head->flags & (FL_MSG_PASS_END | FL_MSG_LEAVE);
 }
 
+/* A trainer ends a pass when its update is on all lanes, which it may hear of
+ * before this process does. Its record takes the place of its batch's, so it
+ * says that the step is made: the next process would make another one by that
+ * number, of which lanes would believe that they have it. */
+static fl_stage_record record_of_end(const fl_stage_server *s,
+                                     const fl_stage_peer *t, uint64_t number)
+{
+    fl_stage_record r = fl_stage_record_of(s, t, number);
+    const bool is_made = t->trained_at == s->step + 1;
+
+    r.step += is_made;
+    r.updates += is_made;
+    return r;
+}
+
 /* The end of a pass or of all needs no other thread. */
 static void take_end(fl_stage_server *s, fl_stage_peer *t)
 {
@@ -187,7 +202,7 @@ static void take_end(fl_stage_server *s, fl_stage_peer *t)
         return; /* it comes again */
     t->n_ended += (head->flags & FL_MSG_PASS_END) != 0;
     t->left = head->flags & FL_MSG_LEAVE;
-    r = fl_stage_record_of(s, t, head->step);
+    r = record_of_end(s, t, head->step);
     if (s->o.stage_log && fl_stage_log_write(s->o.stage_log, (int)head->stream,
                                              &r, NULL, NULL) != FLEET_OK) {
         fl_packet_drop(p);

@@ -86,6 +86,14 @@ static void *serve_trainers(void *arg)
 
 /* --- the other thread ----------------------------------------------------- */
 
+/* It may hear that the pass is over, and leave, before this process knows that.
+ * The next one ends the pass again first: its step would be taken for that
+ * end's otherwise, and lanes would not know that it leaves. */
+static bool has_left(const fl_stage_server *s, const fl_stage_peer *t)
+{
+    return t->left && !(s->o.stage_log && t->n_ended > s->n_over);
+}
+
 /* Under the lock: what the trainer has brought, if anything. */
 static bool has_event(fl_stage_server *s, fl_stage_peer *t,
                       fl_stage_event *event, fl_packet **p)
@@ -102,7 +110,7 @@ static bool has_event(fl_stage_server *s, fl_stage_peer *t,
         *event = FL_STAGE_BATCH;
         return true;
     }
-    *event = t->left ? FL_STAGE_LEFT : FL_STAGE_PASS_ENDED;
+    *event = has_left(s, t) ? FL_STAGE_LEFT : FL_STAGE_PASS_ENDED;
     return t->left || t->n_ended > s->n_over;
 }
 
@@ -247,6 +255,7 @@ fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
     fl_packet_drop(t->batch);
     t->batch = NULL;
     t->taken = false;
+    t->trained_at = s->step + 1;
     fl_stage_keep_answer(t, t->answered.step, p);
     pthread_mutex_unlock(&s->lock);
     fl_wakeup_ring(&s->wakeup);
@@ -334,6 +343,7 @@ static fleet_status restore_trainer(fl_stage_server *s, int trainer)
     t->done = r->number;
     t->n_ended = r->n_ended;
     t->left = r->left;
+    t->trained_at = r->n_lane > 0 ? r->step + 1 : 0;
     if (!s->goes_on || r->step > s->step) {
         s->step = r->step;
         s->updates = r->updates;

@@ -16,6 +16,8 @@ typedef struct fl_stage_peer {
     uint64_t done;        /* number of its last request that was answered */
     uint64_t n_ended;     /* passes that it has ended */
     uint64_t progress;    /* requests */
+    uint64_t trained_at;  /* the heter worker's step that its last batch is part
+                             of; 0: there was none */
     fl_packet *batch;     /* that has come, or is taken; NULL: none */
     fl_msg_head asked;    /* head of the request under way, as it came last */
     fl_msg_head answered; /* and as it was when its answer was begun */

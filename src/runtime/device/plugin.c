@@ -76,12 +76,16 @@ static bool has_file(const char *folder, const char *file, char path[MOST_PATH])
     return access(path, F_OK) == 0;
 }
 
-/* A program that has the library inside lies in a folder beside lib. */
+/* A program in bin that has the library inside lies beside lib. Of another
+ * folder that may be any user's: of /tmp/mine it would be /tmp/lib. */
 static bool has_file_of_program(const char *folder, const char *file,
                                 char path[MOST_PATH])
 {
+    const char *own = strrchr(folder, '/');
     char lib[MOST_PATH];
 
+    if (!own || strcmp(own, "/bin") != 0)
+        return false;
     snprintf(lib, sizeof lib, "%.2900s/../lib", folder);
     return has_file(lib, file, path);
 }

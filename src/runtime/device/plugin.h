@@ -51,10 +51,10 @@ typedef const fl_plugin *fl_plugin_entry(const fl_host *host);
 #define FL_PLUGIN_ENTRY fleet_plugin
 
 /* Open libfleet_NAME.so, once: from the folder FLEET_PLUGIN_PATH, then beside
- * the code of this library, in a folder lib beside that folder, as of a program
- * in bin that has it inside, then where the loader looks. FLEET_ENOENT if no
- * such file or no such folder exists; FLEET_EUNSUPPORTED if the file cannot be
- * used, with what is missing. */
+ * the code of this library; if that is in a folder bin, as of a program that
+ * has it inside, in the folder lib beside that; then where the loader looks.
+ * FLEET_ENOENT if no such file or no such folder exists; FLEET_EUNSUPPORTED if
+ * the file cannot be used, with what is missing. */
 fleet_status fl_plugin_open(const char *name, const fl_plugin **plugin);
 
 /* After a failure of what a plug-in brings: if the folder FLEET_PLUGIN_PATH

@@ -190,11 +190,22 @@ fleet_status fl_store_to_host(fl_store *s)
 void fl_store_written(fl_store *s)
 {
     pthread_mutex_lock(&s->mirror_lock);
+    s->n_written++;
     for (fl_mirror *m = s->mirrors; m; m = m->next) {
         m->gpu_is_old = true;
         m->host_is_old = false;
     }
     pthread_mutex_unlock(&s->mirror_lock);
+}
+
+uint64_t fl_store_times_written(fl_store *s)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&s->mirror_lock);
+    n = s->n_written;
+    pthread_mutex_unlock(&s->mirror_lock);
+    return n;
 }
 
 void fl_mirrors_destroy(fl_store *s)

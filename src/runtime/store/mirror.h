@@ -67,4 +67,7 @@ bool fl_store_on_gpu(struct fl_store *s);
 fleet_status fl_store_to_host(struct fl_store *s);
 void fl_store_written(struct fl_store *s);
 
+/* How often it was: a copy of rows is still right while it is as often. */
+uint64_t fl_store_times_written(struct fl_store *s);
+
 void fl_mirrors_destroy(struct fl_store *s);

@@ -136,6 +136,7 @@ typedef struct fl_store {
     fl_localsgd local;
     fl_change_watch *watch; /* of dense parameters; NULL: none */
     fl_mirror *mirrors;     /* what GPUs have of it */
+    uint64_t n_written;     /* calls of fl_store_written() */
     pthread_mutex_t mirror_lock;
     pthread_rwlock_t lock; /* written: a training step, a load */
 } fl_store;

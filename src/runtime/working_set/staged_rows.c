@@ -103,6 +103,7 @@ fleet_status fl_staged_rows_stage(fl_staged_rows *n, const fl_pass_keys *now,
 {
     n->is_staged = false;
     n->n_staged = 0;
+    n->written = fl_store_times_written(s);
     FL_TRY(sort_keys(n, now));
     FL_TRY(fl_grow(&n->staged, &n->staged_capacity,
                    (size_t)(n->n_fresh * fl_table_gpu_stride(rows)), 1));

@@ -23,6 +23,7 @@ typedef struct fl_staged_rows {
     size_t staged_capacity;
     int64_t n_staged;
     bool is_staged;
+    uint64_t written; /* how often the store was, as copying began */
 } fl_staged_rows;
 
 /* Rows that are looked at under one lock: few, as they have to fit into a cap
@@ -36,8 +37,8 @@ fleet_status fl_rows_visit_first(fl_rows *rows, const uint64_t *key, int64_t n,
                                  fl_row_visitor *visit, void *arg);
 
 /* Copy the rows of the keys that `now` does not have; it stays as it is till
- * this returns, and until the copies are used nothing but rows of `now` change:
- * while a pass is trained other writes are refused. *stop, set by another
+ * this returns. Copies are right as long as nothing but rows of `now` changes:
+ * of a load, which on_batch may make, `written` tells. *stop, set by another
  * thread: leave early, and it counts for nothing. */
 fleet_status fl_staged_rows_stage(fl_staged_rows *n, const fl_pass_keys *now,
                                   fl_store *s, fl_rows *rows,

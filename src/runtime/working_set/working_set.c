@@ -162,6 +162,15 @@ static fleet_status hand_over(fl_working_set *w, fl_staged_rows *next,
     return FLEET_OK;
 }
 
+/* A load may have changed rows at home since they were copied, also where the
+ * GPU has its rows of after that load. */
+static bool is_of_now(const fl_working_set *w, fl_store *s,
+                      const fl_staged_rows *next)
+{
+    return next->is_staged && !w->on_gpu->mirror.gpu_is_old &&
+           next->written == fl_store_times_written(s);
+}
+
 fleet_status fl_working_set_move(fl_working_set *w, fl_store *s,
                                  fl_staged_rows *next, bool fits,
                                  int64_t *handed_over)
@@ -170,7 +179,7 @@ fleet_status fl_working_set_move(fl_working_set *w, fl_store *s,
     fl_rows *rows = w->rows;
 
     *handed_over = 0;
-    if (fits && next->is_staged && !w->on_gpu->mirror.gpu_is_old) {
+    if (fits && is_of_now(w, s, next)) {
         fleet_status status = hand_over(w, next, handed_over);
 
         if (status != FLEET_ENOMEM)

@@ -3,6 +3,7 @@
  * what is not trained so is refused by name. */
 #define SUITE heter_async
 #include "launch_kit.h"
+#include "stage_process_kit.h"
 #include "test.h"
 
 #include <stdio.h>
@@ -62,28 +63,6 @@ static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
     return fleet_stop_worker(f);
 }
 
-static fleet_status work(fleet *f, fleet_program *p, fleet_var *id)
-{
-    const char *file = getenv("HETER_SUMS");
-    fleet_executor *e;
-    fleet_dataset *d;
-    fleet_status status;
-
-    FL_TRY(fleet_init_worker(f));
-    if (fleet_is_heter_worker(f))
-        return fleet_run_heter_worker(f);
-    d = fleet_queue_dataset(
-        f, &(fleet_dataset_options){
-               .format = FLEET_MULTISLOT, .use_var = &id, .n_use_var = 1});
-    if (!d)
-        return fleet_last_status();
-    FL_TRY(fleet_dataset_set_filelist(d, &file, 1));
-    e = fleet_executor_create(p, NULL);
-    status = e ? train(f, e, d) : fleet_last_status();
-    fleet_executor_destroy(e);
-    return status;
-}
-
 static fleet_status run_process(fleet **f)
 {
     fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
@@ -97,26 +76,16 @@ static fleet_status run_process(fleet **f)
     s.a_sync_configs.max_staleness = getenv("HETER_BOUND") ? 2 : -1;
     FL_TRY(fleet_minimize(
         fleet_distributed_optimizer(*f, fleet_sgd(*f, 1.0f), &s), loss));
-    if (fleet_is_server(*f)) {
-        FL_TRY(fleet_init_server(*f, NULL));
-        return fleet_run_server(*f);
-    }
-    return work(*f, p, id);
+    return stage_process_work(
+        *f, p,
+        &(fleet_dataset_options){
+            .format = FLEET_MULTISLOT, .use_var = &id, .n_use_var = 1},
+        getenv("HETER_SUMS"), train);
 }
 
 __attribute__((constructor)) static void be_of_a_job(void)
 {
-    fleet *f = NULL;
-    fleet_status status;
-
-    if (!getenv("HETER_SUMS"))
-        return;
-    status = run_process(&f);
-    if (status != FLEET_OK)
-        puts(fleet_last_error());
-    fleet_destroy(f);
-    fflush(NULL);
-    _exit(status != FLEET_OK);
+    stage_process_main("HETER_SUMS", run_process);
 }
 
 /* --- the tests ------------------------------------------------------------ */

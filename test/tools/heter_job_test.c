@@ -8,6 +8,7 @@
 #include "launch_kit.h"
 #include "test.h"
 #include "train_kit.h"
+#include "stage_process_kit.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -219,17 +220,7 @@ static fleet_status run_process(fleet **f)
 
 __attribute__((constructor)) static void be_of_a_job(void)
 {
-    fleet *f = NULL;
-    fleet_status status;
-
-    if (!getenv("TEST_HETER_JOB"))
-        return;
-    status = run_process(&f);
-    if (status != FLEET_OK)
-        puts(fleet_last_error());
-    fleet_destroy(f);
-    fflush(stdout);
-    _Exit(status != FLEET_OK);
+    stage_process_main("TEST_HETER_JOB", run_process);
 }
 
 /* --- the tests ------------------------------------------------------------ */

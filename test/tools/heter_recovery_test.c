@@ -3,6 +3,7 @@
  * nothing has befallen, so no batch was trained twice, and none was lost. */
 #define SUITE heter_recovery
 #include "launch_kit.h"
+#include "stage_process_kit.h"
 #include "supervise_kit.h"
 #include "test.h"
 
@@ -64,30 +65,6 @@ static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
     return fleet_stop_worker(f);
 }
 
-static fleet_status work(fleet *f, fleet_program *p, fleet_var *const *in)
-{
-    const char *file = getenv("HETER_DATA");
-    fleet_executor *e = NULL;
-    fleet_dataset *d;
-    fleet_status status;
-
-    FL_TRY(fleet_init_worker(f));
-    if (fleet_is_heter_worker(f))
-        return fleet_run_heter_worker(f);
-    d = fleet_queue_dataset(f,
-                            &(fleet_dataset_options){.format = FLEET_MULTISLOT,
-                                                     .batch_size = 16,
-                                                     .use_var = in,
-                                                     .n_use_var = 3});
-    if (!d)
-        return fleet_last_status();
-    FL_TRY(fleet_dataset_set_filelist(d, &file, 1));
-    e = fleet_executor_create(p, NULL);
-    status = e ? train(f, e, d) : fleet_last_status();
-    fleet_executor_destroy(e);
-    return status;
-}
-
 /* A process that died as it ended had done all. */
 static fleet_status run_process(fleet **f)
 {
@@ -103,27 +80,19 @@ static fleet_status run_process(fleet **f)
     loss = build(p, in);
     o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
     FL_TRY(fleet_minimize(o, loss));
-    if (fleet_is_server(*f)) {
-        FL_TRY(fleet_init_server(*f, NULL));
-        return fleet_run_server(*f);
-    }
-    status = work(*f, p, in);
+    status =
+        stage_process_work(*f, p,
+                           &(fleet_dataset_options){.format = FLEET_MULTISLOT,
+                                                    .batch_size = 16,
+                                                    .use_var = in,
+                                                    .n_use_var = 3},
+                           getenv("HETER_DATA"), train);
     return status == FLEET_EEND ? FLEET_OK : status;
 }
 
 __attribute__((constructor)) static void be_of_a_job(void)
 {
-    fleet *f = NULL;
-    fleet_status status;
-
-    if (!getenv("HETER_DATA"))
-        return;
-    status = run_process(&f);
-    if (status != FLEET_OK)
-        fprintf(stderr, "%s\n", fleet_last_error());
-    fleet_destroy(f);
-    fflush(NULL);
-    _exit(status != FLEET_OK);
+    stage_process_main("HETER_DATA", run_process);
 }
 
 /* --- the test ------------------------------------------------------------- */

@@ -378,13 +378,33 @@ void ps_start_all(ps_job *j)
         ps_start(&j->node[i]);
 }
 
+/* A line of a file of /proc that begins with such words, without them. */
+static const char *proc_line(pid_t pid, const char *name, const char *words)
+{
+    char path[40], line[200] = "";
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f) &&
+           strncmp(line, words, strlen(words)) != 0)
+        *line = 0;
+    if (f)
+        fclose(f);
+    line[strcspn(line, "\n")] = 0;
+    return test_keep(*line ? line + strlen(words) : "?");
+}
+
 int ps_wait(ps_node *n)
 {
     int status;
 
     if (!test_ends_within(n->pid, WAIT_MS * TEST_SLOWNESS))
-        test_fail(__FILE__, __LINE__, "%s %d does not end; it said: %s",
-                  n->server ? "server" : "worker", n->index, ps_said(n));
+        test_fail(__FILE__, __LINE__,
+                  "%s %d does not end (state %s, in %s); it said: %s",
+                  n->server ? "server" : "worker", n->index,
+                  proc_line(n->pid, "status", "State:\t"),
+                  proc_line(n->pid, "wchan", ""), ps_said(n));
     CHECK(waitpid(n->pid, &status, 0) == n->pid);
     n->pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

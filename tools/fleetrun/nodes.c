@@ -245,6 +245,8 @@ static fleet_status take_answer(run_nodes *n, const run_node_message *m,
 {
     const char *master = n->options->master;
 
+    if (!n->has_heard)
+        fprintf(stderr, "fleetrun: --master %s has answered\n", master);
     n->has_heard = true;
     n->heard_ms = now_ms(n);
     n->is_over = m->kind == RUN_NODE_REFUSED || m->kind == RUN_NODE_FAILED;

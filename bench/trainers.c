@@ -1,7 +1,7 @@
-/* trainers.c - R12: two trainer threads, samples/s of passes in turn over the
+/* trainers.c - R15: two trainer threads, samples/s of passes in turn over the
  * same text in the page cache: R4's model at dimension 9 and wide&deep, in
- * batches of 1,024 and of 128. R12-order: gradients are added in order;
- * R12-hogwild: each thread updates. Each over one trainer thread on one compute
+ * batches of 1,024 and of 128. R15-order: gradients are added in order;
+ * R15-hogwild: each thread updates. Each over one trainer thread on one compute
  * thread (-1), and over one whose batches two compute threads share (-2). */
 #include "model.h"
 #include "pairs.h"
@@ -43,7 +43,7 @@ static void print_pair(const pairs *p, const char *what, const char *model,
 {
     char name[80];
 
-    snprintf(name, sizeof name, "R12-%s-%s-%d-%d", what, model, batch, compute);
+    snprintf(name, sizeof name, "R15-%s-%s-%d-%d", what, model, batch, compute);
     pairs_print((pairs *)(uintptr_t)p, name, compute == 1 ? 1.5 : 0.9,
                 compute == 1 ? 1.8 : 1.0, "samples/s",
                 compute == 1 ? "one trainer thread, one compute thread"

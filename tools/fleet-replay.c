@@ -12,12 +12,14 @@
 #include "fleet/config/train_config.h"
 #include "ps/aggregate/update_view.h"
 #include "ps/journal/journal_reader.h"
+#include "ps/journal/log_end.h"
 #include "ps/host/server_replay.h"
 
 static const char usage[] =
     "usage: fleet-replay [--update N | --until-nan | --key TABLE:KEY] LOG\n"
     "       fleet-replay --config FILE [--to-step N] [--save FOLDER]\n"
     "                    [--update N | --until-nan] LOGS\n"
+    "       fleet-replay --end LOGS\n"
     "\n"
     "Prints the records of a lane's log, LOG a folder server-N/lane-M, one a "
     "line.\n"
@@ -34,7 +36,11 @@ static const char usage[] =
     "  --save FOLDER    writes a checkpoint of that\n"
     "  --update N       prints what update N has changed\n"
     "  --until-nan      prints the first update behind which a weight is not\n"
-    "                   finite; ends with 1 if there is one\n";
+    "                   finite; ends with 1 if there is one\n"
+    "\n"
+    "Or writes down, with --end, that the job of LOGS is over, where servers "
+    "have\ndied: the next job in that folder begins anew. Logs of servers that "
+    "run stay as\nthey are; it ends with 1 then.\n";
 
 typedef enum want { WANT_ALL, WANT_UPDATE, WANT_NAN, WANT_KEY } want;
 
@@ -50,6 +56,7 @@ typedef struct listing {
     uint32_t table;
     bool found;
     const char *config, *save;
+    bool ends;  /* the logs are of a job that is over */
     bool whole; /* the log has its first record */
     place at[FL_MOST_STREAM];
 } listing;
@@ -287,6 +294,34 @@ static fleet_status make_config(listing *l, const char *logs)
     return fl_config_with_model(l->config, &role, make_again, &m);
 }
 
+/* --- a job that is over --------------------------------------------------- */
+
+/* Of all servers, and then `lives`, if one of them runs. */
+static fleet_status end_logs(const char *logs, bool *lives)
+{
+    static const char *const said[] = {
+        [FL_LOG_END_BEFORE] = "had ended",
+        [FL_LOG_END_LIVES] = "is in use by a process, and stays as it is",
+        [FL_LOG_END_NOW] = "has ended"};
+    bool any = false;
+
+    for (int i = 0; i < FL_MOST_SERVER; i++) {
+        fl_log_end how;
+
+        FL_TRY(fl_log_end_one(logs, i, NULL, &how));
+        if (how == FL_LOG_END_NONE)
+            continue;
+        any = true;
+        *lives = *lives || how == FL_LOG_END_LIVES;
+        printf("server %d: its log %s\n", i, said[how]);
+    }
+    return any ? FLEET_OK
+               : fl_fail(FLEET_ENOENT,
+                         "%s: expected the folder of a job's logs, with "
+                         "server-0, server-1, ...",
+                         logs);
+}
+
 /* --- options -------------------------------------------------------------- */
 
 /* A number and nothing behind it. */
@@ -338,6 +373,9 @@ static bool read_option(int option, const char *text, listing *l)
         return true;
     case 't':
         return read_step(text, &l->to_step);
+    case 'e':
+        l->ends = true;
+        return true;
     default:
         return read_want(option, text, l);
     }
@@ -346,6 +384,8 @@ static bool read_option(int option, const char *text, listing *l)
 /* What is about parameters needs a configuration, and has no keys. */
 static bool fits(const listing *l)
 {
+    if (l->ends)
+        return l->want == WANT_ALL && !l->config && !l->save && !l->to_step;
     return l->config ? l->want != WANT_KEY : !l->save && l->to_step == 0;
 }
 
@@ -359,6 +399,7 @@ int main(int argc, char **argv)
         {"config", required_argument, NULL, 'c'},
         {"to-step", required_argument, NULL, 't'},
         {"save", required_argument, NULL, 's'},
+        {"end", no_argument, NULL, 'e'},
         {0}};
     static listing l;
     fleet_status status;
@@ -372,11 +413,12 @@ int main(int argc, char **argv)
     }
     if (argc - optind != 1 || !fits(&l))
         return fputs(usage, stderr), 2;
-    status =
-        l.config ? make_config(&l, argv[optind]) : list_all(argv[optind], &l);
+    status = l.ends     ? end_logs(argv[optind], &l.found)
+             : l.config ? make_config(&l, argv[optind])
+                        : list_all(argv[optind], &l);
     if (status != FLEET_OK || fflush(stdout) != 0) {
         fprintf(stderr, "fleet-replay: %s\n", fleet_last_error());
         return 2;
     }
-    return l.want == WANT_NAN ? l.found : 0;
+    return l.ends || l.want == WANT_NAN ? l.found : 0;
 }

@@ -302,6 +302,7 @@ static fleet_status connect_worker(fleet *f)
             writes_log(f) ? f->strategy.log_configs.restart_deadline_ms : 0,
         .replicas = fl_has_replicas(f),
         .wire = wire_of(f),
+        .log_folder = writes_log(f) ? f->strategy.log_configs.folder : NULL,
         .trail = leaves_trail(f) ? &trail : NULL,
         .trail_host = fl_trail_mark_host(f)};
 

@@ -336,8 +336,8 @@ TEST_LIMIT(a_lane_of_another_run_or_of_another_server_is_not_taken, 120)
 }
 
 /* Server 1, which has a lane of server 0, is killed, and not started again
- * before the job has ended for that; with the next job in the same folder it
- * comes back, as it was. */
+ * before the job has ended for that, which ends its log, too: with the next job
+ * in the same folder it begins anew. */
 TEST_LIMIT(a_job_that_has_failed_leaves_its_lanes_to_no_server, 120)
 {
     ps_job j = short_job();
@@ -358,8 +358,9 @@ TEST_LIMIT(a_job_that_has_failed_leaves_its_lanes_to_no_server, 120)
     ps_check_fails(ps_server(&j, 0), "server 1 at ");
     CHECK(!fl_file_exists(path));
     ps_start(ps_server(&j, 1));
-    ps_hear_words(ps_server(&j, 1), "server 1, lane 0 is back");
+    ps_hear_words(ps_server(&j, 1), "lanes 2");
     ps_kill(ps_server(&j, 1), SIGTERM);
     ps_check_ends(ps_server(&j, 1));
     CHECK(!strstr(ps_said(ps_server(&j, 1)), its_own));
+    CHECK(!strstr(ps_said(ps_server(&j, 1)), "is back"));
 }

@@ -250,25 +250,6 @@ static ps_job killed_job(void)
     return j;
 }
 
-TEST(a_log_of_another_job_is_refused_by_name)
-{
-    ps_job j = killed_job();
-
-    j.node[0].job = j.node[1].job = &j;
-    j.id = "another";
-    ps_start(ps_server(&j, 0));
-    ps_check_fails(ps_server(&j, 0), "is of job recovery, which has not ended, "
-                                     "and this server of another");
-    j.id = "recovery";
-    j.lanes = 1;
-    ps_start(ps_server(&j, 0));
-    ps_check_fails(ps_server(&j, 0), "is of lanes 2, which has not ended");
-    j.lanes = 2;
-    j.how.units = 17;
-    ps_start(ps_server(&j, 0));
-    ps_check_fails(ps_server(&j, 0), "comes back with another program");
-}
-
 /* It stays for workers, which never come, for so long. */
 static void start_alone(ps_job *j, int connect_ms)
 {

@@ -335,7 +335,7 @@ fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r)
 
 /* Runs of one job are told apart, and put in order, by the time at which they
  * began: milliseconds, which come around after 49 days. */
-static void draw_identity(fl_server *s)
+void fl_server_draw_identity(fl_server *s)
 {
     struct timespec now;
 
@@ -349,11 +349,17 @@ static void draw_identity(fl_server *s)
              (s->o.index == 0 && s->identity.run == 0));
 }
 
+fleet_status fl_server_set_load(fl_server *s)
+{
+    fl_free(s->load);
+    s->load = s->o.load ? fl_strdup(s->o.load) : NULL;
+    return s->o.load && !s->load ? FLEET_ENOMEM : FLEET_OK;
+}
+
 static fleet_status make_all(fl_server *s)
 {
     FL_TRY(fl_server_make_runners(s));
-    if (s->o.load && !(s->load = fl_strdup(s->o.load)))
-        return FLEET_ENOMEM;
+    FL_TRY(fl_server_set_load(s));
     for (int i = 1; s->o.lane_port && i < s->o.n_lane; i++)
         s->port[i] = s->o.lane_port[i];
     FL_TRY(fl_server_make_addresses(s));
@@ -365,7 +371,7 @@ static fleet_status make_all(fl_server *s)
     s->mark = (uint32_t)fl_nonce();
     s->process = (uint32_t)fl_nonce() | 1;
     if (!s->o.follows)
-        draw_identity(s);
+        fl_server_draw_identity(s);
     FL_TRY(fl_server_log_open(s));
     if (!fl_server_is_inproc(s) && !*s->folder.path)
         FL_TRY(fl_ipc_folder_open(&s->folder));

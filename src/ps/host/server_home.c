@@ -179,7 +179,7 @@ static fleet_status look_at_server(fl_server *s, int server)
     fleet_status status = FLEET_OK;
     char name[24];
 
-    fl_server_log_name(server, name);
+    fl_journal_folder_name(server, name);
     of.folder = fl_path_join(s->o.log.folder, name);
     if (!of.folder)
         return FLEET_ENOMEM;
@@ -270,7 +270,7 @@ static fleet_status read_identity(fl_server *s)
 {
     char name[24];
 
-    fl_server_log_name(s->o.index, name);
+    fl_journal_folder_name(s->o.index, name);
     s->home.folder = fl_path_join(s->o.log.folder, name);
     if (!s->home.folder)
         return FLEET_ENOMEM;

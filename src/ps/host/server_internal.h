@@ -1,6 +1,7 @@
 /* server_internal.h - a server and the threads around its lanes, shared by
  * server.c (sockets, threads, life), server_make.c (what needs no sockets),
  * server_commands.c (what takes long), server_log.c (its journals),
+ * server_past.c (what is in a log that it finds),
  * server_cut.c (what makes them shorter), server_home.c (whose they are),
  * server_replay.c (its lanes made again), server_follow.c (lanes that follow
  * another server's) and server_copy.c (and what is sent to lanes that follow
@@ -148,6 +149,11 @@ fleet_status fl_server_make_store(fl_server *s, fl_lane_runner *r);
 fleet_status fl_server_make_lane(fl_server *s, fl_lane_runner *r);
 void fl_runner_done(fl_lane_runner *r); /* what it has goes */
 
+/* A nonce and, of server 0, a run of its own; the load that it was given, for
+ * the one that it begins with (server.c). */
+void fl_server_draw_identity(fl_server *s);
+fleet_status fl_server_set_load(fl_server *s);
+
 /* Its addresses, where workers find it (server_bind.c). */
 fleet_status fl_server_bind_lane(fl_server *s, fl_lane_runner *r);
 bool fl_server_is_inproc(const fl_server *s);
@@ -227,15 +233,16 @@ void fl_server_ring(fl_server *s);
 
 enum { FL_SERVER_LOG_FORMAT = 4 }; /* of its text */
 
-/* What its folder, below that of all logs, is called. */
-void fl_server_log_name(int server, char name[24]);
-
 /* Before sockets are bound: the folder is locked, and a server that comes back
  * has its old identity. Nothing without a log, as all of these. */
 fleet_status fl_server_log_open(fl_server *s);
 /* When they are bound: a new server writes its identity. */
 fleet_status fl_server_log_begin(fl_server *s);
 void fl_server_log_end(fl_server *s); /* it has run to its end */
+
+/* Of the log of a process before: does it have nothing but that workers came?
+ * A load counts: it changes what training begins with. server_past.c. */
+bool fl_server_log_is_unused(const fl_server *s);
 
 /* Is what it commits on the disk, and not only written? */
 bool fl_server_log_flushes(const fl_server *s);

@@ -12,6 +12,7 @@
 #include "ps/aggregate/lane_record.h"
 #include "ps/journal/journal_cut.h"
 #include "ps/journal/journal_reader.h"
+#include "ps/journal/log_end.h"
 #include "ps/host/server_internal.h"
 #include "runtime/simd/simd.h"
 #include "runtime/plan/job_signature.h"
@@ -82,9 +83,10 @@ static fleet_status is_another(const fl_server *s, const char *what,
     return fl_fail(FLEET_EEXIST,
                    "the log %s is of %s %s, which has not ended, and this "
                    "server of %s: expected the same, or another folder "
-                   "(log_configs.folder, FLEET_LOG_FOLDER); without that "
-                   "folder the server begins anew",
-                   s->home.folder, what, theirs, ours);
+                   "(log_configs.folder, FLEET_LOG_FOLDER). If that job is "
+                   "over, say so: fleet-replay --end %s; then this one begins "
+                   "anew",
+                   s->home.folder, what, theirs, ours, s->o.log.folder);
 }
 
 static fleet_status check_text(const fl_server *s, const fl_at *root,
@@ -204,6 +206,20 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     return *sockets ? fl_ipc_folder_again(&s->folder, sockets) : FLEET_OK;
 }
 
+/* No training is lost. */
+static fleet_status begin_anew(fl_server *s)
+{
+    FL_INFO(&s->o.context->log,
+            "server %d: the log %s is of an earlier job, which has trained "
+            "nothing: it begins anew",
+            s->o.index, s->home.folder);
+    fl_free(s->home.text);
+    s->home.text = NULL;
+    s->comes_back = false;
+    atomic_store(&s->identity.run, 0);
+    return FLEET_OK;
+}
+
 static fleet_status take_over(fl_server *s)
 {
     fl_json *json = NULL;
@@ -216,15 +232,12 @@ static fleet_status take_over(fl_server *s)
         status = read_process(s, &root);
     }
     fl_json_free(json);
+    if (status == FLEET_EEXIST && fl_server_log_is_unused(s))
+        return begin_anew(s);
     if (status == FLEET_OK || status == FLEET_ENOMEM)
         return status;
     return fl_fail_in(status == FLEET_ECONFIG ? FLEET_ECORRUPT : status,
                       "server %d, %s", s->o.index, s->home.folder);
-}
-
-void fl_server_log_name(int server, char name[24])
-{
-    snprintf(name, 24, "server-%d", server);
 }
 
 fleet_status fl_server_log_open(fl_server *s)
@@ -236,7 +249,7 @@ fleet_status fl_server_log_open(fl_server *s)
         return FLEET_OK;
     if (s->o.host)
         return fl_guest_log_open(s);
-    fl_server_log_name(s->o.index, name);
+    fl_journal_folder_name(s->o.index, name);
     snprintf(what, sizeof what, "server %d", s->o.index);
     FL_TRY(fl_journal_folder_open(&s->home, log->folder, name, what));
     s->comes_back = s->home.text != NULL;
@@ -305,14 +318,19 @@ fl_journal_sink fl_runner_journal(fl_lane_runner *r)
 /* The same program: the lanes would not be the same. */
 fleet_status fl_server_check_program(const fl_server *s)
 {
+    const bool back = s->comes_back;
+
     return s->program_before == program_hash(s)
                ? FLEET_OK
                : fl_fail(FLEET_EINVAL,
                          "server %d %s another program than the one that has "
-                         "written the log %s",
-                         s->o.index,
-                         s->comes_back ? "comes back with" : "is read by",
-                         s->home.folder);
+                         "written the log %s%s%s",
+                         s->o.index, back ? "comes back with" : "is read by",
+                         s->home.folder,
+                         back ? ": if that job is over, say so: fleet-replay "
+                                "--end "
+                              : "",
+                         back ? s->o.log.folder : "");
 }
 
 /* Its first file is made before the identity: so one that is missing was
@@ -329,13 +347,31 @@ fleet_status fl_server_log_begin(fl_server *s)
 {
     if (s->o.log.level == FL_NO_LOG)
         return FLEET_OK;
-    if (s->comes_back || s->o.host)
+    if (s->o.host)
         return fl_server_check_program(s);
+    if (s->comes_back) {
+        fleet_status status = fl_server_check_program(s);
+
+        if (status == FLEET_OK || !fl_server_log_is_unused(s))
+            return status;
+        FL_TRY(begin_anew(s));
+        fl_server_draw_identity(s);
+        FL_TRY(fl_server_set_load(s));
+    }
     FL_TRY(print_text(s));
     FL_TRY(fl_journal_folder_clear(&s->home, s->o.n_lane));
     for (int i = 0; i < s->o.n_lane; i++)
         FL_TRY(begin_first(&s->runner[i]));
     return fl_journal_folder_begin(&s->home, s->home.text);
+}
+
+/* The job is over: servers that have died do not come back, and lanes that have
+ * gone from this one are made again by none. */
+static void end_for_all(const fl_server *s)
+{
+    fl_server_forget_homes(s);
+    fl_log_end_dead(s->o.log.folder, s->o.job, atomic_load(&s->identity.run),
+                    &s->o.context->log);
 }
 
 /* One that could not come back has not ended: what is the matter may be
@@ -351,7 +387,7 @@ void fl_server_log_end(fl_server *s)
                 "server %d: that it has ended is not in its log: %s",
                 s->o.index, fleet_last_error());
     else if (fails)
-        fl_server_forget_homes(s);
+        end_for_all(s);
 }
 
 void fl_runner_log_done(fl_lane_runner *r)

@@ -85,7 +85,7 @@ static fleet_status open_home(fl_journal_folder *home, const char *folder,
 {
     char name[24];
 
-    fl_server_log_name(index, name);
+    fl_journal_folder_name(index, name);
     return fl_journal_folder_look(home, folder, name);
 }
 

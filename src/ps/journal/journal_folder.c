@@ -19,6 +19,11 @@
 
 static const char identity_name[] = "identity", ended_name[] = "ended";
 
+void fl_journal_folder_name(int server, char name[24])
+{
+    snprintf(name, 24, "server-%d", server);
+}
+
 static fleet_status folder_failed(const char *what, const char *path)
 {
     return fl_fail(FLEET_EIO, "the log %s cannot be %s: %s", path, what,

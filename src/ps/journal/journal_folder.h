@@ -21,6 +21,9 @@ typedef struct fl_journal_folder {
     char *text; /* of the owner before, which has not ended; NULL: none */
 } fl_journal_folder;
 
+/* What a server's folder, below that of all logs, is called. */
+void fl_journal_folder_name(int server, char name[24]);
+
 /* Lock the folder, which is made if need be, with its parent, and read the
  * text. `what` is the process, for errors. FLEET_EEXIST: another process has
  * it, and is named. */

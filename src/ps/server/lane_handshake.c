@@ -112,6 +112,14 @@ static void warn_of_isa(const fl_ps_lane *l, const hello *h)
                 fl_simd_best()->isa);
 }
 
+/* What to do where a place or a run is that of a log. */
+static const char *how_to_begin(const fl_ps_lane *l, bool by_log)
+{
+    return l->o.log_goes && by_log
+               ? ": if that job is over, end its log (fleet-replay --end)"
+               : "";
+}
+
 /* The worker has its run from server 0. A server that a worker of an earlier
  * run has found first goes over to the later one, as long as it has done
  * nothing; otherwise the worker asks again until the server has ended. */
@@ -130,8 +138,9 @@ static fl_msg_status check_run(fl_ps_lane *l)
     if (l->o.server > 0 && run != 0 &&
         (own == 0 || fl_run_is_later(run, own))) {
         if (own != 0 && fl_lane_is_used(l)) {
-            fl_fail(FLEET_EEXIST, "server %d serves an earlier run of the job",
-                    l->o.server);
+            fl_fail(FLEET_EEXIST,
+                    "server %d serves an earlier run of the job%s", l->o.server,
+                    how_to_begin(l, true));
             return FL_ANSWER_TAKEN;
         }
         atomic_store(&l->o.identity->run, run);
@@ -207,8 +216,9 @@ static fl_msg_status grant_place(fl_ps_lane *l, const hello *h,
     if (s->nonce) {
         fl_fail(FLEET_EEXIST,
                 "%.90s says that it is %s, and so does %s, which was heard of "
-                "%.1f s ago",
-                h->who, name, s->who, (double)(l->now_ms - s->heard_ms) / 1000);
+                "%.1f s ago%s",
+                h->who, name, s->who, (double)(l->now_ms - s->heard_ms) / 1000,
+                how_to_begin(l, !s->spoke));
         return FL_ANSWER_TAKEN;
     }
     return give_place(l, h, nonce, incarnation);

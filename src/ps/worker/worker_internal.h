@@ -141,6 +141,7 @@ struct fl_worker_io {
     fl_client *client;
     fl_worker worker;
     fl_trail *trail;    /* NULL: it leaves none */
+    char *log_folder;   /* of servers' logs; NULL: not known */
     fl_socket **socket; /* by lane, then by replica */
     int n_lane, n_socket;
     int64_t heartbeat_ms;
@@ -159,6 +160,11 @@ struct fl_worker_io {
  * unlocked, which returns the status. */
 fleet_status fl_worker_io_lock(fl_worker_io *l);
 fleet_status fl_worker_io_unlock(fl_worker_io *l, fleet_status status);
+
+/* A worker that has left, and whose program ends, is before no other process of
+ * its job; one that has not ends the job, and with it the logs of servers that
+ * have died (worker_trail.c). */
+void fl_worker_close_trail(fl_worker_io *l);
 
 /* What fl_worker_io_before_pass_ends() has set. */
 fleet_status fl_worker_io_before_end(const fl_worker_io *l);

@@ -473,16 +473,6 @@ static void close_all(fl_worker_io *l)
     l->wakeup.fd = -1;
 }
 
-/* A worker that has left, and whose program ends, is before no other process
- * of its job. */
-static void close_trail(fl_worker_io *l)
-{
-    if (l->trail && l->left)
-        (void)fl_trail_end(l->trail); /* else its run is found to be another */
-    fl_trail_close(l->trail);
-    l->trail = NULL;
-}
-
 /* Servers that know this worker need not wait until it is missed. */
 static void tell_why(fl_worker_io *l, const char *error)
 {
@@ -536,11 +526,12 @@ fleet_status fl_worker_io_open(fl_worker_io *l, fl_store *store,
     if (status != FLEET_OK) {
         tell_why(l, error.text);
         close_all(l);
-        close_trail(l);
+        fl_worker_close_trail(l);
         return fl_error_raise(&error);
     }
     l->remote.sync = how->sync;
     l->open = true;
+    l->log_folder = how->log_folder ? fl_strdup(how->log_folder) : NULL;
     return l->trail && fl_trail_from(l->trail)->state == FL_TRAIL_LEAVING
                ? leave_again(l)
                : FLEET_OK;
@@ -591,7 +582,7 @@ void fl_worker_io_destroy(fl_worker_io *l)
     if (l->open)
         give_up(l);
     close_all(l);
-    close_trail(l);
+    fl_worker_close_trail(l);
     pthread_mutex_destroy(&l->lock);
     fl_free(l);
 }

@@ -43,6 +43,7 @@ typedef struct fl_worker_mode {
     int64_t restart_ms;          /* as fl_client_options has it */
     bool replicas; /* each lane has one, at the next server; no restart_ms */
     fl_wire_options wire;          /* as what it sends and gets numbers */
+    const char *log_folder;        /* of servers' logs; NULL: not known */
     const fl_trail_options *trail; /* NULL: it leaves none */
     fl_trail_host trail_host;
 } fl_worker_mode;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "ps/journal/log_end.h"
 #include "ps/worker/worker_internal.h"
 
 fleet_status fl_worker_check_trail(const fl_trail *t, int index)
@@ -242,4 +243,17 @@ fleet_status fl_worker_go_on(fl_worker *w)
     }
     fl_trail_goes_on(w->trail);
     return from.state == FL_TRAIL_MIDDLE ? pull_weights(w) : FLEET_OK;
+}
+
+void fl_worker_close_trail(fl_worker_io *l)
+{
+    if (l->log_folder && !l->left)
+        fl_log_end_dead(l->log_folder, l->o.job, l->place.run,
+                        &l->o.context->log);
+    fl_free(l->log_folder);
+    l->log_folder = NULL;
+    if (l->trail && l->left)
+        (void)fl_trail_end(l->trail); /* else its run is found to be another */
+    fl_trail_close(l->trail);
+    l->trail = NULL;
 }

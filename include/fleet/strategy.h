@@ -116,6 +116,12 @@ typedef struct fleet_gradient_merge_configs {
     int avg;     /* 1: the update is of their mean, 0: of their sum */
 } fleet_gradient_merge_configs;
 
+typedef struct fleet_pipeline_configs {
+    /* Batches of a worker that are in flight, 1 to 64. In sync an update is of
+     * all of them, as with gradient_merge; in async of each by itself. */
+    int accumulate_steps;
+} fleet_pipeline_configs;
+
 typedef struct fleet_amp_configs {
     /* Of float16 alone: what the loss is multiplied by, and after how many
      * updates in a row that were made, or were skipped because they were not
@@ -207,6 +213,11 @@ typedef struct fleet_distributed_strategy {
 
     int gradient_merge;
     fleet_gradient_merge_configs gradient_merge_configs;
+
+    /* In a job of stages (docs/heter.md): several batches of a worker are in
+     * flight between it and its heter worker. */
+    int pipeline;
+    fleet_pipeline_configs pipeline_configs;
 
     /* Products of matrices take narrow numbers: float16, on GPUs, in every
      * mode, or with amp_configs.use_bf16 bfloat16, on CPUs, too. */

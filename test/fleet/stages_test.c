@@ -1,6 +1,7 @@
 /* stages_test.c - a program that is cut where its guards change the device, and
  * run stage by stage, computes what it computes in one piece, to the bit:
- * values, loss, gradients, and what is trained. */
+ * values, loss, gradients, and what is trained; also where several batches are
+ * in flight between the stages. */
 #define SUITE stages
 #include "stages_kit.h"
 #include "test.h"
@@ -10,6 +11,7 @@
 
 #include "fleet/job/handle.h"
 #include "runtime/exec/compile.h"
+#include "runtime/exec/crew.h"
 
 enum { ROWS = 21, STEPS = 3, MOST_VARS = 200 };
 
@@ -249,4 +251,77 @@ TEST(every_cut_of_deepfm_has_the_bits_of_the_whole)
 TEST(every_cut_of_dcn_v2_has_the_bits_of_the_whole)
 {
     check_model(fleet_dcn_v2, 16, 12);
+}
+
+/* --- batches in flight ---------------------------------------------------- */
+
+enum { FLIGHT = 3, ROUNDS = 2 };
+
+static void bind(const stages_one *first, const kit_batch *b, fl_input *input)
+{
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int n = kit_feeds(b, feed);
+
+    for (int i = 0; i < n; i++) {
+        const fleet_var *v = fleet_program_var(first->p, feed[i].name);
+
+        if (v)
+            input[v->id] = (fl_input){feed[i].data, feed[i].offsets};
+    }
+}
+
+/* The kit's link wants all of them to be sent before one is waited for. */
+static void train_in_flight(stages *s)
+{
+    const fl_crew_kind kind = {.n = FLIGHT, .in_flight = true};
+    fl_crew *crew;
+
+    s->one[0].p->training.merge.steps = 1;
+    CHECK_OK(fl_crew_of(s->one[0].e, &kind, "a test", &crew));
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t rows[FLIGHT];
+        kit_batch *b[FLIGHT];
+
+        for (int i = 0; i < FLIGHT; i++) {
+            rows[i] = ROWS - i;
+            b[i] = stages_batch(rows[i], FLIGHT * round + i);
+            bind(&s->one[0], b[i], fl_crew_input(crew, i));
+        }
+        CHECK_OK(fl_crew_round(crew, rows, FLIGHT));
+        for (int i = 0; i < FLIGHT; i++)
+            kit_batch_free(b[i]);
+    }
+    fl_crew_rest(crew);
+}
+
+TEST(batches_in_flight_have_the_bits_of_a_merge_group)
+{
+    stages_model how = stages_model_of(fleet_wide_deep);
+    stages_whole w;
+    fl_cut cut;
+    stages s = {.n = 0};
+
+    how.how.merge = FLIGHT;
+    how.how.max_batch = ROWS;
+    stages_whole_build(&w, &how);
+    CHECK_OK(fleet_device_guard_from(w.p, w.p->node[0]->out[0]->name, "cpu"));
+    CHECK_OK(fleet_device_guard_from(w.p, "fc_0.tmp", "gpu"));
+    CHECK_OK(fl_cut_make(&cut, w.p, w.m.loss, 0));
+    CHECK_INT(cut.n_stage, 2);
+    stages_open(&s, &cut, &how);
+    w.e = fleet_executor_create(w.p,
+                                &(fleet_executor_options){.max_batch = ROWS});
+    s.one[0].e->max_batch = s.one[1].e->max_batch = ROWS;
+    train_in_flight(&s);
+    for (int i = 0; i < FLIGHT * ROUNDS; i++) {
+        kit_batch *b = stages_batch(ROWS - i % FLIGHT, i);
+        fleet_feed feed[KIT_MOST_FEEDS];
+
+        CHECK_OK(fleet_executor_run(w.e, feed, kit_feeds(b, feed), NULL, 0));
+        kit_batch_free(b);
+    }
+    stages_check_kept(&s, w.f);
+    stages_close(&s);
+    fl_cut_done(&cut);
+    stages_whole_close(&w);
 }

@@ -58,57 +58,72 @@ void stages_whole_close(stages_whole *w)
 
 /* --- from stage to stage -------------------------------------------------- */
 
-/* Without gaps; NULL where it has none. */
-static void *packed(const fl_stage_value *v)
+/* Without gaps, and ragged data with their offsets. */
+static fleet_feed copy_value(const fl_stage_value *v, int64_t *dims)
 {
-    size_t size = fleet_dtype_size(v->var->dtype);
-    char *to;
+    const size_t size = fleet_dtype_size(v->var->dtype);
+    const int64_t n = v->offsets ? v->offsets[v->rows] : v->rows * v->cols;
+    char *to = malloc((size_t)n * size + 1);
+    int64_t *offsets = NULL;
 
-    if (v->var->ragged || v->ld == v->cols)
-        return NULL;
-    to = malloc((size_t)(v->rows * v->cols) * size);
-    for (int64_t r = 0; r < v->rows; r++)
+    for (int64_t r = 0; !v->offsets && r < v->rows; r++)
         memcpy(to + (size_t)(r * v->cols) * size,
                (const char *)v->data + (size_t)(r * v->ld) * size,
                (size_t)v->cols * size);
-    return to;
+    if (v->offsets) {
+        memcpy(to, v->data, (size_t)n * size);
+        offsets = malloc((size_t)(v->rows + 1) * sizeof *offsets);
+        memcpy(offsets, v->offsets, (size_t)(v->rows + 1) * sizeof *offsets);
+    }
+    memcpy(dims, v->var->shape.dim, sizeof v->var->shape.dim);
+    dims[0] = v->rows;
+    return (fleet_feed){.name = v->var->name,
+                        .dtype = v->var->dtype,
+                        .data = to,
+                        .dims = dims,
+                        .n_dim = v->offsets ? 1 : v->var->shape.n_dim,
+                        .offsets = offsets};
 }
 
-static fleet_status run_next(stages_one *next, const fl_stage_batch *b)
+static fleet_status send_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
-    fleet_feed feed[KIT_MOST_FEEDS];
-    int64_t dims[KIT_MOST_FEEDS][FLEET_MAX_DIM];
-    void *copy[KIT_MOST_FEEDS];
-    fleet_fetch fetch = {
-        .var = next->loss, .data = b->loss, .size = sizeof *b->loss};
-    fleet_status status;
+    stages_one *from = (stages_one *)(void *)link;
+    stages_sent *sent = &from->sent[b->number];
 
-    CHECK(b->n_value <= KIT_MOST_FEEDS);
-    for (int i = 0; i < b->n_value; i++) {
-        const fl_stage_value *v = &b->value[i];
-
-        memcpy(dims[i], v->var->shape.dim, sizeof dims[i]);
-        dims[i][0] = v->rows;
-        copy[i] = packed(v);
-        feed[i] = (fleet_feed){.name = v->var->name,
-                               .dtype = v->var->dtype,
-                               .data = copy[i] ? copy[i] : v->data,
-                               .dims = dims[i],
-                               .n_dim = v->offsets ? 1 : v->var->shape.n_dim,
-                               .offsets = v->offsets};
-    }
-    status = fleet_executor_run(next->e, feed, b->n_value, &fetch, 1);
+    CHECK(b->trains && b->n_value <= KIT_MOST_FEEDS);
+    CHECK(b->number < STAGES_FLIGHT && from->n_sent == b->number);
+    from->n_sent = b->number + 1;
     for (int i = 0; i < b->n_value; i++)
-        free(copy[i]);
+        sent->feed[i] = copy_value(&b->value[i], sent->dims[i]);
+    sent->n = b->n_value;
+    if (from->all->watch)
+        from->all->watch(from->all->arg, from->number, b);
+    return FLEET_OK;
+}
+
+static fleet_status run_next(stages_one *next, stages_sent *sent, float *loss)
+{
+    fleet_fetch fetch = {.var = next->loss, .data = loss, .size = sizeof *loss};
+    fleet_status status =
+        fleet_executor_run(next->e, sent->feed, sent->n, &fetch, 1);
+
+    for (int i = 0; i < sent->n; i++) {
+        free((void *)(uintptr_t)sent->feed[i].data);
+        free((void *)(uintptr_t)sent->feed[i].offsets);
+    }
     return status;
 }
 
-static fleet_status exchange(fl_stage_link *link, const fl_stage_batch *b)
+static fleet_status receive_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
     stages_one *from = (stages_one *)(void *)link, *next = from + 1;
 
-    CHECK(b->trains);
-    FL_TRY(run_next(next, b));
+    CHECK(b->alone || from->n_sent == link->n_in_flight);
+    CHECK(from->n_sent > b->number && from->n_received == b->number);
+    from->n_received++;
+    if (b->last)
+        from->n_sent = from->n_received = 0;
+    FL_TRY(run_next(next, &from->sent[b->number], b->loss));
     for (int i = 0; i < b->n_gradient; i++) {
         fl_stage_value *g = &b->gradient[i];
 
@@ -129,7 +144,7 @@ void stages_open(stages *s, const fl_cut *cut, const stages_model *how)
     for (int i = 0; i < s->n; i++) {
         stages_one *one = &s->one[i];
 
-        *one = (stages_one){.link = {exchange},
+        *one = (stages_one){.link = {send_batch, receive_batch, 0},
                             .all = s,
                             .number = i,
                             .f = kit_handle(&how->how)};

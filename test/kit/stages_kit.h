@@ -38,6 +38,15 @@ void stages_whole_close(stages_whole *w);
 
 /* --- stages --------------------------------------------------------------- */
 
+enum { STAGES_FLIGHT = 4 };
+
+/* A batch for the next stage, until what comes of it is asked for. */
+typedef struct stages_sent {
+    fleet_feed feed[KIT_MOST_FEEDS];
+    int64_t dims[KIT_MOST_FEEDS][FLEET_MAX_DIM];
+    int n;
+} stages_sent;
+
 typedef struct stages_one {
     fl_stage_link link; /* to the next one; first */
     struct stages *all;
@@ -46,9 +55,11 @@ typedef struct stages_one {
     fleet_program *p;
     fleet_var *loss;
     fleet_executor *e;
+    stages_sent sent[STAGES_FLIGHT]; /* in flight */
+    int n_sent, n_received;          /* of these */
 } stages_one;
 
-/* Is told of each exchange, when its gradients have come. */
+/* Is told of what is sent, and of what has come back. */
 typedef void stages_watcher(void *arg, int boundary, const fl_stage_batch *b);
 
 typedef struct stages {

@@ -164,6 +164,8 @@ static fleet_status exchange_once(fl_stage_client *c)
          .ld = 1}};
     fl_stage_value back = value[0];
     fl_stage_batch b = {.batch = ROWS,
+                        .capacity = ROWS,
+                        .last = true,
                         .trains = true,
                         .value = value,
                         .n_value = 2,
@@ -174,7 +176,8 @@ static fleet_status exchange_once(fl_stage_client *c)
     back.data = g;
     for (int i = 0; i < ROWS * LD; i++)
         h[i] = (float)i;
-    FL_TRY(link->exchange(link, &b));
+    FL_TRY(link->send(link, &b));
+    FL_TRY(link->receive(link, &b));
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < LD; i++) {
             sum += i < COLS ? h[r * LD + i] : 0;
@@ -419,7 +422,8 @@ static void die_behind_a_batch(logged *k)
     send_message(k->socket, k->pool, FL_MSG_HELLO, 0, 0, 0);
     CHECK_INT(hear(k->socket).peer, NONCE);
     fl_stage_server_stands(k->x.server, ONE_STEP, 3);
-    send_message(k->socket, k->pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    send_message(k->socket, k->pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE,
+                 FL_MSG_END_OF_STEP);
     do_batch(k);
     check_answer(k, "answer", INCARNATION);
     close_logged(k);
@@ -449,7 +453,8 @@ TEST(a_process_goes_on_behind_the_batch_that_was_done)
     CHECK_OK(fl_stage_log_each_packet(k.log, 0, look_at, &seen));
     CHECK_INT(seen, 2);
     CHECK_INT(next_event(&k), FL_STAGE_TRAINED);
-    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE,
+                 FL_MSG_END_OF_STEP);
     check_answer(&k, "answer", INCARNATION);
     fl_stage_server_stands(k.x.server, ONE_STEP + 1, 4);
     send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH + 1, NONCE,
@@ -542,15 +547,18 @@ TEST(another_process_of_a_trainer_gets_the_answer_to_its_batch)
     CHECK(mkdir(test_path("log"), 0700) == 0);
     die_behind_a_batch(&k);
     CHECK_INT(next_event(&k), FL_STAGE_TRAINED);
-    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE,
+                 FL_MSG_END_OF_STEP);
     check_answer(&k, "answer", INCARNATION);
     send_as(&k, INCARNATION + 1, FL_MSG_HELLO, 0, 0);
     check_answer(&k, "", INCARNATION + 1);
     send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, 5, FL_MSG_PASS_END);
     check_answer(&k, "", INCARNATION + 1);
-    send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, FIRST_BATCH, 0);
+    send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, FIRST_BATCH,
+            FL_MSG_END_OF_STEP);
     check_answer(&k, "answer", INCARNATION + 1);
-    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE, 0);
+    send_message(k.socket, k.pool, FL_MSG_FORWARD, FIRST_BATCH, NONCE,
+                 FL_MSG_END_OF_STEP);
     CHECK_INT(hear(k.socket).status, FL_ANSWER_FENCED);
     send_as(&k, INCARNATION + 1, FL_MSG_FORWARD, FIRST_BATCH + 1,
             FL_MSG_PASS_END);

@@ -224,7 +224,7 @@ static int check_counts_wait(const fl_plan *plan)
 TEST(plans_of_a_crew_are_sound_too)
 {
     for (int hogwild = 0; hogwild < 2; hogwild++) {
-        const fl_crew_kind crew = {3, hogwild};
+        const fl_crew_kind crew = {.n = 3, .hogwild = hogwild};
         fl_plan *plan;
         kit_model m;
 

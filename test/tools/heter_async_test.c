@@ -74,6 +74,8 @@ static fleet_status run_process(fleet **f)
     loss = build(p, &id);
     s.a_sync = 1;
     s.a_sync_configs.max_staleness = getenv("HETER_BOUND") ? 2 : -1;
+    s.pipeline = getenv("HETER_FLIGHT") != NULL;
+    s.pipeline_configs.accumulate_steps = s.pipeline ? 3 : 1;
     FL_TRY(fleet_minimize(
         fleet_distributed_optimizer(*f, fleet_sgd(*f, 1.0f), &s), loss));
     return stage_process_work(
@@ -125,6 +127,19 @@ TEST(each_batch_is_one_update_of_each_stage)
     CHECK_INT(run_job("--server_num 2 --worker_num 3 --heter_worker_num 2"), 0);
     check_rows("early");
     check_rows("late");
+    setenv("HETER_FLIGHT", "1", 1);
+    CHECK_INT(run_job("--server_num 2 --worker_num 3 --heter_worker_num 2"), 0);
+    check_rows("early");
+    check_rows("late");
+}
+
+TEST(refuses_batches_in_flight_without_stages)
+{
+    setenv("HETER_FLIGHT", "1", 1);
+    CHECK(run_job("--server_num 1 --worker_num 1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_minimize: strategy.pipeline: batches are in flight "
+                   "between stages, and the job has no heter workers");
 }
 
 TEST(refuses_what_it_does_not_train)

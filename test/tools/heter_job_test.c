@@ -211,6 +211,8 @@ static fleet_status run_process(fleet **f)
     p = fleet_program_create(*f);
     loss = build(*f, p);
     s.a_sync = 0;
+    s.pipeline = is_wanted("in-flight");
+    s.pipeline_configs.accumulate_steps = s.pipeline ? 2 : 1;
     o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
     if (is_wanted("clip"))
         FL_TRY(fleet_optimizer_set_global_norm_clip(o, 1));
@@ -329,6 +331,10 @@ TEST(refuses_what_it_does_not_train)
                   "fleet_minimize: a clip by global norm: this version");
     check_refused("unguarded", "--heter_worker_num=1",
                   "the guards of the program make 1 stage");
+    CHECK(run("in-flight", "--heter_worker_num=1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_executor_run: strategy.pipeline has 2 batches in "
+                   "flight, which fleet_train_from_dataset() brings");
     CHECK(run("train", "--heter_worker_num=1;1") != 0);
     CHECK_CONTAINS(launch_log("workerlog.0"),
                    "fleet_minimize: a job of more than two stages: this "

@@ -1,6 +1,8 @@
-/* heter_recovery_test.c - jobs of stages under fleetrun --supervise, whose
- * processes of each role are killed: sync ends with the bits of a job that
- * nothing has befallen, so no batch was trained twice, and none was lost. */
+/* heter_recovery_test.c - jobs of stages under fleetrun, of datasets: with
+ * several batches in flight they have the bits of the uncut job that merges as
+ * many; with --supervise and processes of each role that are killed those of a
+ * job that nothing has befallen, so no batch was trained twice, and none was
+ * lost. */
 #define SUITE heter_recovery
 #include "launch_kit.h"
 #include "stage_process_kit.h"
@@ -53,16 +55,34 @@ static fleet_var *build(fleet_program *p, fleet_var *in[3])
 
 static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
 {
+    const char *threads = getenv("HETER_THREADS");
+    const fleet_train_options o = {.thread = threads ? atoi(threads) : 1};
+    fleet_train_result r = {.loss = 0};
     uint64_t hash;
     int64_t pass, batch;
 
     FL_TRY(fleet_dataset_position(d, &pass, &batch));
     for (; pass < PASSES; pass++)
-        FL_TRY(fleet_train_from_dataset(e, d, NULL, NULL));
+        FL_TRY(fleet_train_from_dataset(e, d, &o, &r));
+    printf("LOSS=%a\n", r.loss);
     FL_TRY(fleet_barrier_worker(f));
     FL_TRY(fleet_params_hash(f, &hash));
     printf("HASH=%016" PRIx64 "\n", hash);
     return fleet_stop_worker(f);
+}
+
+/* Batches of a worker's update: in flight between stages, or merged. */
+static void set_batches(const fleet *f, fleet_distributed_strategy *s)
+{
+    const char *said = getenv("HETER_BATCHES");
+    const int n = said ? atoi(said) : 1;
+
+    s->pipeline = n > 1 && fleet_heter_worker_num(f) > 0;
+    s->gradient_merge = n > 1 && !s->pipeline;
+    if (s->pipeline)
+        s->pipeline_configs.accumulate_steps = n;
+    if (s->gradient_merge)
+        s->gradient_merge_configs.k_steps = n;
 }
 
 /* A process that died as it ended had done all. */
@@ -76,6 +96,7 @@ static fleet_status run_process(fleet **f)
 
     s.a_sync = 0;
     FL_TRY(fleet_init(f, NULL));
+    set_batches(*f, &s);
     p = fleet_program_create(*f);
     loss = build(p, in);
     o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
@@ -126,15 +147,22 @@ static const char *hash_of(void)
 
 enum { VICTIMS = 4 };
 
-/* Each role is killed once, in an order of the draw's. */
-static int kill_each(launch l, uint64_t draw, int64_t all)
+typedef supervise_victim victims[VICTIMS];
+
+static const victims of_each_role = {
+    {"heter.0", 0}, {"worker.1", 0}, {"heter.1", 0}, {"server.0", 0}};
+static const victims without_stages = {
+    {"worker.2", 0}, {"worker.1", 0}, {"worker.2", 0}, {"server.0", 0}};
+
+/* Each is killed once, in an order of the draw's. */
+static int kill_each(launch l, const victims who, uint64_t draw, int64_t all)
 {
-    supervise_victim v[VICTIMS] = {
-        {"heter.0", 0}, {"worker.1", 0}, {"heter.1", 0}, {"server.0", 0}};
+    victims v;
     const uint64_t seed = (uint64_t)getpid();
     int64_t at[VICTIMS];
     int made = 0;
 
+    memcpy(v, who, sizeof v);
     for (uint64_t i = 0; i < VICTIMS; i++)
         at[i] = (int64_t)fl_rng_below(seed, draw, i, (uint64_t)all * 9 / 10);
     qsort(at, VICTIMS, sizeof *at, supervise_by_number);
@@ -143,19 +171,45 @@ static int kill_each(launch l, uint64_t draw, int64_t all)
     return made;
 }
 
-TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 1200)
+#define STAGES "--server_num 1 --worker_num 3 --heter_worker_num 2"
+
+static const char *script_of(int batches)
 {
-    const char *flags = supervise_flags("--server_num 1 --worker_num 3 "
-                                        "--heter_worker_num 2");
-    const char *hash;
-    const int rounds = supervise_times(1);
     char script[1000];
+
+    snprintf(script, sizeof script,
+             SUPERVISE_TELL "HETER_BATCHES=%d HETER_DATA=%s exec %s", batches,
+             write_data(), test_program());
+    return test_keep(script);
+}
+
+/* The pass of each worker ends within a group. */
+TEST_LIMIT(batches_in_flight_have_the_bits_of_merged_ones, 300)
+{
+    const char *script = script_of(3), *hash, *loss;
+
+    launch_deadline_ms = 100000;
+    CHECK_INT(launch_run("--server_num 1 --worker_num 3", script), 0);
+    hash = hash_of();
+    loss = launch_value("workerlog.0", "LOSS");
+    CHECK_INT(launch_run("--server_num 2 --worker_num 3 --heter_worker_num 1",
+                         script),
+              0);
+    CHECK_TEXT(hash_of(), hash);
+    CHECK_TEXT(launch_value("workerlog.0", "LOSS"), loss);
+    CHECK_INT(launch_run(STAGES, script), 0);
+    CHECK_TEXT(hash_of(), hash);
+}
+
+static void kill_and_compare(int batches, const char *more, const victims who)
+{
+    const char *flags = supervise_flags(more);
+    const char *script = script_of(batches), *hash;
+    const int rounds = supervise_times(1);
     int64_t all;
     int made = 0;
 
     launch_deadline_ms = 100000;
-    snprintf(script, sizeof script, SUPERVISE_TELL "HETER_DATA=%s exec %s",
-             write_data(), test_program());
     CHECK_INT(launch_run("--server_num 1 --worker_num 3", script), 0);
     hash = hash_of();
     CHECK_INT(launch_run(flags, script), 0);
@@ -167,9 +221,26 @@ TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 1200)
         supervise_remove("journals");
         supervise_remove("pids/*");
         l = launch_start(flags, script);
-        made += kill_each(l, (uint64_t)i, all);
+        made += kill_each(l, who, (uint64_t)i, all);
         CHECK_INT(launch_wait(l), 0);
         CHECK_TEXT(hash_of(), hash);
     }
     CHECK(made >= rounds * VICTIMS / 2);
+}
+
+TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 1200)
+{
+    kill_and_compare(1, STAGES, of_each_role);
+}
+
+TEST_LIMIT(so_it_does_with_batches_in_flight, 1200)
+{
+    kill_and_compare(3, STAGES, of_each_role);
+}
+
+/* A push is of a round of them. */
+TEST_LIMIT(so_it_does_with_trainer_threads, 1200)
+{
+    setenv("HETER_THREADS", "2", 1);
+    kill_and_compare(1, "--server_num 1 --worker_num 3", without_stages);
 }

@@ -1,8 +1,8 @@
 /* heter_worker.c - the loop of a heter worker: in each round a batch of every
- * trainer of it that has one, in the trainers' order, each with a push of its
- * own, then the update of all. So the servers sum gradients in the order, and
- * to the bits, of workers that train all of the program. In async: batches as
- * they come, each an update. */
+ * trainer of it that has one, or the batches that it has in flight, in the
+ * trainers' order, with a push for each trainer, then the update of all. So the
+ * servers sum gradients in the order, and to the bits, of workers that train
+ * all of the program. In async: batches as they come, each an update. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -25,6 +25,7 @@ typedef struct stage_loop {
     size_t gradient_capacity;
     fl_msg msg;
     int n_batch;   /* of this round */
+    bool is_last;  /* the batch, of all that its trainer has in flight */
     bool restored; /* this round's step was begun by the process before */
     bool over;     /* all have left */
 } stage_loop;
@@ -34,6 +35,8 @@ typedef struct stage_loop {
 static fleet_status read_feeds(stage_loop *l, const fl_packet *p)
 {
     FL_TRY(fl_msg_decode(p, &l->msg));
+    l->is_last = l->msg.head.flags & FL_MSG_END_OF_STEP;
+    FL_TRY(fl_stage_capacity(&l->msg, &l->e->max_batch));
     for (int i = 0; i < l->job->n; i++) {
         const fleet_var *v =
             fleet_program_var(l->job->program, l->job->crossing[i]);
@@ -89,6 +92,15 @@ static fleet_status write_answer(stage_loop *l, fl_msg_writer *w, float *loss)
     return FLEET_OK;
 }
 
+/* In sync the gradients of the batches that a trainer has in flight are one
+ * part of the step, as they are one push of the trainer's. The last ones of a
+ * pass may be fewer. */
+static fleet_status end_part(stage_loop *l)
+{
+    return l->is_last && l->e->micro > 0 ? fleet_executor_flush(l->e)
+                                         : FLEET_OK;
+}
+
 static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
 {
     fl_stage_parts parts = {.n_lane = fl_worker_io_lanes(l->f->worker_io)};
@@ -98,6 +110,8 @@ static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
 
     fl_stage_server_begin(l->job->server, trainer, &w);
     status = write_answer(l, &w, &loss);
+    if (status == FLEET_OK)
+        status = end_part(l);
     parts.lane = fl_worker_io_last_part(l->f->worker_io, &parts.settings);
     if (status == FLEET_OK)
         return fl_stage_server_answer(l->job->server, trainer, &w, &parts);
@@ -166,6 +180,24 @@ static fleet_status close_pass(stage_loop *l)
     return FLEET_OK;
 }
 
+/* What a trainer brings to the round: its batches, or something else. */
+static fleet_status serve_trainer(stage_loop *l, int trainer,
+                                  fl_stage_event *event)
+{
+    fleet_status status;
+    fl_packet *p;
+
+    do {
+        FL_TRY(fl_stage_server_next(l->job->server, trainer, l->n_batch > 0,
+                                    event, &p));
+        status =
+            *event == FL_STAGE_BATCH ? train_batch(l, trainer, p) : FLEET_OK;
+        fl_packet_drop(p);
+        FL_TRY(status);
+    } while (*event == FL_STAGE_BATCH && !l->is_last);
+    return FLEET_OK;
+}
+
 static fleet_status run_round(stage_loop *l)
 {
     const int first = l->job->first_trainer;
@@ -178,17 +210,11 @@ static fleet_status run_round(stage_loop *l)
     l->n_batch = 0;
     for (int i = first; i < first + l->job->n_trainer; i++) {
         fl_stage_event event;
-        fleet_status status;
-        fl_packet *p;
 
-        FL_TRY(fl_stage_server_next(l->job->server, i, l->n_batch > 0, &event,
-                                    &p));
+        FL_TRY(serve_trainer(l, i, &event));
         l->n_batch += event == FL_STAGE_TRAINED;
         ended += event == FL_STAGE_PASS_ENDED;
         left += event == FL_STAGE_LEFT;
-        status = event == FL_STAGE_BATCH ? train_batch(l, i, p) : FLEET_OK;
-        fl_packet_drop(p);
-        FL_TRY(status);
     }
     l->over = left == l->job->n_trainer;
     if (l->n_batch > 0)

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "fleet/heter/stage_program.h"
+#include "fleet/strategy/strategy_fields.h"
 #include "ps/stage/stage_wire.h"
 #include "ps/stage/step_parts.h"
 #include "runtime/plan/remote.h"
@@ -92,6 +93,18 @@ static fleet_status check_strategy(const fleet *f, const fl_training *t)
     return FLEET_OK;
 }
 
+/* Where a process trains alone it has no effect, as what is for servers. */
+static fleet_status check_no_stages(const fleet *f)
+{
+    return f->strategy.pipeline && f->role.server_num > 0
+               ? fl_fail(FLEET_EUNSUPPORTED,
+                         "fleet_minimize: strategy.pipeline: batches are in "
+                         "flight between stages, and the job has no heter "
+                         "workers (expected some, or 0; gradient_merge sums "
+                         "the batches of a worker)")
+               : FLEET_OK;
+}
+
 /* A trainer has no metric of a later stage, and what is averaged over workers
  * is not summed over batches. */
 static fleet_status check_reads(const fl_node *n, bool later)
@@ -167,7 +180,7 @@ static fleet_status check_cut(const fleet *f, const fl_cut *cut)
 
 /* --- the stage of this process -------------------------------------------- */
 
-static fleet_status exchange_with(fl_stage_link *link, const fl_stage_batch *b)
+static fleet_status send_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
     fl_stage_job *job = (fl_stage_job *)(void *)link;
     fl_stage_link *to;
@@ -177,8 +190,21 @@ static fleet_status exchange_with(fl_stage_link *link, const fl_stage_batch *b)
                        "the next stage is not connected: call "
                        "fleet_init_worker() before, and fleet_stop_worker() "
                        "after training");
+    if (b->alone && job->n_in_flight > 1)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fleet_executor_run: strategy.pipeline has %d batches "
+                       "in flight, which fleet_train_from_dataset() brings",
+                       job->n_in_flight);
     to = fl_stage_client_link(job->client);
-    return to->exchange(to, b);
+    return to->send(to, b);
+}
+
+static fleet_status receive_batch(fl_stage_link *link, const fl_stage_batch *b)
+{
+    fl_stage_job *job = (fl_stage_job *)(void *)link;
+    fl_stage_link *to = fl_stage_client_link(job->client);
+
+    return to->receive(to, b);
 }
 
 /* Names live as long as the handle: the whole program may go before it. */
@@ -189,8 +215,8 @@ static fleet_status describe_boundary(const fl_role *r, fl_stage_job *job,
 
     FL_TRY(FL_NEW(&job->crossing, ((size_t)s->n_out + 1) * sizeof(char *)));
     FL_TRY(FL_NEW(&job->goes_back, (size_t)s->n_out + 1));
-    fl_text_add(&text, "workers %d, heter workers %d\n", r->worker_num,
-                r->stages.n_heter);
+    fl_text_add(&text, "workers %d, heter workers %d, batches in flight %d\n",
+                r->worker_num, r->stages.n_heter, job->n_in_flight);
     for (int i = 0; i < s->n_out; i++) {
         const fleet_var *v = s->out[i].var;
 
@@ -232,6 +258,8 @@ static void set_training(fleet *f, const fleet_program *whole,
 {
     job->program->training = whole->training;
     job->program->training.loss = loss;
+    if (fleet_is_heter_worker(f) && is_sync(f))
+        job->program->training.merge.steps = job->n_in_flight;
     f->store->counts_no_batch = fleet_is_heter_worker(f) && is_sync(f);
 }
 
@@ -257,7 +285,8 @@ static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
 
     FL_TRY(FL_NEW(&job, sizeof *job));
     f->stage_job = job;
-    job->link.exchange = exchange_with;
+    job->link = (fl_stage_link){.send = send_batch, .receive = receive_batch};
+    job->n_in_flight = fl_strategy_in_flight(&f->strategy);
     find_neighbours(f, job);
     FL_TRY(describe_boundary(&f->role, job, &cut->stage[0]));
     FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
@@ -276,7 +305,7 @@ fleet_status fl_stage_job_make(fleet *f, fleet_program *p)
     fl_cut cut;
 
     if (f->role.stages.n_heter == 0)
-        return FLEET_OK;
+        return check_no_stages(f);
     FL_TRY(check_job(f));
     FL_TRY(check_strategy(f, &p->training));
     status = fl_cut_make(&cut, p, p->training.loss, 0);
@@ -339,6 +368,7 @@ static fleet_status connect_trainer(fleet *f)
         .incarnation = fl_worker_io_incarnation(f->worker_io),
         .trainer = r->index,
         .boundary = job->boundary,
+        .n_in_flight = job->n_in_flight,
         .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
@@ -382,6 +412,7 @@ static fleet_status connect_heter_worker(fleet *f)
                                  .first_trainer = job->first_trainer,
                                  .n_trainer = job->n_trainer,
                                  .boundary = job->boundary,
+                                 .n_in_flight = job->n_in_flight,
                                  .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
                                  .step_ms = r->deadline_ms[FL_STEP_DEADLINE] +
                                             restart_ms(f),
@@ -393,7 +424,7 @@ static fleet_status connect_heter_worker(fleet *f)
     if (job->n_trainer == 0)
         FL_WARN(&f->context.log,
                 "%s has nothing to do: the job has %d heter workers for %d "
-                "worker%s, each of which has one batch under way",
+                "worker%s, and one serves all batches of a worker",
                 job->name, r->stages.n_heter, r->worker_num,
                 r->worker_num > 1 ? "s" : "");
     return fl_stage_server_open(&job->server, &o);

@@ -15,6 +15,7 @@ typedef struct fl_stage_job {
     const char **crossing;        /* names of that; n of them */
     bool *goes_back;
     int n;
+    int n_in_flight;         /* batches of a worker, at most */
     int heter;               /* the heter worker: this process, or its */
     char name[32];           /* of that one */
     fl_stage_client *client; /* of a trainer; NULL: not connected, or left */

@@ -7,6 +7,12 @@
 #include "data/stream.h"
 #include "fleet/job/position.h"
 
+/* Batches that a crew trains together, and their samples. */
+typedef struct fl_round {
+    int n_batch;
+    int64_t n_sample;
+} fl_round;
+
 struct fleet_dataset {
     fleet *fleet;
     fl_arena arena; /* slots and strings */
@@ -30,7 +36,9 @@ struct fleet_dataset {
                          counts */
     int most_held;    /* batches that a pass holds at once; 0: as streams do */
     int in_round;     /* that it holds and has not begun to train */
-    double share;     /* of this pass that was read, 0 to 1 */
+    fl_round round;   /* that is trained now */
+    bool updates_alone; /* each batch of a round is an update by itself */
+    double share;       /* of this pass that was read, 0 to 1 */
     struct fl_dataset_memory *memory; /* NULL: a queue dataset */
     struct fleet_psgpu *psgpu;        /* whose passes are over it; NULL: none */
     void (*forget_psgpu)(

@@ -38,15 +38,15 @@ static void put_plateau(const fleet *f, fl_trail_mark *m)
     m->reports = o->plateau.seen.reports;
 }
 
-/* The push is of the iteration that is under way, which `at` does not count
- * yet, or of what was left of a merge group, at the end of the pass. Of rounds
- * of trainer threads it is not known which of their batches a push is of. */
+/* The push is of the iteration or the round that is under way, which `at` does
+ * not count yet, or of what was left of a merge group, at the end of the pass.
+ * Where each batch of a round has a push it is not known of which one it is. */
 static size_t put_mark(void *arg, bool over, void *to)
 {
     const fleet_dataset *d = trained(arg);
     fl_trail_mark m;
 
-    if (!d || d->most_held > 0)
+    if (!d || d->updates_alone)
         return 0;
     m = (fl_trail_mark){.dataset = d->begun,
                         .from_batch = d->from_batch,
@@ -55,7 +55,9 @@ static size_t put_mark(void *arg, bool over, void *to)
                         .loss_samples = d->trainer->loss_samples};
     m.at.loss_sum = d->trainer->loss_sum;
     put_plateau(arg, &m);
-    if (!over && d->trainer->n_run > d->last_run) {
+    m.at.batch += d->round.n_batch;
+    m.at.samples += d->round.n_sample;
+    if (!over && d->most_held == 0 && d->trainer->n_run > d->last_run) {
         m.at.batch++;
         m.at.samples += d->trainer->last_batch;
     }

@@ -94,6 +94,9 @@ static const char *advice(const fl_strategy_field *f, double got)
     if (f->purpose == FL_FOR_REPLICAS)
         return " (lanes have second copies in the modes ps-sync and ps-async; "
                "expected 1)";
+    if (f->purpose == FL_FOR_STAGES)
+        return " (batches are in flight between the stages of a job with heter "
+               "workers, in modes ps-sync and ps-async; expected 0)";
     if (f->purpose == FL_FOR_PS_GPU)
         return " (rows of a pass are on the GPU of one process that trains "
                "alone; expected 0)";

@@ -47,6 +47,8 @@ static const fl_support support[FL_N_PURPOSE][FL_PS_HALF_ASYNC] = {
                           FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE},
     [FL_FOR_REPLICAS] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
                          FL_NO_EFFECT_SERVERS, FL_REFUSED, FL_REFUSED},
+    [FL_FOR_STAGES] = {FL_NO_EFFECT_SERVERS, FL_ACTIVE, FL_ACTIVE, FL_REFUSED,
+                       FL_REFUSED, FL_REFUSED, FL_REFUSED},
     [FL_FOR_ORDER] = {FL_ACTIVE, FL_ACTIVE, FL_REFUSED, FL_REFUSED, FL_ACTIVE,
                       FL_ACTIVE, FL_REFUSED},
     [FL_FOR_RANKS] = {FL_NO_EFFECT_COLLECTIVE, FL_REFUSED, FL_REFUSED,
@@ -210,6 +212,11 @@ const fl_strategy_field *fl_strategy_field_off_by(
     if (f->off_by && (!on || fl_strategy_field_value(s, on) != 0))
         on = fl_strategy_field_named(f->off_by, strlen(f->off_by));
     return on && fl_strategy_field_value(s, on) == 0 ? on : NULL;
+}
+
+int fl_strategy_in_flight(const fleet_distributed_strategy *s)
+{
+    return s->pipeline ? s->pipeline_configs.accumulate_steps : 1;
 }
 
 /* Half-async is async but for the fields that ask for it, and copies. */

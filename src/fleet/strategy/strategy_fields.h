@@ -31,6 +31,7 @@ typedef enum fl_purpose {
     FL_FOR_LOG,         /* what servers write down of what they apply */
     FL_FOR_LIVE_HASH,   /* of what lanes keep */
     FL_FOR_REPLICAS,    /* how many copies of that there are */
+    FL_FOR_STAGES,      /* batches in flight between the stages of a job */
     FL_FOR_ORDER,       /* a fixed order of sums over workers */
     FL_FOR_RANKS,       /* ranks in place of servers */
     FL_FOR_ALL_REDUCE,  /* what ranks reduce */
@@ -122,6 +123,10 @@ const fl_strategy_field *fl_strategy_field_switch(const fl_strategy_field *f);
 /* A switch that is off, without which the field does nothing. NULL: none. */
 const fl_strategy_field *fl_strategy_field_off_by(
     const fleet_distributed_strategy *s, const fl_strategy_field *f);
+
+/* Batches of a worker that are in flight between the stages of a job; 1: one is
+ * under way. */
+int fl_strategy_in_flight(const fleet_distributed_strategy *s);
 
 fl_support fl_strategy_field_support(const fleet_distributed_strategy *s,
                                      const fl_strategy_field *f,

@@ -35,7 +35,7 @@ typedef struct pass {
     int *var;               /* of each slot: the variable it feeds, -1: none */
     fl_slot_bounds *bounds; /* of each slot */
     fl_input *next; /* room for the batch that comes next; NULL: no remote */
-    fl_crew *crew;  /* trainer threads; NULL: this one trains */
+    fl_crew *crew;  /* of batches that train at once; NULL: one does */
     fl_progress lines;
     fleet_train_result r;
     int64_t started_ns;
@@ -284,15 +284,17 @@ static fleet_status run_batches(pass *p)
     return FLEET_OK;
 }
 
-/* --- rounds of trainer threads ------------------------------------------- */
+/* --- rounds of a crew ----------------------------------------------------- */
 
 static fleet_status train_round(pass *p, fl_batch *const *b, int n)
 {
-    int64_t rows[FL_MOST_MEMBERS];
+    int64_t rows[FL_MOST_MEMBERS], samples = 0;
     const fl_plan *plan;
+    fleet_status status;
 
     for (int i = 0; i < n; i++) {
         rows[i] = b[i]->rows;
+        samples += rows[i];
         bind_batch(p, b[i], fl_crew_input(p->crew, i));
     }
     if (!p->begun) {
@@ -301,10 +303,12 @@ static fleet_status train_round(pass *p, fl_batch *const *b, int n)
     }
     if (stops_together(p))
         pass_on_wish(p, fl_stop_wanted(p->d->fleet));
-    FL_TRY(fl_crew_round(p->crew, rows, n));
-    for (int i = 0; i < n; i++)
+    p->d->round = (fl_round){n, samples};
+    status = fl_crew_round(p->crew, rows, n);
+    p->d->round = (fl_round){0, 0};
+    for (int i = 0; i < n && status == FLEET_OK; i++)
         count_batch(p, rows[i]);
-    return FLEET_OK;
+    return status;
 }
 
 /* What follows batch i of a round, which is over: all its batches count as
@@ -343,7 +347,7 @@ static fleet_status gather_round(pass *p, fl_batch **b, int *n)
 {
     fleet_status status = FLEET_OK;
 
-    for (*n = 0; *n < p->o->thread && status == FLEET_OK; *n += !status) {
+    for (*n = 0; *n < p->d->most_held && status == FLEET_OK; *n += !status) {
         p->d->in_round = *n;
         status = fl_stream_next(p->stream, &b[*n]);
     }
@@ -398,12 +402,7 @@ static fleet_status open_pass(pass *p)
         FL_TRY(fl_executor_want(p->e, p->o->fetch_list[i]));
     if (!p->e->training && p->e->program->training.loss)
         FL_TRY(fl_executor_want(p->e, p->e->program->training.loss));
-    FL_TRY(fl_threads_fit(p->d->fleet, p->o));
-    if (p->o->thread > 1)
-        FL_TRY(fl_crew_of(p->e,
-                          &(fl_crew_kind){p->o->thread, p->o->hogwild != 0},
-                          "fleet_train_from_dataset", &p->crew));
-    p->d->most_held = p->crew ? p->o->thread : 0;
+    FL_TRY(fl_threads_open(p->d, p->e, p->o, &p->crew));
     FL_TRY(match_slots(p)); /* which says what the stream is to check */
     p->d->stops = p->e->training;
     FL_TRY(fl_dataset_open(p->d, p->e->training, p->bounds, &p->stream));

@@ -1,4 +1,5 @@
-/* stage_client.c - one request at a time, and the wait for its answer. */
+/* stage_client.c - batches in flight, or one other request, and the wait for
+ * their answers. */
 #include "ps/stage/stage_client.h"
 
 #include <stdio.h>
@@ -17,9 +18,10 @@ struct fl_stage_client {
     fl_packet_pool *pool;
     fl_socket *socket;
     fl_client *client;
-    fl_request request;
-    uint64_t n_request; /* that were made */
-    uint64_t trained;   /* number of the last batch that was answered */
+    fl_request *request; /* by place */
+    uint64_t n_request;  /* that were made */
+    uint64_t sent;       /* number of the last batches */
+    int n_sent;          /* of these */
     bool left;
 };
 
@@ -51,12 +53,12 @@ static fleet_status give_up(fl_stage_client *c, fleet_status code)
     return fl_client_status(c->client);
 }
 
-static fleet_status wait_for_answer(fl_stage_client *c)
+static fleet_status wait_and_look(fl_stage_client *c, const fl_request *r)
 {
-    while (c->request.state != FL_REQUEST_DONE) {
+    while (r->state != FL_REQUEST_DONE) {
         fleet_status status = receive_all(c);
 
-        if (status == FLEET_OK && c->request.state == FL_REQUEST_DONE)
+        if (status == FLEET_OK && r->state == FL_REQUEST_DONE)
             break;
         if (status == FLEET_OK)
             status = fl_socket_wait(&c->socket, 1, NULL, (int)c->heartbeat_ms);
@@ -66,50 +68,57 @@ static fleet_status wait_for_answer(fl_stage_client *c)
             return give_up(c, status);
         fl_client_tick(c->client, fl_now_ms());
     }
-    return fl_client_result(c->client, &c->request, "the next stage");
+    return fl_client_result(c->client, r, "the next stage");
 }
 
-/* The message is written; it goes, and is answered. */
-static fleet_status ask_stage(fl_stage_client *c, fl_msg_writer *w)
+/* The other process is missed while this one waits, and not else. */
+static fleet_status wait_for_answer(fl_stage_client *c, const fl_request *r)
 {
-    fleet_status status = fl_client_add(c->client, &c->request, w);
+    fleet_status status;
 
-    if (status != FLEET_OK)
-        return status;
-    c->n_request++;
     fl_client_watch(c->client, true, fl_now_ms());
-    fl_client_send(c->client, &c->request, fl_now_ms());
-    status = wait_for_answer(c);
+    status = wait_and_look(c, r);
     fl_client_watch(c->client, false, fl_now_ms());
     return status;
 }
 
-/* Where a batch was answered and could not be pushed, for a full disk, say, the
- * next request has its number, and would get the answer to that batch. */
-static fleet_status begin_request(fl_stage_client *c, fl_msg_writer *w,
-                                  uint16_t flags, uint64_t *number)
+/* The message is written; it goes. */
+static fleet_status send_request(fl_stage_client *c, fl_request *r,
+                                 fl_msg_writer *w)
+{
+    FL_TRY(fl_client_add(c->client, r, w));
+    c->n_request++;
+    fl_client_send(c->client, r, fl_now_ms());
+    return FLEET_OK;
+}
+
+/* Where a batch was sent and could not be pushed, for a full disk, say, or as
+ * one that is in flight with it is wrong, the next request has its number, and
+ * would get the answer to that batch. */
+static fleet_status next_number(const fl_stage_client *c, uint64_t *number)
 {
     *number = c->o.number ? c->o.number(c->o.arg) : c->n_request + 1;
     FL_TRY(fl_client_status(c->client));
-    if (*number <= c->trained)
-        return fl_fail(FLEET_ESTATE,
-                       "%s has trained a batch that this worker has failed to "
-                       "train: the two stages are not at the same batch any "
-                       "more",
-                       c->o.name);
-    fl_request_clear(&c->request);
-    fl_client_begin(c->client, 0, &c->request, w, FL_MSG_FORWARD, *number,
-                    flags);
-    return FLEET_OK;
+    return *number > c->sent
+               ? FLEET_OK
+               : fl_fail(FLEET_ESTATE,
+                         "%s has trained a batch that this worker has failed "
+                         "to train: the two stages are not at the same batch "
+                         "any more",
+                         c->o.name);
 }
 
 static fleet_status say(fl_stage_client *c, uint16_t flags)
 {
+    fl_request *r = &c->request[0];
     fl_msg_writer w;
     uint64_t number;
 
-    FL_TRY(begin_request(c, &w, flags, &number));
-    return ask_stage(c, &w);
+    FL_TRY(next_number(c, &number));
+    fl_request_clear(r);
+    fl_client_begin(c->client, 0, r, &w, FL_MSG_FORWARD, number, flags);
+    FL_TRY(send_request(c, r, &w));
+    return wait_for_answer(c, r);
 }
 
 fleet_status fl_stage_client_end_pass(fl_stage_client *c)
@@ -133,6 +142,7 @@ static fleet_status write_batch(fl_msg_writer *w, const fl_stage_batch *b)
 
     for (int i = 0; i < b->n_value && status == FLEET_OK; i++)
         status = fl_stage_write(w, i + 1, &b->value[i]);
+    fl_stage_set_capacity(w, b->capacity);
     if (status == FLEET_OK)
         return status;
     if (w->status == FLEET_OK)
@@ -141,9 +151,10 @@ static fleet_status write_batch(fl_msg_writer *w, const fl_stage_batch *b)
     return status;
 }
 
-static fleet_status read_answer(fl_stage_client *c, const fl_stage_batch *b)
+static fleet_status read_answer(fl_stage_client *c, const fl_request *r,
+                                const fl_stage_batch *b)
 {
-    const fl_msg *msg = fl_client_answer(c->client, &c->request);
+    const fl_msg *msg = fl_client_answer(c->client, r);
     const fleet_var loss = {.name = "the loss", .dtype = FLEET_FLOAT32};
     const fl_stage_value at = {
         .var = &loss, .data = b->loss, .rows = 1, .cols = 1, .ld = 1};
@@ -156,18 +167,39 @@ static fleet_status read_answer(fl_stage_client *c, const fl_stage_batch *b)
     return FLEET_OK;
 }
 
-static fleet_status exchange_batch(fl_stage_link *link, const fl_stage_batch *b)
+/* The first one gives all that are in flight together their number. */
+static fleet_status send_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
     fl_stage_client *c = (fl_stage_client *)(void *)link;
+    fl_request *r = &c->request[b->number];
+    uint64_t number = c->sent;
     fl_msg_writer w;
-    uint64_t number;
+
+    if (b->number == 0)
+        FL_TRY(next_number(c, &number));
+    else if (b->number != c->n_sent || b->number >= c->o.n_in_flight)
+        return fl_fail(FLEET_ESTATE, "batch %d of %d in flight comes behind %d",
+                       b->number, c->o.n_in_flight, c->n_sent);
+    fl_request_clear(r);
+    fl_client_begin(c->client, 0, r, &w, FL_MSG_FORWARD, number,
+                    b->last ? FL_MSG_END_OF_STEP : 0);
+    w.head.piece = (uint16_t)b->number;
+    FL_TRY(write_batch(&w, b));
+    FL_TRY(send_request(c, r, &w));
+    c->sent = number;
+    c->n_sent = b->number + 1;
+    return FLEET_OK;
+}
+
+static fleet_status receive_batch(fl_stage_link *link, const fl_stage_batch *b)
+{
+    fl_stage_client *c = (fl_stage_client *)(void *)link;
+    fl_request *r = &c->request[b->number];
     fleet_status status;
 
-    FL_TRY(begin_request(c, &w, 0, &number));
-    FL_TRY(write_batch(&w, b));
-    FL_TRY(ask_stage(c, &w));
-    c->trained = number;
-    status = read_answer(c, b);
+    FL_TRY(wait_for_answer(c, r));
+    status = read_answer(c, r, b);
+    fl_request_clear(r); /* what is kept of it is for batches in flight */
     return status == FLEET_OK ? status : give_up(c, status);
 }
 
@@ -188,6 +220,7 @@ static fleet_status make_client(fl_stage_client *c)
                                        .restart_ms = c->o.restart_ms,
                                        .heartbeat_ms = c->heartbeat_ms,
                                        .whole_sums = true,
+                                       .window = SIZE_MAX / 2,
                                        .pool = c->pool,
                                        .log = c->o.log};
     const fl_client_host host = {c, send_packet, NULL};
@@ -204,11 +237,12 @@ static fleet_status make_client(fl_stage_client *c)
 
 static fleet_status wait_for_hello(fl_stage_client *c)
 {
+    const fl_request *r = &c->request[0];
     int64_t end_ms = fl_now_ms() + c->o.connect_ms;
 
-    while (c->request.state != FL_REQUEST_DONE) {
+    while (r->state != FL_REQUEST_DONE) {
         FL_TRY(receive_all(c));
-        if (c->request.state == FL_REQUEST_DONE)
+        if (r->state == FL_REQUEST_DONE)
             break;
         FL_TRY(fl_socket_wait(&c->socket, 1, NULL, (int)c->heartbeat_ms));
         FL_TRY(c->o.status(c->o.arg));
@@ -220,21 +254,21 @@ static fleet_status wait_for_hello(fl_stage_client *c)
                            (double)c->o.connect_ms / 1000);
         fl_client_tick(c->client, fl_now_ms());
     }
-    return fl_client_result(c->client, &c->request, "the next stage");
+    return fl_client_result(c->client, r, "the next stage");
 }
 
 static fleet_status say_hello(fl_stage_client *c)
 {
+    fl_request *r = &c->request[0];
     const fl_msg *msg;
     fl_msg_writer w;
 
-    fl_client_begin(c->client, 0, &c->request, &w, FL_MSG_HELLO, 0,
-                    FL_MSG_CRC_ALL);
+    fl_client_begin(c->client, 0, r, &w, FL_MSG_HELLO, 0, FL_MSG_CRC_ALL);
     fl_msg_text(&w, FL_SECTION_HELLO, c->o.boundary);
-    FL_TRY(fl_client_add(c->client, &c->request, &w));
-    fl_client_send(c->client, &c->request, fl_now_ms());
+    FL_TRY(fl_client_add(c->client, r, &w));
+    fl_client_send(c->client, r, fl_now_ms());
     FL_TRY(wait_for_hello(c));
-    msg = fl_client_answer(c->client, &c->request);
+    msg = fl_client_answer(c->client, r);
     if (!msg)
         return fl_last_code();
     fl_client_set_peer(c->client, 0, msg->head.peer);
@@ -251,10 +285,13 @@ fleet_status fl_stage_client_open(fl_stage_client **client,
 
     FL_TRY(FL_NEW(client, sizeof *c));
     c = *client;
-    c->link.exchange = exchange_batch;
+    c->link = (fl_stage_link){.send = send_batch, .receive = receive_batch};
     c->o = *o;
+    c->o.n_in_flight = o->n_in_flight > 1 ? o->n_in_flight : 1;
     c->heartbeat_ms = ms < 20 ? 20 : ms > 1000 ? 1000 : ms;
-    status = fl_packet_pool_create(&c->pool, IDLE_BYTES);
+    status = FL_NEW(&c->request, (size_t)c->o.n_in_flight * sizeof *c->request);
+    if (status == FLEET_OK)
+        status = fl_packet_pool_create(&c->pool, IDLE_BYTES);
     if (status == FLEET_OK)
         status = o->keys ? fl_socket_connect_worker(&c->socket, o->address,
                                                     o->keys, o->key)
@@ -285,8 +322,9 @@ void fl_stage_client_close(fl_stage_client *c)
         fl_client_fail(c->client, FLEET_EPEER, text, true);
     }
     if (c->client)
-        fl_client_cancel(c->client, &c->request);
-    fl_request_done(&c->request);
+        fl_client_forget(c->client, c->request, c->o.n_in_flight);
+    else
+        fl_free(c->request);
     fl_client_destroy(c->client);
     fl_socket_close(c->socket, (int)c->heartbeat_ms);
     fl_packet_pool_destroy(c->pool);

@@ -1,7 +1,9 @@
 /* stage_client.h - a trainer's link (runtime/stages/stage_link.h) to the
  * process of the next stage: a batch goes to it, and its loss and gradients
  * come back. By requests of ps/worker/client.h, so that a lost message is sent
- * again, a slow process waited for, and a dead one named.
+ * again, a slow process waited for, and a dead one named. Batches in flight
+ * have one number, and places of their own in it: they are the pieces of a
+ * step.
  *
  * Threads: one at a time. Nothing is sent while no call waits: that this
  * trainer lives its servers know. */
@@ -24,13 +26,15 @@ typedef struct fl_stage_client_options {
     uint32_t run, incarnation; /* as the job's servers have given them */
     int trainer;               /* this one */
     const char *boundary;      /* what crosses: both processes say the same */
+    int n_in_flight;           /* batches at once; 0: 1 */
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
     int64_t restart_ms; /* it has a log: how long it is waited for when it is
                            silent; 0: for peer_ms */
 
-    /* The number of the request that comes next: the step of this trainer's
-     * stream with which what comes of it goes to the servers, so that another
-     * process of the trainer says the same. NULL: requests are counted. */
+    /* The number of the request, or of the batches in flight, that come next:
+     * the step of this trainer's stream with which what comes of it goes to the
+     * servers, so that another process of the trainer says the same. NULL:
+     * requests are counted. */
     uint64_t (*number)(void *arg);
 
     /* How the job does; asked while a call waits. */

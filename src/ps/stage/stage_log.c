@@ -92,7 +92,7 @@ void fl_stage_log_close(fl_stage_log *l)
 fleet_status fl_stage_log_write(fl_stage_log *l, int trainer,
                                 const fl_stage_record *r,
                                 const fl_trail_packets *lane,
-                                const fl_packet *answer)
+                                fl_packet *const *answer)
 {
     fl_trail_slots *s = &log_of(l, trainer)->slots;
 
@@ -100,7 +100,8 @@ fleet_status fl_stage_log_write(fl_stage_log *l, int trainer,
     FL_TRY(fl_trail_slots_put(s, r, sizeof *r));
     if (r->n_lane > 0) {
         FL_TRY(fl_trail_put_packets(s, lane, (int)r->n_lane));
-        FL_TRY(fl_trail_put_packet(s, answer));
+        for (uint32_t i = 0; i < r->n_answer; i++)
+            FL_TRY(fl_trail_put_packet(s, answer[i]));
     }
     return fl_trail_slots_write(s);
 }
@@ -129,8 +130,11 @@ static fleet_status visit_all(const fl_trail_record *found,
         return FLEET_ECORRUPT;
     FL_TRY(fl_trail_visit_packets(found, &at, r->step, (int)r->n_lane, visit,
                                   arg));
-    FL_TRY(fl_trail_take_packet(found, &at, frame, &answer));
-    return visit(arg, r->step, -1, &answer);
+    for (int i = 0; i < (int)r->n_answer; i++) {
+        FL_TRY(fl_trail_take_packet(found, &at, frame, &answer));
+        FL_TRY(visit(arg, r->step, -1 - i, &answer));
+    }
+    return FLEET_OK;
 }
 
 fleet_status fl_stage_log_each_packet(const fl_stage_log *l, int trainer,

@@ -67,7 +67,7 @@ static void refuse_request(fl_stage_server *s, const fl_peer *to,
 
 /* Its batch waits: for another trainer's, or for this process. */
 static void say_waiting(fl_stage_server *s, const fl_stage_peer *t,
-                        const fl_peer *to)
+                        const fl_stage_request *q)
 {
     const int missing = s->awaited == FL_STAGE_NOBODY ||
                                 fl_stage_peer_of(s, (uint32_t)s->awaited) == t
@@ -75,13 +75,13 @@ static void say_waiting(fl_stage_server *s, const fl_stage_peer *t,
                             : s->awaited;
     fl_msg_writer w;
 
-    fl_stage_begin_answer(s, &t->asked, FL_ANSWER_WAITING, &w);
+    fl_stage_begin_answer(s, &q->asked, FL_ANSWER_WAITING, &w);
     w.answer.missing_stream =
         missing == FL_STAGE_NOBODY ? UINT32_MAX : (uint32_t)missing;
     w.answer.applied = missing == FL_STAGE_NOBODY
                            ? s->progress
                            : fl_stage_peer_of(s, (uint32_t)missing)->progress;
-    send_answer(s, to, &w);
+    send_answer(s, &t->peer, &w);
 }
 
 /* --- hello ---------------------------------------------------------------- */
@@ -140,13 +140,33 @@ static void take_hello(fl_stage_server *s, const fl_peer *from)
 
 /* --- requests ------------------------------------------------------------- */
 
-/* An answer is kept until the next request comes: it may be lost. */
-void fl_stage_keep_answer(fl_stage_peer *t, uint64_t number, fl_packet *p)
+/* It may be lost. */
+void fl_stage_keep_answer(fl_stage_request *q, fl_packet *p)
 {
-    fl_packet_drop(t->answer);
-    t->answer = p;
-    t->answer_is_new = true;
-    t->done = number;
+    fl_packet_drop(q->batch);
+    fl_packet_drop(q->answer);
+    q->batch = NULL;
+    q->answer = p;
+}
+
+/* It may be sent: with a log, once it is written down. */
+static bool is_answered(const fl_stage_server *s, const fl_stage_peer *t,
+                        const fl_stage_request *q)
+{
+    return q->answer && (t->whole || !s->o.stage_log);
+}
+
+/* Requests of that number come: nothing of the one before is under way. */
+static void begin_number(const fl_stage_server *s, fl_stage_peer *t,
+                         uint64_t number)
+{
+    for (int i = 0; i < s->o.n_in_flight; i++) {
+        fl_packet_drop(t->request[i].answer);
+        t->request[i] = (fl_stage_request){.batch = NULL};
+    }
+    t->number = number;
+    t->n_taken = 0;
+    t->whole = false;
 }
 
 fl_stage_record fl_stage_record_of(const fl_stage_server *s,
@@ -193,6 +213,7 @@ static fl_stage_record record_of_end(const fl_stage_server *s,
 static void take_end(fl_stage_server *s, fl_stage_peer *t)
 {
     const fl_msg_head *head = &s->msg.head;
+    fl_stage_request *q = &t->request[0];
     fl_stage_record r;
     fl_msg_writer w;
     fl_packet *p;
@@ -209,49 +230,75 @@ static void take_end(fl_stage_server *s, fl_stage_peer *t)
         fail_here(s);
         return;
     }
-    t->answered = *head;
-    fl_stage_keep_answer(t, head->step, p);
-}
-
-static void take_new(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
-{
-    t->progress++;
-    t->asked = s->msg.head;
-    if (is_end(&t->asked))
-        take_end(s, t);
-    else
-        t->batch = fl_packet_keep(p);
-    pthread_cond_signal(&s->came);
+    begin_number(s, t, head->step);
+    t->whole = true;
+    q->answered = *head;
+    fl_stage_keep_answer(q, p);
+    q->answer_is_new = true;
 }
 
 /* The process that asks may be another one than that which asked first. */
-static bool head_anew(fl_stage_server *s, fl_stage_peer *t)
+static bool head_anew(fl_stage_server *s, fl_stage_request *q)
 {
     const fl_msg_head *head = &s->msg.head;
     fl_msg_writer w;
     fl_packet *p;
 
-    if (t->answered.request == head->request &&
-        t->answered.incarnation == head->incarnation)
+    if (q->answered.request == head->request &&
+        q->answered.incarnation == head->incarnation)
         return true;
-    if (fl_msg_decode(t->answer, &s->again) != FLEET_OK)
+    if (fl_msg_decode(q->answer, &s->again) != FLEET_OK)
         return false;
     fl_stage_begin_answer(s, head, FL_ANSWER_OK, &w);
     fl_msg_copy_sections(&w, &s->again);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return false;
-    t->answered = *head;
-    fl_packet_drop(t->answer);
-    t->answer = p;
+    q->answered = *head;
+    fl_packet_drop(q->answer);
+    q->answer = p;
     return true;
 }
 
 /* What cannot be written now is asked for again. */
-static void answer_again(fl_stage_server *s, fl_stage_peer *t)
+static void answer_again(fl_stage_server *s, fl_stage_request *q)
 {
-    t->answer_is_new = head_anew(s, t);
-    if (!t->answer_is_new)
+    q->answer_is_new = head_anew(s, q);
+    if (!q->answer_is_new)
         fl_error_clear();
+}
+
+static void take_batch(fl_stage_server *s, fl_stage_peer *t,
+                       fl_stage_request *q, fl_packet *p)
+{
+    q->asked = s->msg.head;
+    if (q->batch || q->answer) {
+        say_waiting(s, t, q);
+        return;
+    }
+    t->progress++;
+    q->batch = fl_packet_keep(p);
+    pthread_cond_signal(&s->came);
+}
+
+/* Of that number nothing was heard yet. */
+static void take_number(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
+{
+    const fl_msg_head *head = &s->msg.head;
+
+    if (!is_end(head)) {
+        begin_number(s, t, head->step);
+        take_batch(s, t, &t->request[head->piece], p);
+        return;
+    }
+    t->progress++;
+    take_end(s, t);
+    pthread_cond_signal(&s->came);
+}
+
+/* All that has that number was answered. */
+static bool is_behind(const fl_stage_peer *t, uint64_t number)
+{
+    return number < t->number || (number == t->number && t->whole);
 }
 
 /* Numbers grow. A trainer's process that goes on for one that died ends passes
@@ -259,21 +306,20 @@ static void answer_again(fl_stage_server *s, fl_stage_peer *t)
 static void take_request(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
 {
     const fl_msg_head *head = &s->msg.head;
+    const bool has_place = head->piece < s->o.n_in_flight;
+    fl_stage_request *q = &t->request[has_place ? head->piece : 0];
 
-    if (head->step == t->done && t->answer) {
-        answer_again(s, t);
-    } else if (head->step <= t->done && is_end(head)) {
+    if (has_place && head->step == t->number && is_answered(s, t, q))
+        answer_again(s, q);
+    else if (is_behind(t, head->step) && is_end(head))
         answer_briefly(s, &t->peer, head, FL_ANSWER_OK);
-    } else if (head->step <= t->done || t->left ||
-               (t->batch && t->asked.step != head->step)) {
+    else if (has_place && head->step == t->number && !t->whole && !is_end(head))
+        take_batch(s, t, q, p);
+    else if (has_place && head->step > t->number && t->whole && !t->left)
+        take_number(s, t, p);
+    else
         refuse_request(s, &t->peer, head,
                        "a batch that is not the trainer's next");
-    } else if (!t->batch) {
-        take_new(s, t, p);
-    } else {
-        t->asked = *head;
-        say_waiting(s, t, &t->peer);
-    }
 }
 
 static void take_abort(fl_stage_server *s)
@@ -304,8 +350,10 @@ static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
     if (head->kind == FL_MSG_FORWARD) {
         take_request(s, t, p);
     } else if (head->kind == FL_MSG_HEARTBEAT) {
-        if (t->batch)
-            say_waiting(s, t, from);
+        for (int i = 0; i < s->o.n_in_flight; i++)
+            if (t->request[i].batch ||
+                (t->request[i].answer && !is_answered(s, t, &t->request[i])))
+                say_waiting(s, t, &t->request[i]);
         answer_briefly(s, from, head, FL_ANSWER_OK);
     }
 }

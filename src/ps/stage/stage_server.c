@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "ps/stage/stage_server_internal.h"
+#include "runtime/plan/remote.h"
 
 enum {
     LOOK_MS = 50,         /* how often a wait asks how the job does */
@@ -32,11 +33,15 @@ static void receive_all(fl_stage_server *s)
 static void send_all(fl_stage_server *s)
 {
     for (int i = 0; i < s->o.n_trainer; i++) {
-        fl_stage_peer *t = &s->trainer[i];
+        const fl_stage_peer *t = &s->trainer[i];
 
-        if (t->answer_is_new)
-            fl_socket_send(s->socket, &t->peer, t->answer);
-        t->answer_is_new = false;
+        for (int j = 0; j < s->o.n_in_flight; j++) {
+            fl_stage_request *q = &t->request[j];
+
+            if (q->answer_is_new)
+                fl_socket_send(s->socket, &t->peer, q->answer);
+            q->answer_is_new = false;
+        }
     }
 }
 
@@ -98,15 +103,17 @@ static bool has_left(const fl_stage_server *s, const fl_stage_peer *t)
 static bool has_event(fl_stage_server *s, fl_stage_peer *t,
                       fl_stage_event *event, fl_packet **p)
 {
+    const fl_stage_request *q = fl_stage_next_batch(s, t);
+
     *p = NULL;
     if (t->trained) {
         t->trained = false;
         *event = FL_STAGE_TRAINED;
         return true;
     }
-    if (t->batch && !t->taken) {
-        t->taken = true;
-        *p = fl_packet_keep(t->batch);
+    if (q) {
+        t->n_taken++;
+        *p = fl_packet_keep(q->batch);
         *event = FL_STAGE_BATCH;
         return true;
     }
@@ -188,7 +195,7 @@ static bool has_any(fl_stage_server *s, int *trainer, fl_stage_event *event,
         const int at = (s->served + i) % s->o.n_trainer;
         fl_stage_peer *t = &s->trainer[at];
 
-        if (t->batch && !t->taken) {
+        if (fl_stage_next_batch(s, t)) {
             s->served = at;
             *trainer = s->o.first_trainer + at;
             return has_event(s, t, event, p);
@@ -212,51 +219,74 @@ fleet_status fl_stage_server_any(fl_stage_server *s, int *trainer,
     return status;
 }
 
+static fl_stage_request *taken_last(const fl_stage_server *s, int trainer)
+{
+    const fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+
+    return &t->request[t->n_taken - 1];
+}
+
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w)
 {
-    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    fl_stage_request *q = taken_last(s, trainer);
 
     pthread_mutex_lock(&s->lock);
-    t->answered = t->asked;
-    fl_stage_begin_answer(s, &t->answered, FL_ANSWER_OK, w);
+    q->answered = q->asked;
+    fl_stage_begin_answer(s, &q->answered, FL_ANSWER_OK, w);
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The thread writes nothing of a trainer whose batch is taken. */
+/* The thread writes nothing of batches that are taken and not answered. */
 static fleet_status write_down(const fl_stage_server *s, int trainer,
-                               const fl_stage_parts *parts, const fl_packet *p)
+                               const fl_stage_parts *parts, fl_packet *p)
 {
     const fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
-    fl_stage_record r = fl_stage_record_of(s, t, t->answered.step);
+    fl_stage_record r = fl_stage_record_of(s, t, t->number);
+    fl_packet *answer[FL_MOST_MEMBERS];
 
     if (!s->o.stage_log)
         return FLEET_OK;
+    for (int i = 0; i < t->n_taken; i++)
+        answer[i] = i + 1 < t->n_taken ? t->request[i].answer : p;
+    r.n_answer = (uint32_t)t->n_taken;
     r.n_lane = (uint32_t)parts->n_lane;
     r.settings = parts->settings;
-    return fl_stage_log_write(s->o.stage_log, trainer, &r, parts->lane, p);
+    return fl_stage_log_write(s->o.stage_log, trainer, &r, parts->lane, answer);
+}
+
+/* Under the lock. */
+static void hand_over(const fl_stage_server *s, fl_stage_peer *t,
+                      fl_stage_request *q, fl_packet *p, bool last)
+{
+    fl_stage_keep_answer(q, p);
+    q->answer_is_new = !s->o.stage_log;
+    if (!last)
+        return;
+    t->whole = true;
+    t->trained_at = s->step + 1;
+    for (int i = 0; s->o.stage_log && i < t->n_taken; i++)
+        t->request[i].answer_is_new = true;
 }
 
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
                                     fl_msg_writer *w,
                                     const fl_stage_parts *parts)
 {
-    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
-    fleet_status status;
+    fl_stage_request *q = taken_last(s, trainer);
+    const bool last = q->answered.flags & FL_MSG_END_OF_STEP;
+    fleet_status status = FLEET_OK;
     fl_packet *p;
 
     FL_TRY(fl_msg_end(w, true, &p));
-    status = write_down(s, trainer, parts, p);
+    if (last)
+        status = write_down(s, trainer, parts, p);
     if (status != FLEET_OK) {
         fl_packet_drop(p);
         return status;
     }
     pthread_mutex_lock(&s->lock);
     s->progress++;
-    fl_packet_drop(t->batch);
-    t->batch = NULL;
-    t->taken = false;
-    t->trained_at = s->step + 1;
-    fl_stage_keep_answer(t, t->answered.step, p);
+    hand_over(s, fl_stage_peer_of(s, (uint32_t)trainer), q, p, last);
     pthread_mutex_unlock(&s->lock);
     fl_wakeup_ring(&s->wakeup);
     return FLEET_OK;
@@ -317,13 +347,20 @@ static fleet_status take_answer(void *arg, uint64_t step, int lane,
                                 const fl_packet *p)
 {
     restoring *r = arg;
+    fl_stage_request *q;
 
     (void)step;
     if (lane >= 0)
         return FLEET_OK;
-    FL_TRY(fl_packet_create(r->s->pool, &r->t->answer));
+    if (-lane > r->s->o.n_in_flight)
+        return fl_fail(FLEET_ESTATE,
+                       "the log has %d batches in flight together: expected %d "
+                       "at most (strategy.pipeline_configs.accumulate_steps)",
+                       -lane, r->s->o.n_in_flight);
+    q = &r->t->request[-lane - 1];
+    FL_TRY(fl_packet_create(r->s->pool, &q->answer));
     for (int i = 0; i < p->n_frame; i++) {
-        void *to = fl_packet_add(r->t->answer, p->frame[i].size);
+        void *to = fl_packet_add(q->answer, p->frame[i].size);
 
         if (!to)
             return fl_last_code();
@@ -340,7 +377,7 @@ static fleet_status restore_trainer(fl_stage_server *s, int trainer)
 
     if (!r)
         return FLEET_OK;
-    t->done = r->number;
+    t->number = r->number;
     t->n_ended = r->n_ended;
     t->left = r->left;
     t->trained_at = r->n_lane > 0 ? r->step + 1 : 0;
@@ -381,6 +418,11 @@ static fleet_status open_all(fl_stage_server *s)
     const size_t n = (size_t)s->o.n_trainer + 1;
 
     FL_TRY(FL_NEW(&s->trainer, n * sizeof *s->trainer));
+    for (int i = 0; i < s->o.n_trainer; i++) {
+        s->trainer[i].whole = true;
+        FL_TRY(FL_NEW(&s->trainer[i].request,
+                      (size_t)s->o.n_in_flight * sizeof(fl_stage_request)));
+    }
     FL_TRY(fl_packet_pool_create(&s->pool, IDLE_BYTES));
     FL_TRY(restore_all(s));
     FL_TRY(fl_wakeup_create(&s->wakeup));
@@ -401,6 +443,7 @@ fleet_status fl_stage_server_open(fl_stage_server **server,
     FL_TRY(FL_NEW(server, sizeof *s));
     s = *server;
     s->o = *o;
+    s->o.n_in_flight = o->n_in_flight > 1 ? o->n_in_flight : 1;
     s->job = fl_msg_job(o->job, 0);
     s->nonce = o->nonce ? o->nonce : (uint32_t)fl_nonce() | 1;
     s->wakeup.fd = -1;
@@ -417,6 +460,15 @@ fleet_status fl_stage_server_open(fl_stage_server **server,
     fl_stage_server_close(s, NULL);
     *server = NULL;
     return fl_error_raise(&error);
+}
+
+static void drop_requests(const fl_stage_server *s, fl_stage_peer *t)
+{
+    for (int i = 0; t->request && i < s->o.n_in_flight; i++) {
+        fl_packet_drop(t->request[i].batch);
+        fl_packet_drop(t->request[i].answer);
+    }
+    fl_free(t->request);
 }
 
 static void end_thread(fl_stage_server *s, const char *why)
@@ -437,10 +489,8 @@ void fl_stage_server_close(fl_stage_server *s, const char *why)
         end_thread(s, why);
     fl_socket_close(s->socket, LINGER_MS);
     fl_guard_destroy(s->guard);
-    for (int i = 0; s->trainer && i < s->o.n_trainer; i++) {
-        fl_packet_drop(s->trainer[i].batch);
-        fl_packet_drop(s->trainer[i].answer);
-    }
+    for (int i = 0; s->trainer && i < s->o.n_trainer; i++)
+        drop_requests(s, &s->trainer[i]);
     fl_free(s->trainer);
     fl_packet_pool_destroy(s->pool);
     if (s->wakeup.fd >= 0)

@@ -1,8 +1,9 @@
 /* stage_server.h - a process of a later stage, as its trainers reach it: a
  * socket, and a thread that answers hellos and heartbeats and takes requests,
  * while another thread computes and waits for the job's servers. A trainer has
- * one request under way, and its requests are numbered: each counts once, and
- * one that comes again is answered again.
+ * one request under way, or as many batches as may be in flight, which have one
+ * number and a place each; numbers grow. Each request counts once, and one that
+ * comes again is answered again.
  *
  * Threads: fl_stage_server_*() of one thread. */
 #pragma once
@@ -26,6 +27,7 @@ typedef struct fl_stage_server_options {
     uint32_t run;                 /* as the job's servers have given it */
     int first_trainer, n_trainer; /* workers that it serves: their streams */
     const char *boundary;     /* what crosses: trainers have to say the same */
+    int n_in_flight;          /* batches of a trainer at once; 0: 1 */
     int64_t peer_ms, step_ms; /* deadlines */
     fl_stage_log *stage_log; /* NULL: none is written. Else requests are written
                                down before they are answered, and the process
@@ -72,8 +74,11 @@ typedef struct fl_stage_parts {
     fl_update_settings settings;
 } fl_stage_parts;
 
-/* Begin the answer to that trainer's batch, and send it once it is written, and
- * written down with the parts; these may be NULL without a log. */
+/* Begin the answer to the batch that was taken last, which is that trainer's,
+ * and hand it over. With a log the answers to batches that are in flight
+ * together are sent once the last one is there and all of them are written
+ * down, with the parts: parts are of the last one, and may be NULL without a
+ * log. */
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w);
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
                                     fl_msg_writer *w,

@@ -9,21 +9,30 @@
 
 enum { FL_STAGE_NOBODY = -1 };
 
+/* A batch of a trainer; or, at the first place, the end of a pass or of all. */
+typedef struct fl_stage_request {
+    fl_packet *batch;     /* that has come, or is taken; NULL: none */
+    fl_msg_head asked;    /* head of the request, as it came last */
+    fl_msg_head answered; /* and as it was when its answer was begun */
+    fl_packet *answer;    /* NULL: none */
+    bool answer_is_new;   /* it has not been sent */
+} fl_stage_request;
+
 typedef struct fl_stage_peer {
-    bool known, left, taken; /* taken: its batch is with the other thread */
+    bool known, left;
     fl_peer peer;
     uint32_t incarnation;
-    uint64_t done;        /* number of its last request that was answered */
-    uint64_t n_ended;     /* passes that it has ended */
-    uint64_t progress;    /* requests */
-    uint64_t trained_at;  /* the heter worker's step that its last batch is part
-                             of; 0: there was none */
-    fl_packet *batch;     /* that has come, or is taken; NULL: none */
-    fl_msg_head asked;    /* head of the request under way, as it came last */
-    fl_msg_head answered; /* and as it was when its answer was begun */
-    fl_packet *answer;    /* to request `done`; NULL: none */
-    bool answer_is_new;   /* it has not been sent */
-    bool trained;         /* its batch of this round, by the process before */
+    uint64_t number;     /* of its last request, or of the batches in flight */
+    bool whole;          /* all of that was answered, as far as there is a log
+                            written down: the next number may come */
+    int n_taken;         /* of these batches, by the other thread */
+    uint64_t n_ended;    /* passes that it has ended */
+    uint64_t progress;   /* requests */
+    uint64_t trained_at; /* the heter worker's step that its last batch is part
+                            of; 0: there was none */
+    fl_stage_request *request; /* n_in_flight, by place */
+    bool trained;              /* its batches of this round, by the process
+                                  before */
 } fl_stage_peer;
 
 struct fl_stage_server {
@@ -59,6 +68,16 @@ static inline fl_stage_peer *fl_stage_peer_of(const fl_stage_server *s,
     return &s->trainer[stream - (uint32_t)s->o.first_trainer];
 }
 
+/* The batch that the other thread gets next; NULL: it has not come. */
+static inline fl_stage_request *fl_stage_next_batch(const fl_stage_server *s,
+                                                    const fl_stage_peer *t)
+{
+    return !t->whole && t->n_taken < s->o.n_in_flight &&
+                   t->request[t->n_taken].batch
+               ? &t->request[t->n_taken]
+               : NULL;
+}
+
 /* --- stage_requests.c: under the lock ------------------------------------- */
 
 void fl_stage_begin_message(const fl_stage_server *s, const fl_msg_head *to,
@@ -67,8 +86,9 @@ void fl_stage_begin_message(const fl_stage_server *s, const fl_msg_head *to,
 void fl_stage_begin_answer(const fl_stage_server *s, const fl_msg_head *to,
                            fl_msg_status status, fl_msg_writer *w);
 
-/* The trainer's request `number` is done. The packet becomes the server's. */
-void fl_stage_keep_answer(fl_stage_peer *t, uint64_t number, fl_packet *p);
+/* An answer to it is kept until a request of the next number comes. The packet
+ * becomes the server's. */
+void fl_stage_keep_answer(fl_stage_request *q, fl_packet *p);
 
 /* What is to be written down of it: of an end, and the head of a batch's. */
 fl_stage_record fl_stage_record_of(const fl_stage_server *s,

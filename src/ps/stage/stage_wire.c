@@ -66,7 +66,25 @@ fleet_status fl_stage_write(fl_msg_writer *w, int number,
     return FLEET_OK;
 }
 
+void fl_stage_set_capacity(fl_msg_writer *w, int64_t capacity)
+{
+    if (w->n_section > 0)
+        w->section[0].n_batch = (uint32_t)capacity;
+}
+
 /* --- reading -------------------------------------------------------------- */
+
+fleet_status fl_stage_capacity(const fl_msg *msg, int64_t *capacity)
+{
+    const uint32_t n = msg->head.n_section > 0 ? msg->section[0].n_batch : 0;
+
+    if (n == 0 || n > FL_MOST_FRAME_BYTES)
+        return fl_fail(FLEET_EFORMAT,
+                       "a batch has come of a plan for %u samples",
+                       (unsigned)n);
+    *capacity = (int64_t)n;
+    return FLEET_OK;
+}
 
 void fl_stage_buffer_done(fl_stage_buffer *r)
 {

@@ -8,6 +8,12 @@
 /* What a message can have beside the loss. */
 enum { FL_MOST_CROSSING = FL_MSG_MOST_SECTION - 1 };
 
+/* Of a batch's message: how many samples its trainer's plan is made for, behind
+ * the first value. So the next stage's is made for as many, and cuts batches
+ * into the same slices. FLEET_EFORMAT: a message without. */
+void fl_stage_set_capacity(fl_msg_writer *w, int64_t capacity);
+fleet_status fl_stage_capacity(const fl_msg *msg, int64_t *capacity);
+
 /* One more value, without gaps. FLEET_EINVAL: it is larger than a message may
  * be. */
 fleet_status fl_stage_write(fl_msg_writer *w, int number,

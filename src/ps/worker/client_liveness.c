@@ -9,13 +9,26 @@
 #include "base/memory.h"
 #include "ps/locality.h"
 
+/* What is under way is waited for from now on. */
+static void begin_anew(fl_client_lane *l, int64_t now_ms)
+{
+    for (fl_request *r = l->first; r; r = r->next) {
+        if (r->begun_ms >= 0)
+            r->begun_ms = now_ms;
+        if (r->waiting_ms >= 0)
+            r->waiting_ms = now_ms;
+    }
+}
+
 void fl_client_watch(fl_client *c, bool watch, int64_t now_ms)
 {
     now_ms = fl_client_awake(c, now_ms);
     c->watching = watch;
     c->heartbeat_at_ms = now_ms;
-    for (int i = 0; i < c->n_lane; i++)
+    for (int i = 0; i < c->n_lane; i++) {
         c->lane[i].heard_ms = now_ms;
+        begin_anew(&c->lane[i], now_ms);
+    }
 }
 
 /* --- a server that may come back ------------------------------------------ */
@@ -31,12 +44,7 @@ bool fl_client_is_away(const fl_client *c, const fl_client_lane *l,
 
 void fl_client_came_back(fl_client *c, fl_client_lane *l, int64_t now_ms)
 {
-    for (fl_request *r = l->first; r; r = r->next) {
-        if (r->begun_ms >= 0)
-            r->begun_ms = now_ms;
-        if (r->waiting_ms >= 0)
-            r->waiting_ms = now_ms;
-    }
+    begin_anew(l, now_ms);
     if (l->missed)
         FL_INFO(c->o.log, "%s is heard of again, after %.1f s", l->name,
                 (double)(now_ms - l->heard_ms) / 1000);

@@ -20,8 +20,8 @@ fleet_status fl_worker_check_trail(const fl_trail *t, int index)
                        "worker %d was started again and cannot go on: it has "
                        "trained batches of which its log does not say where "
                        "they come from (fleet_executor_run(), or trainer "
-                       "threads): expected fleet_train_from_dataset() with one "
-                       "thread",
+                       "threads with hogwild): expected "
+                       "fleet_train_from_dataset() without hogwild",
                        index);
     return FLEET_OK;
 }

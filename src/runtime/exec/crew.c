@@ -13,6 +13,7 @@
 #include "runtime/exec/plan_cache.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/run.h"
+#include "runtime/stages/stage_link.h"
 
 typedef struct fl_crew_member {
     fleet_executor *e;
@@ -40,28 +41,37 @@ struct fl_crew {
 
 /* --- a life -------------------------------------------------------------- */
 
-static fleet_status refuse(const char *what, const char *why)
+static fleet_status refuse(const fl_crew_kind *kind, const char *what,
+                           const char *why)
 {
-    return fl_fail(FLEET_EUNSUPPORTED, "%s: trainer threads %s", what, why);
+    return fl_fail(FLEET_EUNSUPPORTED, "%s: %s %s", what,
+                   kind->in_flight ? "batches in flight (strategy.pipeline)"
+                                   : "trainer threads",
+                   why);
 }
 
-static fleet_status check_hogwild(const fleet_executor *e, const char *what)
+static fleet_status check_hogwild(const fleet_executor *e,
+                                  const fl_crew_kind *k, const char *what)
 {
     const fl_training *t = &e->program->training;
 
     if (e->store->remote && e->store->remote->sync)
-        return refuse(what, "with hogwild do not train with servers in sync, "
-                            "where an update is of all workers: without it "
-                            "they bring the sum of their batches");
+        return refuse(k, what,
+                      "with hogwild do not train with servers in sync, "
+                      "where an update is of all workers: without it "
+                      "they bring the sum of their batches");
 
     if (t->merge.steps > 1)
-        return refuse(what, "with hogwild do not merge batches "
-                            "(gradient_merge): each updates by itself");
+        return refuse(k, what,
+                      "with hogwild do not merge batches "
+                      "(gradient_merge): each updates by itself");
     if (t->layerwise.rule != FL_NO_LAYERS)
-        return refuse(what, "with hogwild do not train by lars or lamb, whose "
-                            "norms are of whole parameters");
+        return refuse(k, what,
+                      "with hogwild do not train by lars or lamb, whose "
+                      "norms are of whole parameters");
     if (t->optimizer && t->optimizer->norm_clip > 0)
-        return refuse(what, "with hogwild do not clip by norm in this version");
+        return refuse(k, what,
+                      "with hogwild do not clip by norm in this version");
     return FLEET_OK;
 }
 
@@ -79,21 +89,23 @@ static fleet_status check_kind(const fleet_executor *e,
 {
     FL_TRY(fl_crew_check_size(kind->n, what));
     if (e->place.on_gpu)
-        return refuse(what, "do not train on a GPU: place the executor on "
-                            "FLEET_CPU");
+        return refuse(kind, what,
+                      "do not train on a GPU: place the executor on FLEET_CPU");
     if (e->store->agree)
-        return refuse(what, "do not train among ranks: start more ranks");
+        return refuse(kind, what, "do not train among ranks: start more ranks");
     if (!e->store->remote && fl_program_expects(e->program))
-        return refuse(what, "do not train tables with a memory cap "
-                            "(memory_cap_bytes)");
+        return refuse(kind, what,
+                      "do not train tables with a memory cap "
+                      "(memory_cap_bytes)");
     if (e->program->training.amp.type == FLEET_FLOAT16)
-        return refuse(what, "do not train in float16, whose loss is scaled");
+        return refuse(kind, what,
+                      "do not train in float16, whose loss is scaled");
     if (e->micro > 0)
         return fl_fail(FLEET_ESTATE,
                        "%s: a merge group is under way: call "
                        "fleet_executor_flush() before trainer threads",
                        what);
-    return kind->hogwild ? check_hogwild(e, what) : FLEET_OK;
+    return kind->hogwild ? check_hogwild(e, kind, what) : FLEET_OK;
 }
 
 static fleet_status make_copies(fl_crew *crew, fl_crew_member *m)
@@ -111,12 +123,15 @@ static fleet_status make_member(fl_crew *crew, fl_crew_member *m)
     const fleet_executor *front = crew->front;
     const fleet_executor_options o = {.max_batch = front->max_batch,
                                       .place = FLEET_CPU};
-    int threads = fl_pool_size(front->context->pool) / crew->kind.n;
+    int threads = crew->kind.in_flight
+                      ? 0
+                      : fl_pool_size(front->context->pool) / crew->kind.n;
 
     m->e = fleet_executor_create(front->program, &o);
     if (!m->e)
         return fl_last_code();
     m->e->kind = crew->kind;
+    m->e->kind.number = (int)(m - crew->member);
     if (threads > 1)
         FL_TRY(fl_pool_create(&m->team, threads));
     return crew->hogwild ? make_copies(crew, m) : FLEET_OK;
@@ -171,6 +186,7 @@ static bool is_of(const fl_crew *crew, const fl_crew_kind *kind)
     const fl_store *s = crew->front->store;
 
     return crew->kind.n == kind->n && crew->kind.hogwild == kind->hogwild &&
+           crew->kind.in_flight == kind->in_flight &&
            crew->remote == s->remote && crew->n_flat == count_flats(s) &&
            (!crew->hogwild || crew->hogwild->n_table == (int)s->tables.n);
 }
@@ -209,13 +225,32 @@ fl_input *fl_crew_input(fl_crew *crew, int i)
 
 /* --- a member's part of a round ------------------------------------------- */
 
-/* Forward and backward, and whether the loss is finite. */
+/* Forward and backward; of a batch that is in flight: up to what it sends. */
 static fleet_status compute(const fl_crew_member *m)
 {
     FL_TRY(fl_executor_check_shown(m->e, m->batch));
     FL_TRY(m->c->backend->begin(m->e, m->c, m->batch));
-    FL_TRY(fl_executor_run_part(m->e, m->c, m->batch, FL_FORWARD));
+    return fl_executor_run_part(m->e, m->c, m->batch, FL_FORWARD);
+}
+
+/* Is the loss finite? */
+static fleet_status check_loss(const fl_crew_member *m)
+{
     return m->c->backend->check(m->e, m->c, m->batch);
+}
+
+static fleet_status compute_rest(const fl_crew_member *m)
+{
+    FL_TRY(fl_executor_run_part(m->e, m->c, m->batch, FL_BACKWARD));
+    return check_loss(m);
+}
+
+static fleet_status keep_status(fl_crew_member *m, fleet_status status)
+{
+    m->status = status;
+    if (status != FLEET_OK)
+        fl_error_take(&m->error, status);
+    return status;
 }
 
 static fleet_status update_alone(fl_crew *crew, const fl_crew_member *m)
@@ -239,15 +274,17 @@ static void member_task(void *arg, int i, int thread)
 {
     fl_crew *crew = arg;
     fl_crew_member *m = &crew->member[i];
+    fleet_status status;
 
     (void)thread;
     if (crew->hogwild)
         copy_weights(crew, m);
-    m->status = compute(m);
-    if (m->status == FLEET_OK && crew->hogwild)
-        m->status = update_alone(crew, m);
-    if (m->status != FLEET_OK)
-        fl_error_take(&m->error, m->status);
+    status = compute(m);
+    if (status == FLEET_OK)
+        status = check_loss(m);
+    if (status == FLEET_OK && crew->hogwild)
+        status = update_alone(crew, m);
+    (void)keep_status(m, status);
 }
 
 /* --- a round -------------------------------------------------------------- */
@@ -327,6 +364,20 @@ static void run_members(fl_crew *crew, int n)
         fl_pool_release(pool);
 }
 
+/* On this thread, with all threads of the pool. */
+static void run_in_flight(const fl_crew *crew, int n)
+{
+    fleet_status status = FLEET_OK;
+
+    crew->front->program->link->n_in_flight = n;
+    for (int i = 0; i < n; i++)
+        crew->member[i].status = FLEET_OK;
+    for (int i = 0; i < n && status == FLEET_OK; i++)
+        status = keep_status(&crew->member[i], compute(&crew->member[i]));
+    for (int i = 0; i < n && status == FLEET_OK; i++)
+        status = keep_status(&crew->member[i], compute_rest(&crew->member[i]));
+}
+
 /* What members do one after the other, by all threads: metrics count, and
  * gradients are added to the first one's. */
 static fleet_status meet_member(fl_crew *crew, int i)
@@ -392,7 +443,7 @@ static fleet_status begin_members(fl_crew *crew, int n)
         const fl_crew_member *m = &crew->member[i];
 
         FL_TRY(fl_member_wait_pull(m->e, m->c, m->batch));
-        share_threads(crew, i, true);
+        share_threads(crew, i, !crew->kind.in_flight);
     }
     return FLEET_OK;
 }
@@ -400,22 +451,23 @@ static fleet_status begin_members(fl_crew *crew, int n)
 static fleet_status run_locked(fl_crew *crew, int n)
 {
     fleet_executor *e = crew->front;
-    fleet_status status;
 
     FL_TRY(fl_store_check(e->store));
     FL_TRY(fl_executor_check_store(e));
     FL_TRY(fl_executor_take_over(e));
     FL_TRY(begin_members(crew, n));
-    run_members(crew, n);
+    if (crew->kind.in_flight)
+        run_in_flight(crew, n);
+    else
+        run_members(crew, n);
     for (int i = 0; i < n; i++)
         if (crew->member[i].status != FLEET_OK)
             return fl_error_raise(&crew->member[i].error);
     for (int i = 0; i < n; i++)
         FL_TRY(meet_member(crew, i));
-    status = end_round(crew, n);
-    for (int i = 0; i < n && status == FLEET_OK; i++)
+    for (int i = 0; i < n; i++) /* which a push's mark in a trail has */
         note_loss(e, &crew->member[i]);
-    return status;
+    return end_round(crew, n);
 }
 
 fleet_status fl_crew_round(fl_crew *crew, const int64_t *batch, int n)

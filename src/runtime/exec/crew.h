@@ -17,6 +17,12 @@
  *
  * What counts in states of the store (metrics) does so where they meet.
  *
+ * A crew of batches in flight, of a program whose next stage is in another
+ * process (runtime/stages), has no threads of its own: the caller's thread
+ * computes all members forward up to what they send, one after the other, then
+ * all of them from what comes back on. So the other process has the first batch
+ * while this one computes the second.
+ *
  * A worker of servers pulls for all batches of a round before it computes any
  * (prefetch.h). In order it pushes the sum of the round; with hogwild each
  * batch's gradient by itself, one after the other, when all are computed.

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "runtime/plan/pass.h"
+#include "runtime/stages/stage_exchange.h"
 
 typedef enum dependence { NONE, SAME_ROWS, WHOLE } dependence;
 
@@ -162,6 +163,18 @@ static bool is_prefetch_time(const scheduler *s, fl_phase phase,
     return true;
 }
 
+/* Where several batches are in flight all of them are sent before one is waited
+ * for. */
+static bool waits_for_stage(const scheduler *s, const fl_region *region)
+{
+    bool waits = false;
+
+    for (int i = 0; s->plan->crew.in_flight && i < region->n; i++)
+        waits = waits ||
+                s->order[region->first + i]->kernel == &fl_kernel_stage_receive;
+    return waits;
+}
+
 static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
                                 fl_engine engine)
 {
@@ -183,7 +196,8 @@ static fleet_status open_region(scheduler *s, fl_split split, fl_phase phase,
     }
     if (region.n == 0)
         return FLEET_OK;
-    s->backward = s->backward || backward || phase == FL_REDUCE_BEGIN;
+    s->backward = s->backward || backward || phase == FL_REDUCE_BEGIN ||
+                  waits_for_stage(s, &region);
     if (phase == FL_FORWARD && s->backward)
         region.phase = FL_BACKWARD;
     FL_TRY(fl_grow(&plan->region, &plan->region_capacity, plan->n_region + 1,

@@ -103,7 +103,9 @@ typedef struct fl_region {
     fl_phase phase; /* of forward, backward and merge: FL_FORWARD before the
                        first reduction, or with prefetched rows before the
                        CPU's first region behind forward; FL_BACKWARD from
-                       it on. Of a crew's plan merge is a phase of its own */
+                       it on, or from the next stage's gradients on, where
+                       several batches are in flight. Of a crew's plan merge is
+                       a phase of its own */
     fl_engine engine;
 } fl_region;
 
@@ -133,9 +135,13 @@ typedef struct fl_dense {
 /* A crew: trainer threads of one process that train the same program, each on
  * batches of its own (exec/crew.h). All zero: a plan of no crew. */
 typedef struct fl_crew_kind {
-    int n;        /* trainer threads, each with such a plan; 0, 1: no crew */
-    bool hogwild; /* each updates by itself; else the gradients of all of them
+    int n;          /* trainer threads, each with such a plan; 0, 1: no crew */
+    bool hogwild;   /* each updates by itself; else the gradients of all of them
                      are merged, for one update */
+    bool in_flight; /* of a program whose next stage is another process's: one
+                       thread sends the batches of all members, and then
+                       receives what comes back */
+    int number;     /* of the member whose plan it is, from 0 on */
 } fl_crew_kind;
 
 typedef struct fl_plan {

@@ -1,19 +1,22 @@
-/* stage_exchange.c - one step of the engine comm, between forward and
+/* stage_exchange.c - two steps of the engine comm, between forward and
  * backward. */
 #include "runtime/stages/stage_exchange.h"
 
 #include "base/memory.h"
 #include "runtime/plan/lower.h"
 
-/* Operands: the loss, room for a batch's description, what crosses, and the
- * gradients of what has one. */
-enum { LOSS, ROOM, VALUES };
+/* Operands of the first step: room for a batch's description, and what crosses;
+ * of the second one: the same room, the loss, and the gradients of what has
+ * one. */
+enum { ROOM, VALUES, LOSS = 1, GRADIENTS };
 
 typedef struct exchange_config {
     fl_stage_link *link;
     const fleet_var *const *var; /* of values, then of gradients */
     int n_value, n_gradient;
-    bool trains;
+    int number; /* of the crew's member whose plan it is */
+    int64_t capacity;
+    bool alone, trains;
 } exchange_config;
 
 static fl_stage_value describe_value(const fl_instance *in, int operand,
@@ -30,27 +33,51 @@ static fl_stage_value describe_value(const fl_instance *in, int operand,
         .ld = a->ld};
 }
 
-static fleet_status exchange_run(const fl_instance *in, const fl_range *r)
+static fl_stage_batch describe_batch(const exchange_config *c, int64_t batch)
 {
-    const exchange_config *c = in->step->config;
-    fl_stage_value *value = fl_ptr(in, ROOM);
-    fl_stage_batch b = {.batch = r->batch,
-                        .trains = c->trains,
-                        .value = value,
-                        .n_value = c->n_value,
-                        .gradient = value + c->n_value,
-                        .n_gradient = c->n_gradient,
-                        .loss = fl_ptr(in, LOSS)};
-
-    for (int i = 0; i < c->n_value + c->n_gradient; i++)
-        value[i] = describe_value(in, VALUES + i, c->var[i], r->batch);
-    return c->link->exchange(c->link, &b);
+    return (fl_stage_batch){.batch = batch,
+                            .capacity = c->capacity,
+                            .number = c->number,
+                            .last = c->number + 1 >= c->link->n_in_flight,
+                            .alone = c->alone,
+                            .trains = c->trains};
 }
 
-static const fl_kernel kernel_exchange = {.name = "stage.exchange",
-                                          .split = FL_SPLIT_PARTS,
-                                          .n_part = 1,
-                                          .run = exchange_run};
+static fleet_status send_run(const fl_instance *in, const fl_range *r)
+{
+    const exchange_config *c = in->step->config;
+    fl_stage_batch b = describe_batch(c, r->batch);
+    fl_stage_value *value = fl_ptr(in, ROOM);
+
+    for (int i = 0; i < c->n_value; i++)
+        value[i] = describe_value(in, VALUES + i, c->var[i], r->batch);
+    b.value = value;
+    b.n_value = c->n_value;
+    return c->link->send(c->link, &b);
+}
+
+static fleet_status receive_run(const fl_instance *in, const fl_range *r)
+{
+    const exchange_config *c = in->step->config;
+    fl_stage_batch b = describe_batch(c, r->batch);
+
+    b.gradient = fl_ptr(in, ROOM);
+    b.n_gradient = c->n_gradient;
+    b.loss = fl_ptr(in, LOSS);
+    for (int i = 0; i < c->n_gradient; i++)
+        b.gradient[i] =
+            describe_value(in, GRADIENTS + i, c->var[c->n_value + i], r->batch);
+    return c->link->receive(c->link, &b);
+}
+
+static const fl_kernel kernel_send = {.name = "stage.send",
+                                      .split = FL_SPLIT_PARTS,
+                                      .n_part = 1,
+                                      .run = send_run};
+const fl_kernel fl_kernel_stage_receive = {.name = "stage.receive",
+                                           .split = FL_SPLIT_PARTS,
+                                           .n_part = 1,
+                                           .run = receive_run};
 
 /* Does input i get a gradient? */
 static bool is_learned(const fl_lowering *l, const fl_node *n, int i)
@@ -79,32 +106,59 @@ static fleet_status make_gradients(fl_lowering *l, const fl_node *n,
     return l->status;
 }
 
+/* All that the next stage needs goes before anything is waited for. */
+static void emit_send(fl_lowering *l, const fl_node *n, const void *config,
+                      int room)
+{
+    fl_operands all;
+
+    if (fl_operands_begin(l, &all, VALUES + n->n_in) != FLEET_OK)
+        return;
+    fl_operands_add(&all, room, FL_READ_WRITE);
+    for (int i = 0; i < n->n_in; i++)
+        fl_operands_add(&all, fl_value_of(l, n->in[i]), FL_READ);
+    fl_emit(l, &kernel_send, n, config, all.o, all.n);
+}
+
+static void emit_receive(fl_lowering *l, const fl_node *n,
+                         const exchange_config *c, const void *config, int room)
+{
+    fl_operands all;
+
+    if (fl_operands_begin(l, &all, GRADIENTS + c->n_gradient) != FLEET_OK)
+        return;
+    fl_operands_add(&all, room, FL_READ_WRITE);
+    fl_operands_add(&all, fl_value_of(l, n->out[0]), FL_WRITE);
+    for (int i = 0; i < c->n_gradient; i++)
+        fl_operands_add(&all, l->node[n->id].saved + i, FL_WRITE);
+    fl_emit(l, &fl_kernel_stage_receive, n, config, all.o, all.n);
+}
+
 static fleet_status exchange_forward(fl_lowering *l, const fl_node *n)
 {
     exchange_config c = {.link = n->in[0]->program->link,
                          .n_value = n->n_in,
+                         .number = l->plan->crew.number,
+                         .capacity = l->plan->batch,
+                         .alone = l->plan->crew.n < 2,
                          .trains = l->plan->training};
     size_t most = 2 * (size_t)n->n_in;
     const fleet_var **var = fl_arena_alloc(&l->plan->arena, most * sizeof *var);
-    fl_operands all;
+    const void *config;
+    int room;
 
     if (!var)
         return FLEET_ENOMEM;
     for (int i = 0; i < n->n_in; i++)
         var[i] = n->in[i];
     c.var = var;
-    FL_TRY(fl_operands_begin(l, &all, VALUES + (int)most));
-    fl_operands_add(&all, fl_value_of(l, n->out[0]), FL_WRITE);
-    fl_operands_add(&all,
-                    fl_object(l, "stage.batch", most * sizeof(fl_stage_value)),
-                    FL_READ_WRITE);
-    for (int i = 0; i < n->n_in; i++)
-        fl_operands_add(&all, fl_value_of(l, n->in[i]), FL_READ);
+    room =
+        fl_object(l, "stage.batch", (size_t)n->n_in * sizeof(fl_stage_value));
     FL_TRY(make_gradients(l, n, &c, var));
-    for (int i = 0; i < c.n_gradient; i++)
-        fl_operands_add(&all, l->node[n->id].saved + i, FL_WRITE);
+    config = fl_config(l, &c, sizeof c);
     l->engine = FL_ENGINE_COMM;
-    fl_emit(l, &kernel_exchange, n, fl_config(l, &c, sizeof c), all.o, all.n);
+    emit_send(l, n, config, room);
+    emit_receive(l, n, &c, config, room);
     l->engine = FL_ENGINE_COMPUTE;
     return l->status;
 }

@@ -4,6 +4,7 @@
  * other. */
 #pragma once
 
+#include "runtime/plan/kernel.h"
 #include "runtime/stages/cut.h"
 #include "runtime/stages/stage_link.h"
 
@@ -11,3 +12,7 @@
  * program has to have its link before it runs. NULL: the program has failed. */
 fleet_var *fl_stage_exchange(fleet_program *p, const fl_crossing *crossing,
                              int n);
+
+/* Its step that waits for the next stage. Where several batches are in flight
+ * what comes behind it is a phase of its own. */
+extern const fl_kernel fl_kernel_stage_receive;

@@ -18,9 +18,14 @@ typedef struct fl_stage_value {
 
 /* What an iteration gives to the next stage, and gets from it. */
 typedef struct fl_stage_batch {
-    int64_t batch; /* samples */
+    int64_t batch;    /* samples */
+    int64_t capacity; /* that the plan is made for */
+    int number;       /* of the batches that are in flight, from 0 on */
+    bool last;        /* of them */
+    bool alone;       /* of an executor that is no member of a crew */
     bool trains;
-    const fl_stage_value *value; /* in the order of the boundary's crossings */
+    const fl_stage_value *value; /* to be sent, in the order of the boundary's
+                                    crossings */
     int n_value;
     fl_stage_value *gradient; /* to be written, likewise; none unless it
                                  trains */
@@ -28,9 +33,15 @@ typedef struct fl_stage_batch {
     float *loss; /* to be written */
 } fl_stage_batch;
 
+/* Both are called by the thread that runs the executor. */
 struct fl_stage_link {
-    /* Forward and backward of the stages behind this one: the loss, and all
-     * gradients. It is called by the thread that runs the executor, and what it
-     * waits for has a deadline. */
-    fleet_status (*exchange)(fl_stage_link *link, const fl_stage_batch *b);
+    /* The values go to the stages behind this one; does not wait. Batches in
+     * flight are sent in their order. */
+    fleet_status (*send)(fl_stage_link *link, const fl_stage_batch *b);
+
+    /* Forward and backward of those stages are over: the loss, and all
+     * gradients. What it waits for has a deadline. */
+    fleet_status (*receive)(fl_stage_link *link, const fl_stage_batch *b);
+
+    int n_in_flight; /* batches of the round that is computed, by a crew */
 };

@@ -14,8 +14,8 @@
  * do not wait for it: fleet_barrier_worker() before they load it.
  *
  * Of ranks the first one saves, too; each rank writes its part of what is
- * shared out over them (tables, states with strategy.sharding), and serves the
- * save whenever it waits.
+ * shared out over them (tables, states and weights with strategy.sharding), and
+ * serves the save whenever it waits.
  */
 #ifndef FLEET_IO_H
 #define FLEET_IO_H

@@ -172,9 +172,11 @@ typedef struct fleet_lamb_configs {
 /* sharding: each rank keeps and updates its part of the optimizer's states of
  * dense parameters; from stage 2 on it keeps the gradients of that part alone,
  * which gradient_merge, dgc, fp16_allreduce and use_hierarchical_allreduce do
- * not go with. */
+ * not go with. With stage 3 it keeps the weights of that part alone, too, while
+ * it trains, and gathers those of a layer for as long as the layer uses them:
+ * what reads weights otherwise then waits for the other ranks. */
 typedef struct fleet_sharding_configs {
-    int stage;           /* 1: states; 2: gradients, too; 3: refused */
+    int stage;           /* 1: states; 2: gradients, too; 3: and weights */
     int sharding_degree; /* 0: all ranks; else their number */
 } fleet_sharding_configs;
 

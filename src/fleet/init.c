@@ -12,6 +12,7 @@
 #include "fleet/servers.h"
 #include "runtime/cold/cold_table.h"
 #include "runtime/device/trace.h"
+#include "runtime/reduce/whole_weights.h"
 #include "runtime/store/table.h"
 #include "runtime/store/store_hash.h"
 
@@ -251,5 +252,6 @@ fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
     FL_TRY(fl_handle_check_worker(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
+    FL_TRY(fl_whole_weights(f->store));
     return fl_store_hash(f->store, hash_rows, f, hash);
 }

@@ -16,6 +16,7 @@
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/plan/job_signature.h"
 #include "runtime/plan/lower.h"
+#include "runtime/store/store_check.h"
 
 /* --- before and after: a group that says what is missing ------------------ */
 
@@ -194,6 +195,7 @@ static fleet_status take_all(fl_store *s, fl_comm *p)
 {
     const bool states = !fl_store_is_sharded(s);
 
+    FL_TRY(fl_store_check_weights(s)); /* of ranks that have left */
     for (const fl_flat *g = s->flats; g; g = g->next) {
         const int64_t size = g->n * (int64_t)sizeof(float);
 

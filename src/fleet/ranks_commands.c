@@ -11,6 +11,7 @@
 #include "collective/sharded/sharded_table.h"
 #include "fleet/save/table_part.h"
 #include "fleet/save_part.h"
+#include "runtime/reduce/whole_weights.h"
 #include "runtime/store/store_hash.h"
 
 /* What travels before a text. */
@@ -152,6 +153,8 @@ fleet_status fl_ranks_serve(void *arg, const fl_agreed *round)
 
     if (round->done == FL_INTENT_COMMAND)
         return serve_command(f, round->first);
+    if (round->done == FL_INTENT_WEIGHTS)
+        return fl_whole_weights_serve(f->store);
     if (f->sharded)
         return fl_sharded_serve(f->sharded);
     return fl_fail(FLEET_EINVAL,

@@ -1,15 +1,18 @@
-/* sharding_gradients_test.c - strategy.sharding of stage 2: a rank has memory
- * for its part of the gradients and for two buckets, and all end with the bits
- * of ranks that have all gradients. */
+/* sharding_gradients_test.c - strategy.sharding of stages 2 and 3: a rank has
+ * memory for its part of the gradients and for two buckets, of stage 3 for its
+ * part of the weights and for two units of them, and all end with the bits of
+ * ranks that have all of it. */
 #define SUITE sharding_gradients
 #include "rank_kit.h"
 #include "test.h"
 
+#include <malloc.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "runtime/optim/rule.h"
 #include "runtime/plan/lower.h"
+#include "runtime/reduce/whole_weights.h"
 
 /* --- memory, and parameters of several blocks ----------------------------- */
 
@@ -19,21 +22,27 @@ typedef struct tower {
     int stage, ranks; /* stage 0: nothing is shared out */
     float clip;
     const char *layers;            /* lars, lamb; NULL: neither */
+    bool again;                    /* half of it is computed again */
     int64_t kept[FAKE_MOST_RANKS]; /* bytes that a plan has from iteration to
                                       iteration, gradients among them */
     int64_t arena[FAKE_MOST_RANKS];
+    int64_t weights[FAKE_MOST_RANKS]; /* bytes of weights that a rank has */
     int64_t floats, part[FAKE_MOST_RANKS];
     float weight[FAKE_MOST_RANKS][MOST];
 } tower;
 
-static fleet_program *build(fleet *f, const kit_options *how)
+static fleet_program *build(fleet *f, const kit_options *how, bool again)
 {
     fleet_program *p = fleet_program_create(f);
     fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, WIDE}, 2);
     fleet_fc_options tanh = {.activation = FLEET_TANH};
 
-    for (int i = 0; i < LAYERS; i++)
+    for (int i = 0; i < LAYERS; i++) {
         x = fleet_fc(p, x, WIDE, &tanh);
+        if (again && i == LAYERS / 2)
+            p->training.recompute.checkpoints = x->name;
+    }
+    p->training.recompute.on = again;
     CHECK_OK(fleet_minimize(kit_optimizer(f, how), fleet_mean(p, x)));
     p->training.all_reduce.bucket = WIDE * WIDE;
     p->training.all_reduce.last_bucket = 1;
@@ -45,7 +54,7 @@ static void climb(fake_rank *r, void *arg)
     tower *t = arg;
     const kit_options how = {.clip = t->clip, .layers = t->layers};
     fleet *f = kit_handle(&how);
-    fleet_program *p = build(f, &how);
+    fleet_program *p = build(f, &how, t->again);
     float in[ROWS * WIDE];
     const int64_t dims[] = {ROWS, WIDE};
     const fleet_feed feed = {"x", FLEET_FLOAT32, in, dims, 2, NULL};
@@ -63,6 +72,9 @@ static void climb(fake_rank *r, void *arg)
             in[i] = (float)((i * 7 + step * 13 + r->p.rank * 5) % 23) / 23.0f;
         CHECK_OK(fleet_executor_run(e, &feed, 1, NULL, 0));
     }
+    t->weights[r->p.rank] =
+        (int64_t)(malloc_usable_size(f->store->flats->weight) +
+                  malloc_usable_size(f->store->flats->own));
     CHECK_OK(fl_plan_build(p, f->store, ROWS, true, NULL, NULL, &plan));
     t->kept[r->p.rank] = (int64_t)plan->persistent_bytes;
     t->arena[r->p.rank] = (int64_t)plan->arena_bytes;
@@ -70,6 +82,7 @@ static void climb(fake_rank *r, void *arg)
         t->floats = f->store->flats->n;
     t->part[r->p.rank] = f->store->flats->end - f->store->flats->first;
     CHECK(f->store->flats->n <= MOST);
+    CHECK_OK(fl_whole_weights(f->store));
     memcpy(t->weight[r->p.rank], f->store->flats->weight,
            (size_t)f->store->flats->n * sizeof(float));
     fl_plan_destroy(plan);
@@ -108,44 +121,83 @@ TEST(a_rank_has_memory_for_its_part_of_the_gradients_and_two_buckets)
     }
 }
 
+/* Of 1.3 MB of weights, too: what it gathers is in the arena, and is given up
+ * before the next but one is gathered. */
+TEST(a_rank_has_memory_for_its_part_of_the_weights_and_two_units)
+{
+    const int64_t unit = (WIDE * WIDE + WIDE + 100) * 4, slack = 1000;
+    static tower gradients, weights;
+
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        gradients = (tower){.ranks = ranks, .stage = 2};
+        weights = (tower){.ranks = ranks, .stage = 3};
+        run_tower(&gradients);
+        run_tower(&weights);
+        for (int r = 0; r < ranks; r++) {
+            CHECK(gradients.weights[r] >= gradients.floats * 4);
+            CHECK(weights.weights[r] <= weights.part[r] * 4 + slack);
+            CHECK(weights.part[r] <= weights.floats / ranks + FL_BLOCK);
+            CHECK(weights.arena[r] <= gradients.arena[r] + 2 * unit);
+            CHECK(weights.kept[r] <= gradients.kept[r] + slack);
+        }
+    }
+}
+
 /* A part begins inside a parameter: its norm, and with lars and lamb its rate,
  * are of blocks of two ranks. */
-static void check_tower(int ranks, float clip, const char *layers)
+static void check_tower(const tower *like)
 {
     static tower whole, part;
+    const int ranks = like->ranks;
 
-    whole = (tower){.ranks = ranks, .clip = clip, .layers = layers};
-    part = (tower){.ranks = ranks, .clip = clip, .layers = layers, .stage = 2};
+    whole = *like;
     run_tower(&whole);
-    run_tower(&part);
-    for (int r = 0; r < ranks; r++)
-        CHECK(memcmp(part.weight[r], whole.weight[0],
-                     (size_t)whole.floats * sizeof(float)) == 0);
+    for (int stage = 2; stage <= 3; stage++) {
+        part = whole;
+        part.stage = stage;
+        memset(part.weight, 0, sizeof part.weight);
+        run_tower(&part);
+        for (int r = 0; r < ranks; r++)
+            CHECK(memcmp(part.weight[r], whole.weight[0],
+                         (size_t)whole.floats * sizeof(float)) == 0);
+    }
 }
 
 TEST(parameters_of_several_blocks_have_their_bits)
 {
+    static tower like;
+
     for (int ranks = 2; ranks <= 4; ranks++) {
-        check_tower(ranks, 0, NULL);
-        check_tower(ranks, 0.01f, NULL);
+        like = (tower){.ranks = ranks};
+        check_tower(&like);
+        like.clip = 0.01f;
+        check_tower(&like);
     }
-    check_tower(3, 0, "lars");
-    check_tower(3, 0, "lamb");
+    like = (tower){.ranks = 3, .layers = "lars"};
+    check_tower(&like);
+    like.layers = "lamb";
+    check_tower(&like);
+    like = (tower){.ranks = 3, .again = true};
+    check_tower(&like);
 }
 
 /* --- bits, of small parameters -------------------------------------------- */
 
-static void check_equal(rank_lesson *s, int ranks)
+static void check_equal(const rank_lesson *like, int ranks)
 {
-    static rank_lesson whole;
+    static rank_lesson whole, part;
 
-    whole = *s;
-    s->also.sharded = true;
-    s->also.sharding_stage = 2;
-    rank_train(s, ranks);
+    whole = *like;
     rank_train(&whole, ranks);
-    CHECK(memcmp(s->weight[0], whole.weight[0], sizeof s->weight[0]) == 0);
-    CHECK_INT(s->updates[0], whole.updates[0]);
+    for (int stage = 2; stage <= 3; stage++) {
+        part = *like;
+        part.also.sharded = true;
+        part.also.sharding_stage = stage;
+        rank_train(&part, ranks);
+        CHECK(memcmp(part.weight[0], whole.weight[0], sizeof *part.weight) ==
+              0);
+        CHECK_INT(part.updates[0], whole.updates[0]);
+    }
 }
 
 TEST(ranks_end_with_the_bits_of_ranks_that_have_all_gradients)
@@ -205,17 +257,17 @@ TEST(a_rank_that_fails_ends_the_others)
 {
     static rank_lesson s;
 
-    for (int call = 1; call <= 12; call++) {
+    for (int i = 2; i <= 25; i++) { /* calls 1 to 12 of both stages */
         fake_group g;
 
         s = (rank_lesson){.also = {.sharded = true,
-                                   .sharding_stage = 2,
+                                   .sharding_stage = 2 + i % 2,
                                    .all_reduce.bucket = 700},
                           .batches = 4,
                           .last = 50,
                           .passes = 1};
         fake_group_open(&g, 2);
-        g.fail_at = call;
+        g.fail_at = i / 2;
         fake_group_run(&g, rank_learn, &s);
         fake_group_close(&g);
         CHECK_INT(s.status[1], FLEET_EIO);
@@ -225,12 +277,13 @@ TEST(a_rank_that_fails_ends_the_others)
 }
 
 /* A model of rank 0 of two, of which plans can be made. */
-static void open_rank(kit_model *m, fake_group *g, const kit_options *how)
+static void open_rank(kit_model *m, fake_group *g, const kit_options *how,
+                      int stage)
 {
     kit_build(m, KIT_MLP, how);
     fake_group_open(g, 2);
     m->f->store->agree = &g->rank[0].rounds;
-    m->f->store->share = (fl_share){0, 2, 2};
+    m->f->store->share = (fl_share){0, 2, stage};
     CHECK_OK(fl_store_train(m->f->store, m->o));
     CHECK_OK(fl_store_add(m->f->store, m->p));
 }
@@ -249,14 +302,14 @@ TEST(merged_batches_are_refused_where_a_plan_is_made)
     fake_group g;
     fl_plan *plan;
 
-    open_rank(&m, &g, &(kit_options){.merge = 3});
+    open_rank(&m, &g, &(kit_options){.merge = 3}, 2);
     CHECK_FAILS(fl_plan_build(m.p, m.f->store, 8, true, NULL, NULL, &plan),
                 FLEET_EUNSUPPORTED,
                 "strategy.sharding_configs.stage 2: the sums of 3 merged");
     close_rank(&m, &g);
 }
 
-TEST(an_allocation_that_fails_leaves_no_plan)
+static void check_no_memory(int stage)
 {
     fleet_status status = FLEET_ENOMEM;
     kit_model m;
@@ -264,7 +317,7 @@ TEST(an_allocation_that_fails_leaves_no_plan)
     fl_plan *plan;
     int64_t n = 0;
 
-    open_rank(&m, &g, &(kit_options){.clip = 0.1f});
+    open_rank(&m, &g, &(kit_options){.clip = 0.1f}, stage);
     m.p->training.all_reduce.bucket = 300;
     while (status != FLEET_OK) {
         fl_memory_fail_at(++n, false);
@@ -275,4 +328,10 @@ TEST(an_allocation_that_fails_leaves_no_plan)
     CHECK(n > 20);
     fl_plan_destroy(plan);
     close_rank(&m, &g);
+}
+
+TEST(an_allocation_that_fails_leaves_no_plan)
+{
+    check_no_memory(2);
+    check_no_memory(3);
 }

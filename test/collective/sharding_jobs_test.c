@@ -5,12 +5,15 @@
 #include "launch_kit.h"
 #include "test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-#define HYBRID "--server_num 1 --worker_num 2 --collective"
-#define ROWS   "\"is_collective\": true, \"a_sync\": false"
-#define SHARD  "\"sharding\": true"
-#define PARTS  SHARD ", \"sharding_configs\": {\"stage\": 2}"
+#define HYBRID  "--server_num 1 --worker_num 2 --collective"
+#define ROWS    "\"is_collective\": true, \"a_sync\": false"
+#define SHARD   "\"sharding\": true"
+#define PARTS   SHARD ", \"sharding_configs\": {\"stage\": 2}"
+#define WEIGHTS SHARD ", \"sharding_configs\": {\"stage\": 3}"
+#define ALONE   ", \"fuse_all_reduce_ops\": false"
 #define MERGE                                                                  \
     ", \"gradient_merge\": true, \"gradient_merge_configs\": {\"k_steps\": 3}"
 
@@ -46,30 +49,41 @@ TEST_LIMIT(fashion_mnist_has_the_bits_of_ranks_without_sharding, 300)
 }
 
 /* Each parameter is a bucket: sums go on while others are computed. */
-TEST_LIMIT(adult_has_them_with_gradients_in_parts, 300)
+static void check_parts(const char *parts, const char *each)
 {
-    static const char each[] = PARTS ", \"fuse_all_reduce_ops\": false";
     const char *path = test_path("parts"), *want;
+    char beside[200], ordered[200];
 
+    snprintf(beside, sizeof beside, ROWS ", %s", parts);
+    snprintf(ordered, sizeof ordered, "%s, \"deterministic\": true", parts);
     launch_need_mpirun();
     test_use_fraction(4);
     want = hash_of("--nproc_per_node 3", "");
     CHECK_TEXT(hash_of("--nproc_per_node 3", each), want);
     setenv("FLEET_MPI_WINDOW", "0", 1);
-    CHECK_TEXT(hash_of("--nproc_per_node 3", PARTS ", \"deterministic\": true"),
-               want);
+    CHECK_TEXT(hash_of("--nproc_per_node 3", ordered), want);
     unsetenv("FLEET_MPI_WINDOW");
     want = hash_of(HYBRID, ROWS);
-    CHECK_TEXT(hash_of(HYBRID, ROWS ", " PARTS), want);
+    CHECK_TEXT(hash_of(HYBRID, beside), want);
     job_train("--nproc_per_node 2",
-              job_with(test_keep(job_adult(PARTS)), "save", path));
+              job_with(test_keep(job_adult(parts)), "save", path));
     want = test_keep(
         job_hash(job_train("--nproc_per_node 2",
                            job_with(test_keep(job_adult("")), "load", path))));
     CHECK_TEXT(job_hash(job_train(
                    "--nproc_per_node 2",
-                   job_with(test_keep(job_adult(PARTS)), "load", path))),
+                   job_with(test_keep(job_adult(parts)), "load", path))),
                want);
+}
+
+TEST_LIMIT(adult_has_them_with_gradients_in_parts, 300)
+{
+    check_parts(PARTS, PARTS ALONE);
+}
+
+TEST_LIMIT(adult_has_them_with_weights_in_parts, 300)
+{
+    check_parts(WEIGHTS, WEIGHTS ALONE);
 }
 
 static const char *saved_by(const char *flags, const char *strategy,

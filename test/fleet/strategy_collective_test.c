@@ -167,7 +167,7 @@ TEST(groups_of_ranks_must_divide_them_and_have_an_order_of_their_own)
              "contradict");
 }
 
-TEST(sharding_is_of_states_and_gradients_over_all_ranks)
+TEST(sharding_is_over_all_ranks)
 {
     STRATEGY(NULL, adam, sharding = 1, NULL);
     STRATEGY(SERVER, sgd, sharding = 1, NULL);
@@ -184,10 +184,8 @@ TEST(sharding_is_of_states_and_gradients_over_all_ranks)
              "over all 2 ranks (0 stands for them), not over groups of 8");
     STRATEGY(NULL, adam, sharding = 1; s.sharding_configs.stage = 2, NULL);
     STRATEGY(SERVER, adam, sharding = 1; s.sharding_configs.stage = 2, NULL);
-    STRATEGY(SERVER, adam, sharding = 1;
-             s.sharding_configs.stage = 3,
-             "strategy.sharding_configs.stage: this version does not have 3: "
-             "expected 1 (states) or 2 (gradients, too)");
+    STRATEGY(NULL, adam, sharding = 1; s.sharding_configs.stage = 3, NULL);
+    STRATEGY(SERVER, adam, sharding = 1; s.sharding_configs.stage = 3, NULL);
     STRATEGY(NULL, adam, sharding_configs.stage = 2,
              "strategy.sharding_configs.stage is 2, but strategy.sharding is "
              "0");
@@ -239,10 +237,13 @@ TEST(gradients_that_are_shared_out_do_not_go_with_what_needs_them_whole)
              s.hierarchical_allreduce_inter_nranks = 2;
              s.sharding_configs.stage = 2,
              "with strategy.use_hierarchical_allreduce is");
+    STRATEGY(NULL, momentum, sharding = s.dgc = 1;
+             s.sharding_configs.stage = 3,
+             "strategy.sharding_configs.stage 3 with strategy.dgc is not in");
     STRATEGY(NULL, momentum, sharding = s.lars = 1;
              s.sharding_configs.stage = 2, NULL);
     STRATEGY(NULL, adam, sharding = s.lamb = 1;
-             s.sharding_configs.stage = 2, NULL);
+             s.sharding_configs.stage = 3, NULL);
 }
 
 TEST(fp16_allreduce_is_for_all_ranks)

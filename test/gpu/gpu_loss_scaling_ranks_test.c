@@ -151,6 +151,12 @@ static void shards_gradients(fleet_distributed_strategy *s)
     s->sharding_configs.stage = 2;
 }
 
+static void shards_weights(fleet_distributed_strategy *s)
+{
+    shards_gradients(s);
+    s->sharding_configs.stage = 3;
+}
+
 static void groups(fleet_distributed_strategy *s)
 {
     s->use_hierarchical_allreduce = 1;
@@ -204,6 +210,8 @@ TEST_LIMIT(one_rank_that_overflows_skips_the_update_of_all, 200)
     check_one_skips_all("sharding", (kit_options){.choose = shards}, 3);
     check_one_skips_all("sharding of gradients",
                         (kit_options){.choose = shards_gradients}, 3);
+    check_one_skips_all("sharding of weights",
+                        (kit_options){.choose = shards_weights}, 3);
     check_one_skips_all("lars", (kit_options){.layers = "lars"}, 2);
     check_one_skips_all("groups", (kit_options){.choose = groups}, 4);
     gpu_rank_close();

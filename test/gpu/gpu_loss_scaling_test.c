@@ -13,7 +13,7 @@
 
 #include "fleet/job/handle.h"
 #include "runtime/exec/executor.h"
-#include "runtime/passes/loss_scaling.h"
+#include "runtime/plan/loss_scale.h"
 
 /* Powers of two, so that dividing by them rounds nothing. */
 static fleet_amp_configs scaling(float first, int grow_after, int shrink_after)

@@ -109,17 +109,23 @@ TEST_LIMIT(what_ranks_save_others_go_on_with, 300)
     CHECK_CONTAINS(job_train(TWO, job_with(sharded, "load", one)), want);
 }
 
-/* So are gradients: the sums of a fixed order have the same bits by parts. */
-TEST_LIMIT(gradients_that_ranks_share_out_change_no_bit, 300)
+/* So are gradients, and weights: the sums of a fixed order have the same bits
+ * by parts. */
+TEST_LIMIT(gradients_and_weights_that_ranks_share_out_change_no_bit, 300)
 {
     static const char parts[] =
-        "\"sharding\": true, \"sharding_configs\": {\"stage\": 2}, "
+        "\"sharding\": true, \"sharding_configs\": {\"stage\": %d}, "
         "\"fuse_all_reduce_ops\": false, " IN_ORDER;
+    const char *want;
+    char text[200];
 
     test_use_fraction(PART);
     job_use_gpus(2);
-    CHECK_CONTAINS(job_train(TWO, job_on_gpus(job_adult(parts))),
-                   job_hash(job_train(TWO, job_on_gpus(job_adult(IN_ORDER)))));
+    want = job_hash(job_train(TWO, job_on_gpus(job_adult(IN_ORDER))));
+    for (int stage = 2; stage <= 3; stage++) {
+        snprintf(text, sizeof text, parts, stage);
+        CHECK_CONTAINS(job_train(TWO, job_on_gpus(job_adult(text))), want);
+    }
 }
 
 TEST_LIMIT(a_rank_that_is_killed_ends_the_job_and_is_named, 120)

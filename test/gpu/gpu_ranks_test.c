@@ -179,6 +179,12 @@ static void shards_gradients(fleet_distributed_strategy *s)
     s->fuse_all_reduce_ops = 0;
 }
 
+static void shards_weights(fleet_distributed_strategy *s)
+{
+    shards_gradients(s);
+    s->sharding_configs.stage = 3;
+}
+
 /* All of them: which are the largest may depend on a rounding. */
 static void pairs(fleet_distributed_strategy *s)
 {
@@ -264,6 +270,11 @@ TEST_LIMIT(each_strategy_is_that_of_cpus, 200)
          {.optimizer = "momentum", .learning_rate = 0.01f, .clip = 0.1f},
          {.sharded = true},
          3},
+        {"sharding of weights",
+         shards_weights,
+         {.optimizer = "momentum", .learning_rate = 0.01f, .clip = 0.1f},
+         {.sharded = true},
+         3},
         {"dgc", pairs, momentum, {.dgc = {true, 0, 0, 1, 100}}, 2},
         {"localsgd", means, sgd, {.localsgd = {2, 1, false}}, 2},
         {"adaptive_localsgd",
@@ -289,6 +300,8 @@ TEST_LIMIT(layers_have_their_rates, 100)
         {"lamb, sharded", shards, lamb, {.sharded = true}, 2},
         {"lars, of parts", shards_gradients, lars, {.sharded = true}, 2},
         {"lamb, of parts", shards_gradients, lamb, {.sharded = true}, 2},
+        {"lars, weights", shards_weights, lars, {.sharded = true}, 2},
+        {"lamb, weights", shards_weights, lamb, {.sharded = true}, 2},
     };
 
     gpu_rank_open(2);

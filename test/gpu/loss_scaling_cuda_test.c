@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/passes/loss_scaling.h"
+#include "runtime/plan/loss_scale.h"
 #include "runtime/optim/update_gpu.h"
 
 static const fl_scaling_rules rules = {.first = 64,

@@ -9,6 +9,7 @@
 #include "fleet/job/handle.h"
 #include "fleet/servers.h"
 #include "runtime/exec/prefetch.h"
+#include "runtime/reduce/whole_weights.h"
 
 fl_flat *rank_group(const kit_model *m)
 {
@@ -99,8 +100,11 @@ void rank_learn(fake_rank *r, void *arg)
     s->steps[rank] = m.f->store->local.steps;
     s->first_loss[rank] = m.f->store->local.loss;
     s->calls[rank] = r->n_call;
-    memcpy(s->weight[rank], rank_group(&m)->weight,
-           (size_t)rank_group(&m)->n * sizeof(float));
+    if (s->status[rank] == FLEET_OK) /* weights that are shared out, too */
+        CHECK_OK(fl_whole_weights(m.f->store));
+    if (rank_group(&m)->weight)
+        memcpy(s->weight[rank], rank_group(&m)->weight,
+               (size_t)rank_group(&m)->n * sizeof(float));
     work_close(&k);
     m.f->store->agree = NULL;
     r->rounds.store = NULL;

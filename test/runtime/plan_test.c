@@ -253,6 +253,9 @@ TEST(plans_of_ranks_that_share_out_states_are_as_listed)
     check_rank_dump_of(&(kit_options){.clip = 1.0f}, 700,
                        &(fl_training){.sharded = true, .sharding_stage = 2},
                        "mlp_rank_shard_gradients.txt");
+    check_rank_dump_of(&(kit_options){0}, 700,
+                       &(fl_training){.sharded = true, .sharding_stage = 3},
+                       "mlp_rank_shard_weights.txt");
 }
 
 /* The same, by a rank whose buckets are those of its strategy. */
@@ -342,6 +345,9 @@ TEST(plans_of_ranks_on_gpus_are_as_listed)
     check_rank_dump_of(&gpu, 700,
                        &(fl_training){.sharded = true, .sharding_stage = 2},
                        "mlp_rank_gpu_shard_gradients.txt");
+    check_rank_dump_of(&gpu, 700,
+                       &(fl_training){.sharded = true, .sharding_stage = 3},
+                       "mlp_rank_gpu_shard_weights.txt");
     gpu_kit_close();
 }
 

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "runtime/exec/compile.h"
 #include "runtime/plan/remote.h"
+#include "runtime/reduce/whole_weights.h"
 #include "runtime/store/mirror.h"
 
 void fl_run_histograms_note(fl_config_run *t)
@@ -108,6 +109,8 @@ static fleet_status look_under_lock(fl_config_run *t, look *l)
     fl_store *s = t->f->store;
     fleet_status status = fl_store_synchronize(s);
 
+    if (status == FLEET_OK)
+        status = fl_whole_weights(s);
     pthread_rwlock_wrlock(&s->lock);
     if (status == FLEET_OK)
         status = fl_store_to_host(s);

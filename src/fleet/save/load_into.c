@@ -14,6 +14,7 @@
 #include "runtime/life/accessor.h"
 #include "runtime/lookup/wanted_rows.h"
 #include "runtime/store/key_log.h"
+#include "runtime/store/store_check.h"
 
 /* A save that goes into a store. */
 typedef struct applying {
@@ -479,6 +480,7 @@ static fleet_status apply_all(applying *a)
     if (store->n_flat > 0)
         return fl_fail(FLEET_ESTATE, "load: a merge group is under way: end it "
                                      "with fleet_executor_flush()");
+    FL_TRY(fl_store_check_weights(store));
     FL_TRY(a->how->table ? check_table(a) : check_all(a));
     for (size_t i = 0; i < store->tables.n; i++)
         fl_key_log_lose(store->tables.entry[i].value);

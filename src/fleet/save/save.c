@@ -15,6 +15,7 @@
 #include "runtime/life/accessor.h"
 #include "runtime/simd/simd.h"
 #include "runtime/store/snapshot.h"
+#include "runtime/store/store_check.h"
 #include "base/folder.h"
 
 enum { PART_BYTES = 256 << 20 };
@@ -106,22 +107,24 @@ static bool writes_block(const fl_save *s, const fl_param *p, int64_t block)
     return fl_bucket_set_has(s->own, fl_block_bucket(s->store, p, block));
 }
 
-/* The group's weights (-1) or states as they are to be saved. */
-static const float *floats_of(const fl_save *s, const fl_flat *g, int state)
+/* The block's weights (-1) or states as they are to be saved. */
+static const float *floats_of(const fl_save *s, const fl_param *p,
+                              int64_t block, int state)
 {
+    const fl_flat *g = p->flat;
+    int64_t at = fl_block_offset(p, block) - (state < 0 ? 0 : g->first);
+
     if (s->store->snapshot)
-        return fl_snapshot_floats(s->store->snapshot, g, state);
-    return state < 0 ? g->weight : g->state[state];
+        return fl_snapshot_floats(s->store->snapshot, g, state) + at;
+    return state < 0 ? fl_block_weights(p, block) : g->state[state] + at;
 }
 
 static fleet_status write_param(const fl_save *s, parts *p, int item)
 {
     const fl_param *param = s->param[item];
-    const fl_flat *g = param->flat;
 
     for (int64_t block = 0; block < fl_blocks_of(param); block++) {
         int64_t n = fl_block_size(param, block);
-        int64_t at = fl_block_offset(param, block);
         fl_record r = {FL_RECORD_MAGIC, FL_RECORD_DENSE, (uint32_t)item,
                        (uint32_t)block, (uint64_t)n};
         size_t bytes = (size_t)n * sizeof(float);
@@ -129,10 +132,8 @@ static fleet_status write_param(const fl_save *s, parts *p, int item)
         if (!writes_block(s, param, block))
             continue;
         FL_TRY(begin_record(p, &r));
-        fl_writer_put(&p->writer, floats_of(s, g, -1) + at, bytes);
-        for (int i = 0; i < state_count(s, param); i++)
-            fl_writer_put(&p->writer, floats_of(s, g, i) + (at - g->first),
-                          bytes);
+        for (int i = -1; i < state_count(s, param); i++)
+            fl_writer_put(&p->writer, floats_of(s, param, block, i), bytes);
         FL_TRY(p->writer.status);
     }
     return FLEET_OK;
@@ -512,6 +513,8 @@ static fleet_status write_all(const fl_save *s, const char *folder)
 static fleet_status check_store(const fl_save *s)
 {
     FL_TRY(fl_store_check(s->store));
+    if (!s->elsewhere)
+        FL_TRY(fl_store_check_weights(s->store));
     if (s->states && fl_store_is_sharded(s->store) && !s->elsewhere)
         return fl_fail(FLEET_ESTATE,
                        "save: strategy.sharding has the optimizer's states on "

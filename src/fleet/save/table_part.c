@@ -452,12 +452,12 @@ static void write_weights(const fl_param *p, int64_t first, const float *from,
 {
     for (int64_t i = first; i < first + n;) {
         int64_t block = i / FL_BLOCK, in = i % FL_BLOCK;
-        int64_t at = fl_block_offset(p, block);
+        float *weights = fl_block_weights(p, block);
         int64_t left = fl_block_size(p, block) - in;
         int64_t count = left < first + n - i ? left : first + n - i;
 
-        if (at >= 0)
-            memcpy(p->flat->weight + at + in, from + (i - first),
+        if (weights)
+            memcpy(weights + in, from + (i - first),
                    (size_t)count * sizeof *from);
         i += count;
     }

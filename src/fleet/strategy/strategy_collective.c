@@ -56,11 +56,6 @@ static fleet_status check_stage(const fleet_distributed_strategy *s)
 
     if (!s->sharding || stage < 2)
         return FLEET_OK;
-    if (stage > 2)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.sharding_configs.stage: this version does not "
-                       "have %d: expected 1 (states) or 2 (gradients, too)",
-                       stage);
     return other ? fl_fail(FLEET_EUNSUPPORTED,
                            "strategy.sharding_configs.stage %d with "
                            "strategy.%s is not in this version: it needs "

@@ -9,6 +9,7 @@
 #include "fleet/table/table_call.h"
 #include "runtime/exec/executor.h"
 #include "runtime/life/accessor.h"
+#include "runtime/reduce/whole_weights.h"
 
 enum { CHUNK_FLOATS = 1 << 18, CHUNK_ROWS = 1 << 16 };
 
@@ -487,6 +488,7 @@ fleet_status fleet_parameter_get(fleet *f, const char *name, float *values,
     FL_TRY(find_param(f, "fleet_parameter_get", name, &p));
     FL_TRY(check_weights("fleet_parameter_get", p, values, n));
     FL_TRY(fl_store_synchronize(f->store));
+    FL_TRY(fl_whole_weights(f->store));
     pthread_rwlock_wrlock(&f->store->lock);
     status = copy_weights(f, p, values);
     pthread_rwlock_unlock(&f->store->lock);

@@ -18,6 +18,7 @@
 #include "runtime/plan/agree.h"
 #include "runtime/plan/remote.h"
 #include "runtime/reduce/dgc.h"
+#include "runtime/reduce/whole_weights.h"
 
 /* What runs in training without being asked for, as metrics do, and came after
  * the cut, is in no stage. */
@@ -177,6 +178,12 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *user)
     if (v->kind == FL_VAR_TABLE || v->ragged)
         return fl_fail(FLEET_EUNSUPPORTED, "fetch: \"%s\" is %s", v->name,
                        v->ragged ? "ragged" : "a table");
+    if (v->kind == FL_VAR_PARAM && fl_store_shards_weights(e->store))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" is a parameter, which ranks share out "
+                       "(strategy.sharding_configs.stage %d): "
+                       "fleet_parameter_get() gives it",
+                       v->name, e->store->share.stage);
     if (e->fetched[v->id])
         return FLEET_OK;
     if (e->micro > 0)
@@ -451,6 +458,8 @@ static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
     fleet_status status;
 
     FL_TRY(check_in_pass(e));
+    if (!e->training)
+        FL_TRY(fl_whole_weights(e->store));
     FL_TRY(fl_executor_plan(e, batch, &c));
     next = fl_executor_prefetch_plan(e, c);
     if (c->changes_store || e->remote)

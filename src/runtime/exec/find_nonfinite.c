@@ -82,7 +82,8 @@ static fleet_status run_whole_step(const fl_compiled *c, int step,
 fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
                                         int64_t n_run)
 {
-    for (size_t i = 0; i < c->plan->n_step; i++) {
+    /* weights that were gathered are gone, and other ranks are further */
+    for (size_t i = 0; i < c->plan->n_step && !c->plan->gathers; i++) {
         const fl_instance *in = &c->instance[i];
         int value;
 
@@ -101,7 +102,9 @@ fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
     }
     return fl_fail(
         FLEET_ENUMERIC, "batch %" PRId64 ": the loss is not finite%s", n_run,
-        c->plan->syncs ? ", by the batch of another rank, whose statistics "
-                         "this one has, too (strategy.sync_batch_norm)"
-                       : "");
+        c->plan->gathers ? "; by which op is not known, as weights are shared "
+                           "out (strategy.sharding_configs.stage)"
+        : c->plan->syncs ? ", by the batch of another rank, whose statistics "
+                           "this one has, too (strategy.sync_batch_norm)"
+                         : "");
 }

@@ -9,8 +9,8 @@
 #include "runtime/device/trace.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/compile.h"
-#include "runtime/reduce/sync_sums.h"
 #include "base/pool.h"
+#include "runtime/reduce/whole_weights.h"
 
 /* What the tasks of a region share. */
 typedef struct region_run {
@@ -153,13 +153,20 @@ fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
     return status;
 }
 
-fleet_status fl_compiled_join_sums(fl_compiled *c)
+/* In the order of the ranks that have a batch. */
+fleet_status fl_compiled_join(fl_compiled *c)
 {
     const fl_range range = {.end = 1, .batch = c->plan->batch};
 
-    for (size_t i = 0; i < c->plan->n_step; i++)
-        if (c->plan->step[i]->kernel == &fl_kernel_sync_sum)
-            FL_TRY(run_step(c, (int)i, &range));
+    for (size_t r = 0; r < c->plan->n_region; r++) {
+        const fl_region *region = &c->plan->region[r];
+
+        if (region->phase == FL_REDUCE_BEGIN)
+            FL_TRY(c->backend->run_region(c, NULL, r, c->plan->batch));
+        for (int i = region->first; i < region->first + region->n; i++)
+            if (c->plan->step[i]->kernel->meets)
+                FL_TRY(run_step(c, i, &range));
+    }
     return FLEET_OK;
 }
 
@@ -216,6 +223,8 @@ fleet_status fl_compiled_map_store(const fl_compiled *c)
 {
     const fl_plan *plan = c->plan;
 
+    if (plan->training)
+        FL_TRY(fl_part_weights(plan->store));
     if (!fl_store_on_gpu(plan->store))
         return FLEET_OK;
     for (size_t i = 0; i < plan->n_value; i++) {

@@ -5,8 +5,8 @@
 #include "runtime/exec/executor.h"
 #include "base/pool.h"
 
-/* What the store keeps is moved to where the plan is to find it; under the
- * store's lock. */
+/* What the store keeps is moved to where the plan is to find it, and what only
+ * other ranks shall keep is given up; under the store's lock. */
 fleet_status fl_compiled_map_store(const fl_compiled *c);
 
 /* Before FL_PULL (pull) and before FL_FORWARD (the other feeds and kernels). */
@@ -20,9 +20,10 @@ fleet_status fl_compiled_begin(fl_compiled *c, int64_t batch, bool pull);
 fleet_status fl_compiled_run(fl_compiled *c, fl_context *context, int64_t batch,
                              fl_phase phase);
 
-/* Of a rank that has joined: it meets the other ranks where they sum in forward
- * and backward, and adds nothing. */
-fleet_status fl_compiled_join_sums(fl_compiled *c);
+/* FL_REDUCE_BEGIN of a rank that has joined, of a plan that syncs: it also
+ * meets the other ranks in forward and backward, adds nothing to what they sum,
+ * and gives them its weights. */
+fleet_status fl_compiled_join(fl_compiled *c);
 
 /* One region, shared by the threads of a pool; NULL: this thread alone. */
 fleet_status fl_host_run_region(fl_compiled *c, fl_pool *pool, size_t r,

@@ -30,12 +30,12 @@ static fleet_status wait_without_update(const fl_store *s)
 }
 
 /* The GPU may still read the sums of this rank's own last batch. */
-static fleet_status join_sums(fleet_executor *e, fl_compiled *c)
+static fleet_status join_reductions(fleet_executor *e, fl_compiled *c)
 {
     if (!c->plan->syncs)
-        return FLEET_OK;
+        return fl_compiled_run(c, e->context, c->plan->batch, FL_REDUCE_BEGIN);
     FL_TRY(c->backend->wait(e, c));
-    return fl_compiled_join_sums(c);
+    return fl_compiled_join(c);
 }
 
 static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
@@ -43,8 +43,7 @@ static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
 {
     FL_TRY(c->backend->begin_join(e, c));
     FL_TRY(fl_executor_set_update(e, c, batches, true));
-    FL_TRY(join_sums(e, c));
-    FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_REDUCE_BEGIN));
+    FL_TRY(join_reductions(e, c));
     FL_TRY(fl_compiled_run(c, e->context, c->plan->batch, FL_UPDATE));
     FL_TRY(fl_executor_end_update(e, c, NULL));
     return fl_localsgd_updated(e, c, false);

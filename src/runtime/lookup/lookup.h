@@ -75,7 +75,7 @@ void fl_lookup_gradient(fl_lowering *l, const fl_node *n,
 void fl_lookup_merge(fl_lowering *l, fl_sparse *s);
 void fl_lookup_update(fl_lowering *l, const fl_sparse *s);
 
-/* The value with its findings (passes/loss_scaling.h), or with its squares; *n:
+/* The value with its findings (plan/loss_scale.h), or with its squares; *n:
  * how many floats, or doubles, these are. */
 int fl_lookup_check(fl_lowering *l, const fl_sparse *s, int *n);
 int fl_lookup_norm(fl_lowering *l, const fl_sparse *s, int *n);

@@ -25,6 +25,7 @@ typedef struct fl_update_ranges {
     int n;
     int64_t first;    /* of the group: where its states begin */
     int64_t gradient; /* of the group: where its gradient begins */
+    int64_t weight;   /* of the group: where the weights begin */
 } fl_update_ranges;
 
 /* A dense block, as the norm counts it: where in the group's gradient. */

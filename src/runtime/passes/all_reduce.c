@@ -117,16 +117,16 @@ static fleet_status check_stage(const fl_lowering *l)
         return FLEET_OK;
     if (l->plan->group > 1)
         return fl_fail(FLEET_EUNSUPPORTED,
-                       "strategy.sharding_configs.stage 2: the sums of %d "
+                       "strategy.sharding_configs.stage %d: the sums of %d "
                        "merged batches would be whole on each rank",
-                       l->plan->group);
+                       l->plan->store->share.stage, l->plan->group);
     for (size_t i = 0; i < params->n; i++)
         if (fl_is_pushed(l, params->entry[i].value))
             return fl_fail(FLEET_EUNSUPPORTED,
-                           "strategy.sharding_configs.stage 2: servers keep "
+                           "strategy.sharding_configs.stage %d: servers keep "
                            "parameter \"%s\", whose gradient each rank "
                            "pushes as a whole",
-                           params->entry[i].name);
+                           l->plan->store->share.stage, params->entry[i].name);
     return FLEET_OK;
 }
 

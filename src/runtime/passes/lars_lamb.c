@@ -25,7 +25,7 @@ fl_layer_work fl_layer_work_of(const fl_instance *in, const fl_range *r)
         .squares = (fl_squares *)fl_ptr(in, SQUARES) + at,
         .u = u,
         .skip = now->skip,
-        .w = (float *)fl_ptr(in, WEIGHT) + b->offset,
+        .w = (float *)fl_ptr(in, WEIGHT) + (b->offset - all->weight),
         .g = (float *)fl_ptr(in, GRADIENT) + (b->offset - all->gradient),
     };
 }
@@ -112,6 +112,7 @@ static const fl_layers *make_layers(fl_lowering *l, const fl_dense *d)
     all.end = all.n_block;
     all.first = g->first;
     all.gradient = d->first;
+    all.weight = d->first_weight;
     return fl_config(l, &all, sizeof all);
 }
 

@@ -49,6 +49,7 @@ struct work {
     fl_squares *squares;
     int64_t first;    /* of the states */
     int64_t gradient; /* of the gradient */
+    int64_t weight;   /* of the weights */
 };
 
 static float *pointer_of(const fl_device_step *s, int i)
@@ -71,13 +72,19 @@ static work work_of(const fl_device_step *s)
             fl_step_f32(s, RATIOS),
             fl_step_ptr<fl_squares>(s, SQUARES) + all->begin,
             all->first,
-            all->gradient};
+            all->gradient,
+            all->weight};
 }
 
 /* Of a float of the group. */
 __device__ static float *gradient_at(const work &k, int64_t at)
 {
     return k.g + (at - k.gradient);
+}
+
+__device__ static float *weight_at(const work &k, int64_t at)
+{
+    return k.w + (at - k.weight);
 }
 
 __device__ static fl_update update_of(const work &k, const fl_layer &l)
@@ -106,7 +113,7 @@ __global__ static void lars_norms(work k)
     double weights = 0, step = 0;
 
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
-        float w = k.w[b.offset + i];
+        float w = *weight_at(k, b.offset + i);
         double x = (double)w;
         double y =
             (double)fl_formula_gradient(&all, *gradient_at(k, b.offset + i), w);
@@ -133,7 +140,8 @@ __global__ static void lars_update(work k)
     fl_spread all = fl_spread_of(&u);
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x) {
         int64_t at = b.offset + i, s = at - k.first;
-        fl_weight x = {k.w + at, k.s0 + s, nullptr, *gradient_at(k, at)};
+        fl_weight x = {weight_at(k, at), k.s0 + s, nullptr,
+                       *gradient_at(k, at)};
         fl_rule_cell c = fl_cell_load(x, 1);
 
         if (average)
@@ -163,10 +171,10 @@ __global__ static void lamb_step(work k)
         float *g = gradient_at(k, at);
 
         if (l.rates.average > 0) { /* SGD's step, and no squares */
-            *g = fl_formula_gradient(&all, *g, k.w[at]);
+            *g = fl_formula_gradient(&all, *g, *weight_at(k, at));
             continue;
         }
-        float w = k.w[at], to;
+        float w = *weight_at(k, at), to;
         fl_weight x = {&to, k.s0 + s, k.s1 + s, *g};
         fl_rule_cell c = {w, {k.s0[s], k.s1[s]}};
 
@@ -187,7 +195,7 @@ __global__ static void lamb_update(work k)
     if (fl_update_is_off(k.now))
         return;
     for (int64_t i = threadIdx.x; i < b.n; i += blockDim.x)
-        k.w[b.offset + i] += by * *gradient_at(k, b.offset + i);
+        *weight_at(k, b.offset + i) += by * *gradient_at(k, b.offset + i);
 }
 
 template <void (*kernel)(work)>

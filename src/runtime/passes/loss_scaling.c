@@ -1,7 +1,7 @@
 /* loss_scaling.c - pass loss_scaling, of trainings in float16: are all
  * gradients finite, is this update to be skipped, and which scale does the
- * loss get next? See loss_scaling.h. */
-#include "runtime/passes/loss_scaling.h"
+ * loss get next? See plan/loss_scale.h. */
+#include "runtime/plan/loss_scale.h"
 
 #include "runtime/plan/agree.h"
 #include "runtime/lookup/lookup.h"

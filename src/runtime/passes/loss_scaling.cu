@@ -1,7 +1,7 @@
 /* loss_scaling.cu - the CUDA half of loss_scaling.c: the GPU finds
  * whether an update is skipped, and skips it; the host learns of it later. */
 #include "runtime/device/cuda/block.h"
-#include "runtime/passes/loss_scaling.h"
+#include "runtime/plan/loss_scale.h"
 #include "runtime/optim/update_gpu.h"
 
 __global__ static void scale_loss(float *gradient, const fl_scaling *s)

@@ -65,7 +65,8 @@ static void set_phases(fl_plan *plan, char *mark)
     for (size_t i = 0; i < plan->n_step; i++) {
         fl_step *s = plan->step[i];
 
-        if (s->engine == FL_ENGINE_COMM && s->phase == FL_FORWARD)
+        if (s->engine == FL_ENGINE_COMM && s->phase == FL_FORWARD &&
+            !s->kernel->meets) /* ranks have not agreed yet to meet */
             s->phase = FL_PULL_WAIT;
         if (is_gather(s) || s->kernel == &fl_kernel_rows_place)
             s->phase = FL_PREFETCH;

@@ -1,7 +1,9 @@
 /* sharding.c - strategy.sharding: each rank keeps the optimizer's states of its
  * part of the dense parameters, and updates that part alone; then all get all
  * weights. So Rajbhandari et al. 2019, "ZeRO" (arXiv:1910.02054), its optimizer
- * state partitioning; reduce_scatter.c has the gradients of stage 2.
+ * state partitioning; reduce_scatter.c has the gradients of stage 2. Of stage 3
+ * nothing is sent after an update: gather_weights.c does it before the weights
+ * are used.
  *
  * Parts are stretches of a group that begin at blocks of parameters, so that a
  * save's records are of one rank each. Norms and ratios are of all gradients,
@@ -141,7 +143,8 @@ fleet_status fl_pass_sharding(fl_lowering *l, bool *applied)
     fl_plan *plan = l->plan;
 
     if (!plan->training || !plan->store->agree ||
-        !fl_store_is_sharded(plan->store))
+        !fl_store_is_sharded(plan->store) ||
+        fl_store_shards_weights(plan->store))
         return FLEET_OK;
     l->phase = FL_UPDATE;
     l->engine = FL_ENGINE_COMM;

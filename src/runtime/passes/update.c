@@ -37,7 +37,7 @@ static void change_floats(const change *by, int64_t at, int64_t end)
 
     for (int i = 0; i < in->step->n_operand - STATE; i++)
         state[i] = (float *)fl_ptr(in, STATE + i) + (at - all->first);
-    by->rule(&by->u, (float *)fl_ptr(in, WEIGHT) + at,
+    by->rule(&by->u, (float *)fl_ptr(in, WEIGHT) + (at - all->weight),
              (const float *)fl_ptr(in, GRADIENT) + (at - all->gradient), state,
              end - at);
 }
@@ -122,7 +122,8 @@ static const fl_update_ranges *make_ranges(fl_lowering *l, const fl_dense *d)
         .block =
             fl_arena_alloc(&l->plan->arena, most * sizeof(fl_update_range)),
         .first = g->first,
-        .gradient = d->first};
+        .gradient = d->first,
+        .weight = d->first_weight};
     fl_update_range run = {0};
 
     if (!all.block)

@@ -73,6 +73,7 @@ struct group {
     const fl_update_range *piece;
     int64_t first;    /* of the states */
     int64_t gradient; /* of the gradient */
+    int64_t weight;   /* of the weights */
 };
 
 /* A piece is up to 16 K weights of one kind; blocks have EACH of them at a
@@ -99,9 +100,9 @@ __global__ static void update_pieces(group all, const fl_device_update *now)
          i += (int64_t)gridDim.y * FL_THREADS) {
         int64_t at = p.offset + i, s = at - all.first;
 
-        fl_rule_apply(
-            rule, u,
-            {all.w + at, all.s0 + s, all.s1 + s, all.g[at - all.gradient]});
+        fl_rule_apply(rule, u,
+                      {all.w + (at - all.weight), all.s0 + s, all.s1 + s,
+                       all.g[at - all.gradient]});
     }
 }
 
@@ -129,7 +130,8 @@ static fleet_status launch_update(fl_device *, fl_queue *q,
                  fl_step_f32(s, GRADIENT),
                  static_cast<const fl_update_range *>(list_of(s)->copy),
                  c->first,
-                 c->gradient};
+                 c->gradient,
+                 c->weight};
 
     return FL_LAUNCH(update_pieces, dim3((unsigned)c->n, blocks_of_piece(c)),
                      FL_THREADS, 0, q, all,

@@ -16,10 +16,11 @@
 #include "runtime/store/store.h"
 
 typedef enum fl_intent {
-    FL_INTENT_NONE,   /* the rank's pass is over, it waits for other ranks */
-    FL_INTENT_UPDATE, /* ranks without an intent serve it, with no batch */
-    FL_INTENT_ROWS,   /* of tables that are sharded over the ranks */
-    FL_INTENT_COMMAND /* of the facade: a save, a load, a hash */
+    FL_INTENT_NONE,    /* the rank's pass is over, it waits for other ranks */
+    FL_INTENT_UPDATE,  /* ranks without an intent serve it, with no batch */
+    FL_INTENT_ROWS,    /* of tables that are sharded over the ranks */
+    FL_INTENT_WEIGHTS, /* that are shared out: all of them, at once */
+    FL_INTENT_COMMAND  /* of the facade: a save, a load, a hash */
 } fl_intent;
 
 typedef struct fl_agreed {
@@ -31,7 +32,7 @@ typedef struct fl_agreed {
     bool stops;     /* a rank wants that all of them stop after this */
 } fl_agreed;
 
-/* What a rank does for ranks whose intent is rows or a command. */
+/* What a rank does for ranks whose intent is rows, weights or a command. */
 typedef fleet_status fl_agree_serve(void *arg, const fl_agreed *agreed);
 
 typedef struct fl_agree {

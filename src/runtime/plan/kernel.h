@@ -79,6 +79,9 @@ typedef struct fl_kernel {
     /* Its CUDA half, where it is not the plug-in's of that name; or NULL. */
     const struct fl_device_kernel *device;
 
+    bool meets; /* ranks meet in it before they reduce gradients: one that has
+                   joined runs it, too */
+
     bool on_host; /* runs on the host, wherever the program runs */
     bool on_gpu;  /* runs on the GPU, the same */
 

@@ -25,4 +25,5 @@ typedef struct fl_layers {
     int begin, end;   /* blocks that a step works on */
     int64_t first;    /* of the group: where its states begin */
     int64_t gradient; /* of the group: where its gradient begins */
+    int64_t weight;   /* of the group: where the weights begin */
 } fl_layers;

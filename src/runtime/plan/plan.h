@@ -128,6 +128,8 @@ typedef struct fl_dense {
     int weight, gradient; /* values */
     int64_t first;        /* float of the group that the gradient begins with:
                              0, unless ranks share out gradients */
+    int64_t first_weight; /* the same of the weights: 0, unless ranks share
+                             them out */
     int one;              /* value: what is merged into the gradient */
     bool updated;         /* by a pass before update */
 } fl_dense;
@@ -176,8 +178,9 @@ typedef struct fl_plan {
     int n_work;
     int pull;             /* value: begins with an fl_pull_now, -1: none */
     bool prefetches_rows; /* there are steps of FL_PULL_WAIT and FL_PREFETCH */
-    bool syncs; /* ranks meet in forward, too: sync_sums.h. They have what they
-                   pulled before, in FL_PULL_WAIT */
+    bool syncs;   /* ranks meet in forward, too: sync_sums.h, gather_weights.c.
+                   They have what they pulled before, in FL_PULL_WAIT */
+    bool gathers; /* weights are in the plan's memory while layers use them */
     size_t arena_bytes;      /* of TEMP; the executor's plans share one arena */
     size_t persistent_bytes; /* of PERSISTENT: the plan's own */
     size_t slot_bytes;       /* of PERSISTENT per_slot, for each slot */

@@ -32,8 +32,13 @@ static fleet_status sum_run(const fl_instance *in, const fl_range *r)
                                   (int64_t)(bytes / size), NULL);
 }
 
-const fl_kernel fl_kernel_sync_sum = {
-    .name = "sync.sum", .split = FL_SPLIT_PARTS, .n_part = 1, .run = sum_run};
+static const fl_kernel kernel_sum = {
+    .name = "sync.sum",
+    .split = FL_SPLIT_PARTS,
+    .n_part = 1,
+    .run = sum_run,
+    .meets = true,
+};
 
 bool fl_has_sync_sums(const fl_lowering *l)
 {
@@ -48,7 +53,7 @@ void fl_emit_sync_sum(fl_lowering *l, int value, fl_wire_type type)
 
     l->plan->syncs = true;
     l->engine = FL_ENGINE_COMM;
-    FL_EMIT(l, &fl_kernel_sync_sum, NULL, fl_config(l, &c, sizeof c),
+    FL_EMIT(l, &kernel_sum, NULL, fl_config(l, &c, sizeof c),
             FL_R(fl_update_value(l)), FL_RW(value), FL_RW(fl_works_value(l)));
     l->engine = FL_ENGINE_COMPUTE;
 }

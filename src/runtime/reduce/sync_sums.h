@@ -16,6 +16,3 @@ bool fl_has_sync_sums(const fl_lowering *l);
 /* The sum over the ranks, in place, of the value's bytes as numbers of that
  * type, FL_WIRE_F32 or FL_WIRE_F64, in the host's memory. */
 void fl_emit_sync_sum(fl_lowering *l, int value, fl_wire_type type);
-
-/* The steps of a rank that has joined: each of them adds zeros. */
-extern const fl_kernel fl_kernel_sync_sum;

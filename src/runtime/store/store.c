@@ -27,6 +27,7 @@ fleet_status fl_store_create(fl_context *context, fl_rows_maker *make_rows,
 static void destroy_group(fl_flat *g)
 {
     fl_free(g->weight);
+    fl_free(g->own);
     for (int i = 0; i < FL_MAX_STATE; i++)
         fl_free(g->state[i]);
     for (int i = 0; i < 2; i++)
@@ -75,15 +76,6 @@ void fl_store_destroy(fl_store *s)
 fl_param *fl_store_param(const fl_store *s, const char *name)
 {
     return fl_map_get(&s->params, name);
-}
-
-int64_t fl_block_size(const fl_param *p, int64_t block)
-{
-    int64_t left = p->n - block * FL_BLOCK;
-
-    if (block < 0 || block >= fl_blocks_of(p))
-        return 0;
-    return left < FL_BLOCK ? left : FL_BLOCK;
 }
 
 fl_rows *fl_store_rows(const fl_store *s, const char *name)
@@ -398,6 +390,8 @@ static fleet_status add_group_states(fl_store *s, fl_flat *g)
     g->first = fl_share_first(s, g, s->share.rank);
     g->end = fl_share_first(s, g, s->share.rank + 1);
     n = g->end - g->first;
+    if (fl_store_shards_weights(s) && !g->own)
+        FL_TRY(FL_NEW(&g->own, (size_t)(n > 0 ? n : 1) * sizeof(float)));
     for (int i = 0; i < n_state; i++) {
         if (g->state[i])
             continue;

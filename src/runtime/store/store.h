@@ -21,7 +21,9 @@
 enum { FL_BLOCK = 16384 };
 
 typedef struct fl_flat {
-    float *weight;
+    float *weight; /* NULL: other ranks have all but `own` of it */
+    float *own;    /* where ranks share out weights: [first, end) of them, which
+                      count while weight is NULL; else NULL */
     float *state[FL_MAX_STATE]; /* of the optimizer's rule; else NULL */
     int64_t first, end;         /* floats whose states these are */
     float *residual[2]; /* of dgc: momentum, and what is left to send; else
@@ -52,12 +54,30 @@ static inline int64_t fl_blocks_of(const fl_param *p)
 }
 
 /* Floats of a block; 0: there is no such block. */
-int64_t fl_block_size(const fl_param *p, int64_t block);
+static inline int64_t fl_block_size(const fl_param *p, int64_t block)
+{
+    int64_t left = p->n - block * FL_BLOCK;
+
+    if (block < 0 || block >= fl_blocks_of(p))
+        return 0;
+    return left < FL_BLOCK ? left : FL_BLOCK;
+}
 
 /* Where the group has it; -1: the store does not keep it. */
 static inline int64_t fl_block_offset(const fl_param *p, int64_t block)
 {
     return p->block ? p->block[block] : p->offset + block * FL_BLOCK;
+}
+
+/* The block's weights; NULL: other processes have them. */
+static inline float *fl_block_weights(const fl_param *p, int64_t block)
+{
+    const int64_t at = fl_block_offset(p, block);
+    const fl_flat *g = p->flat;
+
+    if (at < 0 || (!g->weight && (at < g->first || at >= g->end)))
+        return NULL;
+    return g->weight ? g->weight + at : g->own + (at - g->first);
 }
 
 /* Which blocks of dense parameters a store keeps; of the parameter are name,
@@ -88,7 +108,7 @@ typedef struct fl_localsgd {
  * nothing is shared out. See sharding.c. */
 typedef struct fl_share {
     int rank, ranks;
-    int stage; /* 2: gradients, too; less: states alone */
+    int stage; /* 2: gradients, too; 3: and weights; less: states alone */
 } fl_share;
 
 typedef struct fl_store {
@@ -195,6 +215,13 @@ static inline bool fl_store_is_sharded(const fl_store *s)
 static inline bool fl_store_shards_gradients(const fl_store *s)
 {
     return fl_store_is_sharded(s) && s->share.stage >= 2;
+}
+
+/* And the weights? Then a rank that trains has its part of them alone
+ * (fl_flat.own), see reduce/whole_weights.h. */
+static inline bool fl_store_shards_weights(const fl_store *s)
+{
+    return fl_store_is_sharded(s) && s->share.stage >= 3;
 }
 
 /* Where a rank's part of the group begins, and the part before it ends: at a

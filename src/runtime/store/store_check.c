@@ -72,3 +72,16 @@ fleet_status fl_store_check_var(const fl_store *s, const fleet_var *v)
     }
     return FLEET_OK;
 }
+
+fleet_status fl_store_check_weights(const fl_store *s)
+{
+    for (const fl_flat *g = s->flats; g; g = g->next)
+        if (!g->weight)
+            return fl_fail(FLEET_ESTATE,
+                           "strategy.sharding_configs.stage %d: %d ranks share "
+                           "out the weights, and this process has its own part "
+                           "alone: call this between fleet_init_worker() and "
+                           "fleet_stop_worker()",
+                           s->share.stage, s->share.ranks);
+    return FLEET_OK;
+}

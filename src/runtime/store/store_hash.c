@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "runtime/store/store.h"
+#include "runtime/store/store_check.h"
 #include "runtime/store/store_hash.h"
 
 static void hash_param(fl_hasher *h, const fl_param *p)
@@ -60,6 +61,7 @@ static fleet_status hash_all(fl_store *s, const fl_map_entry *params,
     fl_hasher h;
 
     FL_TRY(fl_store_whole(s));
+    FL_TRY(fl_store_check_weights(s));
     FL_TRY(fl_store_to_host(s));
     fl_hasher_init(&h, 0);
     for (size_t i = 0; i < s->params.n; i++)

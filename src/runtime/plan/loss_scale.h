@@ -1,4 +1,4 @@
-/* loss_scaling.h - the loss of a training in float16 is multiplied by a scale,
+/* loss_scale.h - the loss of a training in float16 is multiplied by a scale,
  * so that small gradients do not become zero in float16. Gradients of weights
  * are of float; they are divided by it where an update uses them, before the
  * clip. An update whose gradients are not all finite is skipped, and the scale

@@ -33,7 +33,9 @@ typedef struct bench {
     float loss;        /* the last one that was fetched */
     int64_t cap_bytes; /* of the table; 0: none */
     const char *cold_folder;
-    uint64_t random, seed; /* seed: of the first weights */
+    void (*guard)(
+        const struct bench *b); /* says stages; NULL: there are none */
+    uint64_t random, seed;      /* seed: of the first weights */
     int64_t *id[MOST_BATCHES], *label[MOST_BATCHES];
     float *dense[MOST_BATCHES];
     char name[N_ID][4];
@@ -143,6 +145,8 @@ static inline void make_model(bench *b)
         fleet_dlrm(p, &c, &b->m);
     else
         fleet_ctr_dnn(p, &c, &b->m);
+    if (b->guard)
+        b->guard(b);
     place_model(b);
     if (fleet_minimize(fleet_distributed_optimizer(b->f, o, strategy_of(b)),
                        b->m.loss))
@@ -153,6 +157,8 @@ static inline void make_model(bench *b)
         fputs(text ? text : fleet_last_error(), stderr);
         fleet_free(text);
     }
+    if (b->guard && !fleet_is_worker(b->f))
+        return;
     b->e = fleet_executor_create(p, NULL);
     if (!b->e)
         fail("executor");

@@ -241,7 +241,7 @@ RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) \
               $(addprefix src/base/,clock.c error.c hash.c memory.c text.c thread.c) \
               $(addprefix src/net/,guard.c keys.c ledger.c limits.c packet.c resolve.c \
-                socket.c wakeup.c zmq_context.c))
+                roster_link.c roster_message.c socket.c wakeup.c zmq_context.c))
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS_) -o $@ $^ -lzmq -lxxhash
@@ -411,7 +411,7 @@ $(NCCLS): test/nccl-emu/nccl.c $(wildcard test/nccl-emu/*.h)
 	$(Q)$(CC) $(CFLAGS_) $(LDFLAGS_) -shared $(NCCL_AS) -o $@ $<
 
 # What fleetrun does without sockets is tried without it.
-NODE_OBJ := $(patsubst %,$(BUILD)/tools/fleetrun/node_%.o,table message)
+NODE_OBJ := $(BUILD)/tools/fleetrun/node_table.o
 $(SUITE): $(TEST_OBJ) $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(EMU_OBJ) $(NODE_OBJ) | \
               $(BUILD)/fleetrun $(BUILD)/fleet-train $(BUILD)/predict \
               $(BUILD)/score \

@@ -117,7 +117,9 @@ FLEET_API fleet_status fleet_init(fleet **fleet, const fleet_options *options);
 FLEET_API void fleet_destroy(fleet *fleet);
 
 /* The role of this process. 0 for a NULL handle. The index of another role is
- * -1: fleet_worker_index() in a server, fleet_server_index() in a worker. */
+ * -1: fleet_worker_index() in a server, fleet_server_index() in a worker. A
+ * scheduler (MS_ROLE=MS_SCHED) is a server by fleet_is_server(), of index -1:
+ * its program calls what a server's does. */
 FLEET_API int fleet_is_worker(const fleet *fleet);
 FLEET_API int fleet_is_server(const fleet *fleet);
 FLEET_API int fleet_is_first_worker(const fleet *fleet);

@@ -6,6 +6,7 @@
 #include "fleet/strategy/strategy_amp.h"
 #include "fleet/strategy/strategy_report.h"
 #include "fleet/ranks.h"
+#include "fleet/scheduling.h"
 #include "fleet/server_replica.h"
 #include "fleet/server_stop.h"
 #include "fleet/servers.h"
@@ -139,6 +140,7 @@ void fl_servers_close(fleet *f)
     f->worker_io = NULL;
     if (f->store)
         f->store->remote = NULL;
+    fl_scheduling_close(f);
     destroy_server(f);
     fl_text_done(&f->load);
 }
@@ -525,6 +527,8 @@ fleet_status fl_init_server(fleet *f, const char *path, const fl_load_how *how)
     fleet_status status;
 
     FL_TRY(server_call(f, "fleet_init_server"));
+    if (f->role.schedules)
+        return fl_scheduling_open(f);
     if (!f->trained)
         return fl_fail(FLEET_ESTATE, "fleet_init_server: call "
                                      "fleet_minimize() before");
@@ -574,8 +578,9 @@ fleet_status fleet_run_server(fleet *f)
         return fl_fail(FLEET_ESTATE, "fleet_run_server: it runs already");
     status = f->server ? FLEET_OK : fleet_init_server(f, NULL);
     if (status == FLEET_OK)
-        status = serve_until_left(f);
+        status = f->role.schedules ? fl_scheduling_run(f) : serve_until_left(f);
     fl_error_take(&error, status);
+    fl_scheduling_close(f);
     destroy_server(f);
     if (f->trained)
         f->trained->training.optimizer->serves = false;

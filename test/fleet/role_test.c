@@ -253,18 +253,6 @@ TEST(a_role_that_this_version_does_not_have_is_named)
     }
 }
 
-TEST(a_job_of_mindspores_scheduler_is_refused)
-{
-    static const char words[] =
-        "MS_ROLE is \"MS_WORKER\", but " LIST " is not set: this version asks "
-        "no scheduler of MindSpore's; \"fleetrun --nnodes";
-
-    setenv("MS_ROLE", "MS_WORKER", 1);
-    REFUSED(NULL, FLEET_EUNSUPPORTED, words);
-    be_worker("0"); /* who has the lists needs no scheduler */
-    fleet_destroy(open_fleet(NULL));
-}
-
 TEST(a_server_that_is_not_in_the_list_is_refused)
 {
     be_server("10.0.0.1", "6001");

@@ -2,10 +2,10 @@
  * fleetruns on one machine, each with an address of loopback of its own. */
 #define _GNU_SOURCE
 #define SUITE fleetrun_nodes
-#include "../../tools/fleetrun/node_message.h"
 #include "job_kit.h"
 #include "launch_kit.h"
 #include "net/keys.h"
+#include "net/roster_message.h"
 #include "net/socket.h"
 #include "test.h"
 
@@ -278,8 +278,11 @@ TEST(nobody_without_a_key_of_a_process_comes)
     fl_keys *own;
     fl_packet *p;
     fl_text text = {0};
-    run_node_message m = {
-        .kind = RUN_NODE_JOIN, .id = "x", .rank = 1, .host = "spy", .rest = ""};
+    fl_roster_message m = {.kind = FL_ROSTER_JOIN,
+                           .id = "x",
+                           .rank = 1,
+                           .host = "spy",
+                           .rest = ""};
     launch l[2];
 
     setenv("FLEET_CONNECT_DEADLINE_MS", "1500", 1);
@@ -294,7 +297,7 @@ TEST(nobody_without_a_key_of_a_process_comes)
     CHECK_OK(fl_socket_connect_to(&s, address, own, 0));
     CHECK_OK(fl_packet_pool_create(&pool, 1 << 16));
     CHECK_OK(fl_packet_create(pool, &p));
-    run_node_message_write(&m, &text);
+    fl_roster_message_write(&m, &text);
     memcpy(fl_packet_add(p, text.length), text.chars, text.length);
     CHECK_OK(fl_socket_send(s, NULL, p));
     fl_packet_drop(p);

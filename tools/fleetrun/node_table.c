@@ -8,14 +8,15 @@
 #include "base/memory.h"
 
 static const char *const field_words[] = {
-#define FIELD(NAME, words) words,
-    RUN_NODE_FIELDS(FIELD)
+#define FIELD(NAME, flag, variable) flag,
+    FL_ROSTER_FIELDS(FIELD)
 #undef FIELD
 };
 
-fleet_status run_node_table_open(run_node_table *t, const run_node_message *own,
-                                 int n_node, int n_port, int64_t now_ms,
-                                 int64_t connect_ms, int64_t peer_ms)
+fleet_status run_node_table_open(run_node_table *t,
+                                 const fl_roster_message *own, int n_node,
+                                 int n_port, int64_t now_ms, int64_t connect_ms,
+                                 int64_t peer_ms)
 {
     *t = (run_node_table){.own = *own,
                           .n_node = n_node,
@@ -82,17 +83,17 @@ static int find_rank(const run_node_table *t, int rank)
 }
 
 /* A job of another name has come to the wrong port: that is said first. */
-static bool differs(run_node_table *t, const run_node_message *m)
+static bool differs(run_node_table *t, const fl_roster_message *m)
 {
-    for (int i = 0; i < N_RUN_NODE_FIELD; i++)
+    for (int i = 0; i < FL_N_ROSTER_FIELD; i++)
         if (strcmp(m->field[i], t->own.field[i]) != 0) {
             refuse_node(t,
                         "%s is \"%s\" on %s, but \"%s\" on %s, which serves "
                         "--master: expected the same on all nodes%s",
                         field_words[i], m->field[i], m->host, t->own.field[i],
                         t->own.host,
-                        i == RUN_NODE_JOB ? "; another job needs another port"
-                                          : "");
+                        i == FL_ROSTER_JOB ? "; another job needs another port"
+                                           : "");
             return true;
         }
     return false;
@@ -127,7 +128,7 @@ static void give_ranks(run_node_table *t, int64_t now_ms)
     t->deadline_ms = now_ms + t->connect_ms;
 }
 
-static int add_node(run_node_table *t, const run_node_message *m,
+static int add_node(run_node_table *t, const fl_roster_message *m,
                     int64_t now_ms)
 {
     run_node *node;
@@ -139,7 +140,7 @@ static int add_node(run_node_table *t, const run_node_message *m,
         return refuse_node(t,
                            "%s is one too many: the job \"%s\" has its %d "
                            "nodes already; another job needs another port",
-                           m->host, t->own.field[RUN_NODE_JOB], t->n_node);
+                           m->host, t->own.field[FL_ROSTER_JOB], t->n_node);
     if (m->rank >= t->n_node)
         return refuse_node(t, "--node_rank of %s is %d, of %d nodes", m->host,
                            m->rank, t->n_node);
@@ -194,20 +195,20 @@ static void set_ready(run_node_table *t, run_node *node, const char *ports)
     t->phase = RUN_NODES_STARTED;
 }
 
-int run_node_table_take(run_node_table *t, const run_node_message *m,
+int run_node_table_take(run_node_table *t, const fl_roster_message *m,
                         int64_t now_ms)
 {
     int place = find_node(t, m->id);
 
     if (place < 0)
-        return m->kind == RUN_NODE_JOIN
+        return m->kind == FL_ROSTER_JOIN
                    ? add_node(t, m, now_ms)
                    : refuse_node(t, "%s has not joined the job", m->host);
     t->node[place].heard_ms = now_ms;
-    t->node[place].is_gone = m->kind == RUN_NODE_GONE;
-    if (m->kind == RUN_NODE_READY)
+    t->node[place].is_gone = m->kind == FL_ROSTER_GONE;
+    if (m->kind == FL_ROSTER_READY)
         set_ready(t, &t->node[place], m->rest);
-    else if (m->kind == RUN_NODE_GONE && t->phase != RUN_NODES_STARTED)
+    else if (m->kind == FL_ROSTER_GONE && t->phase != RUN_NODES_STARTED)
         fail_table(t, "node %s has ended before the job began: %s",
                    t->node[place].host, m->rest);
     return place;
@@ -226,20 +227,20 @@ static fleet_status list_nodes(const run_node_table *t, fl_text *list)
 }
 
 fleet_status run_node_table_answer(const run_node_table *t, int place,
-                                   run_node_message *answer, fl_text *list)
+                                   fl_roster_message *answer, fl_text *list)
 {
-    static const run_node_kind kinds[] = {RUN_NODE_WAIT, RUN_NODE_RANK,
-                                          RUN_NODE_START, RUN_NODE_FAILED};
+    static const fl_roster_kind kinds[] = {FL_ROSTER_WAIT, FL_ROSTER_RANK,
+                                           FL_ROSTER_START, FL_ROSTER_FAILED};
 
     *answer = t->own;
-    answer->kind = place < 0 ? RUN_NODE_REFUSED : kinds[t->phase];
+    answer->kind = place < 0 ? FL_ROSTER_REFUSED : kinds[t->phase];
     answer->rank = place < 0 ? -1 : t->node[place].rank;
     answer->rest = "";
-    if (answer->kind == RUN_NODE_REFUSED)
+    if (answer->kind == FL_ROSTER_REFUSED)
         answer->rest = t->refused;
-    else if (answer->kind == RUN_NODE_FAILED)
+    else if (answer->kind == FL_ROSTER_FAILED)
         answer->rest = t->words;
-    else if (answer->kind == RUN_NODE_START) {
+    else if (answer->kind == FL_ROSTER_START) {
         FL_TRY(list_nodes(t, list));
         answer->rest = fl_text_chars(list);
     }
@@ -260,7 +261,7 @@ static void list_hosts(const run_node_table *t, char *out, size_t size)
 
 static void fail_late(run_node_table *t)
 {
-    char hosts[RUN_NODE_WORDS / 3];
+    char hosts[FL_ROSTER_WORDS / 3];
     int n_ready = 0;
 
     list_hosts(t, hosts, sizeof hosts);

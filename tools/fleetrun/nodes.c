@@ -13,9 +13,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/roster_link.h"
 #include "keeper.h"
-#include "node_link.h"
 #include "node_table.h"
+#include "port.h"
 
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
@@ -28,7 +29,7 @@ enum {
 };
 
 typedef struct node_ports {
-    char host[RUN_NODE_TEXT];
+    char host[FL_ROSTER_TEXT];
     int *port;
 } node_ports;
 
@@ -38,16 +39,16 @@ struct run_nodes {
     bool serves, has_heard;
     bool is_over;    /* the one that serves has said so, or is silent */
     run_route route; /* to --master */
-    run_node_link link;
+    fl_roster_link link;
     fl_awake awake;
     int64_t asked_ms, tried_ms, began_ms, heard_ms;
-    run_node_message own; /* what this node says */
-    char *said;           /* own.rest */
-    run_node_table table; /* of the one that serves */
-    fl_peer *peer;        /* of the table's nodes, by place */
+    fl_roster_message own; /* what this node says */
+    char *said;            /* own.rest */
+    run_node_table table;  /* of the one that serves */
+    fl_peer *peer;         /* of the table's nodes, by place */
     int n_refused;
-    node_ports *all;             /* by rank, once agreed */
-    char unable[RUN_NODE_WORDS]; /* why this node does not serve */
+    node_ports *all;              /* by rank, once agreed */
+    char unable[FL_ROSTER_WORDS]; /* why this node does not serve */
 };
 
 static int ports_of_a_node(const run_options *o)
@@ -70,7 +71,7 @@ static fleet_status wait_a_while(run_nodes *n)
     sigset_t ends = run_keeper_signals();
     int s;
 
-    FL_TRY(run_node_link_wait(&n->link, ASK_MS));
+    FL_TRY(fl_roster_link_wait(&n->link, ASK_MS));
     sigdelset(&ends, SIGCHLD);
     s = sigtimedwait(&ends, NULL, &none);
     if (s > 0) {
@@ -86,25 +87,25 @@ static fleet_status wait_a_while(run_nodes *n)
 
 static fleet_status answer_node(run_nodes *n, int place, const fl_peer *to)
 {
-    run_node_message answer;
+    fl_roster_message answer;
     fl_text list = {0};
     fleet_status status =
         run_node_table_answer(&n->table, place, &answer, &list);
 
     if (status == FLEET_OK)
-        status = run_node_link_send(&n->link, to, &answer);
+        status = fl_roster_link_send(&n->link, to, &answer);
     fl_text_done(&list);
     return status;
 }
 
-static fleet_status take_message(run_nodes *n, const run_node_message *m,
+static fleet_status take_message(run_nodes *n, const fl_roster_message *m,
                                  const fl_peer *from)
 {
     const run_node_table *t = &n->table;
     const int before = t->n;
     int place;
 
-    if (!run_node_link_lets_in(&n->link, from))
+    if (!fl_roster_link_lets_in(&n->link, from))
         return FLEET_OK;
     place = run_node_table_take(&n->table, m, now_ms(n));
     if (place >= 0)
@@ -119,12 +120,13 @@ static fleet_status take_message(run_nodes *n, const run_node_message *m,
 
 static fleet_status take_messages(run_nodes *n)
 {
-    run_node_message m;
+    fl_roster_message m;
     fl_peer from;
     char *text;
 
     for (;;) {
-        fleet_status status = run_node_link_receive(&n->link, &from, &m, &text);
+        fleet_status status =
+            fl_roster_link_receive(&n->link, &from, &m, &text);
 
         if (status != FLEET_OK || !text)
             return status;
@@ -172,12 +174,20 @@ static int bind_master(run_nodes *n)
     return -1;
 }
 
+static void name_master(const run_nodes *n, fl_address address)
+{
+    snprintf(address, sizeof(fl_address), "tcp://%s:%d", n->route.to,
+             n->route.port);
+}
+
 static fleet_status begin_to_serve(run_nodes *n, int fd)
 {
     const run_options *o = n->options;
+    fl_address address;
 
-    run_node_link_close(&n->link, 0);
-    FL_TRY(run_node_link_listen(&n->link, &n->route, o->keys, fd));
+    fl_roster_link_close(&n->link, 0);
+    name_master(n, address);
+    FL_TRY(fl_roster_link_listen(&n->link, address, o->keys, fd, false));
     n->serves = true;
     fprintf(stderr, "fleetrun: serves --master %s and waits for %d nodes\n",
             o->master, o->n_node);
@@ -198,7 +208,15 @@ static fleet_status connect_to_master(run_nodes *n)
     const int first = o->node < 0 ? 0 : o->node * o->n_worker;
     const int end = o->node < 0 ? o->n_node * o->n_worker : first + 1;
 
-    return run_node_link_connect(&n->link, &n->route, o->keys, first, end);
+    fl_keys *keys = NULL;
+    fleet_status status = o->keys ? FLEET_ENOENT : FLEET_OK;
+    fl_address address;
+
+    for (int i = first; i < end && status == FLEET_ENOENT; i++)
+        status = fl_keys_read(&keys, o->keys, false, i);
+    FL_TRY(status);
+    name_master(n, address);
+    return fl_roster_link_connect(&n->link, address, keys);
 }
 
 /* A line of START: host, ports. */
@@ -217,7 +235,7 @@ static fleet_status read_node(run_nodes *n, int rank, char *line)
             end = NULL;
     }
     line[strcspn(line, " ")] = 0;
-    run_node_message_set(at->host, line);
+    fl_roster_message_set(at->host, line);
     if (!end)
         return fl_fail(FLEET_EFORMAT, "node %d has no %d ports", rank, n_port);
     return FLEET_OK;
@@ -240,7 +258,7 @@ static fleet_status read_all(run_nodes *n, const char *list)
     return status;
 }
 
-static fleet_status take_answer(run_nodes *n, const run_node_message *m,
+static fleet_status take_answer(run_nodes *n, const fl_roster_message *m,
                                 bool *is_done)
 {
     const char *master = n->options->master;
@@ -249,20 +267,20 @@ static fleet_status take_answer(run_nodes *n, const run_node_message *m,
         fprintf(stderr, "fleetrun: --master %s has answered\n", master);
     n->has_heard = true;
     n->heard_ms = now_ms(n);
-    n->is_over = m->kind == RUN_NODE_REFUSED || m->kind == RUN_NODE_FAILED;
-    if (m->kind == RUN_NODE_REFUSED)
+    n->is_over = m->kind == FL_ROSTER_REFUSED || m->kind == FL_ROSTER_FAILED;
+    if (m->kind == FL_ROSTER_REFUSED)
         return fl_fail(FLEET_EINVAL, "--master %s refuses this node: %s",
                        master, m->rest);
-    if (m->kind == RUN_NODE_FAILED)
+    if (m->kind == FL_ROSTER_FAILED)
         return fl_fail(FLEET_EPEER, "--master %s: %s", master, m->rest);
-    if (m->kind == RUN_NODE_RANK && n->own.kind == RUN_NODE_JOIN) {
+    if (m->kind == FL_ROSTER_RANK && n->own.kind == FL_ROSTER_JOIN) {
         if (m->rank < 1 || m->rank >= n->options->n_node)
             return fl_fail(FLEET_EFORMAT,
                            "--master %s: expected node 1 to %d, got %d", master,
                            n->options->n_node - 1, m->rank);
         n->own.rank = m->rank;
         *is_done = true;
-    } else if (m->kind == RUN_NODE_START && n->own.kind == RUN_NODE_READY) {
+    } else if (m->kind == FL_ROSTER_START && n->own.kind == FL_ROSTER_READY) {
         *is_done = true;
         return read_all(n, m->rest);
     }
@@ -271,11 +289,11 @@ static fleet_status take_answer(run_nodes *n, const run_node_message *m,
 
 static fleet_status take_answers(run_nodes *n, bool *is_done)
 {
-    run_node_message m;
+    fl_roster_message m;
     char *text;
 
     while (!*is_done) {
-        fleet_status status = run_node_link_receive(&n->link, NULL, &m, &text);
+        fleet_status status = fl_roster_link_receive(&n->link, NULL, &m, &text);
 
         if (status != FLEET_OK || !text)
             return status;
@@ -311,7 +329,8 @@ static fleet_status check_silence(run_nodes *n)
 /* Ask until answered. While nobody answers, a node that may serve tries to. */
 static fleet_status ask(run_nodes *n)
 {
-    const bool may_serve = n->own.kind == RUN_NODE_JOIN && n->options->node < 1;
+    const bool may_serve =
+        n->own.kind == FL_ROSTER_JOIN && n->options->node < 1;
     bool is_done = false;
 
     while (!is_done) {
@@ -327,7 +346,7 @@ static fleet_status ask(run_nodes *n)
         if (!n->link.socket)
             FL_TRY(connect_to_master(n));
         if (now - n->asked_ms >= ASK_MS) {
-            FL_TRY(run_node_link_send(&n->link, NULL, &n->own));
+            FL_TRY(fl_roster_link_send(&n->link, NULL, &n->own));
             n->asked_ms = now;
         }
         FL_TRY(wait_a_while(n));
@@ -339,12 +358,12 @@ static fleet_status ask(run_nodes *n)
 
 /* --- both ----------------------------------------------------------------- */
 
-static void set_field(run_nodes *n, run_node_field field, int value)
+static void set_field(run_nodes *n, fl_roster_field field, int value)
 {
     char text[16];
 
     snprintf(text, sizeof text, "%d", value);
-    run_node_message_set(n->own.field[field], text);
+    fl_roster_message_set(n->own.field[field], text);
 }
 
 static const char *name_program(const char *path)
@@ -359,24 +378,24 @@ static void introduce(run_nodes *n)
     const run_options *o = n->options;
     const char *pod = getenv("POD_IP");
 
-    n->own =
-        (run_node_message){.kind = RUN_NODE_JOIN, .rank = o->node, .rest = ""};
+    n->own = (fl_roster_message){
+        .kind = FL_ROSTER_JOIN, .rank = o->node, .rest = ""};
     snprintf(n->own.id, sizeof n->own.id, "%s", o->word);
-    run_node_message_set(n->own.host, o->host       ? o->host
-                                      : pod && *pod ? pod
-                                                    : n->route.from);
-    run_node_message_set(
-        n->own.field[RUN_NODE_VERSION],
+    fl_roster_message_set(n->own.host, o->host       ? o->host
+                                       : pod && *pod ? pod
+                                                     : n->route.from);
+    fl_roster_message_set(
+        n->own.field[FL_ROSTER_VERSION],
         TEXT(FLEET_VERSION_MAJOR) "." TEXT(FLEET_VERSION_MINOR) "." TEXT(
             FLEET_VERSION_PATCH));
-    run_node_message_set(n->own.field[RUN_NODE_JOB], o->job);
-    run_node_message_set(n->own.field[RUN_NODE_PROGRAM],
-                         name_program(o->command[0]));
-    set_field(n, RUN_NODE_NODES, o->n_node);
-    set_field(n, RUN_NODE_SERVERS, o->n_server);
-    set_field(n, RUN_NODE_WORKERS, o->n_worker);
-    set_field(n, RUN_NODE_REPLICAS, o->replicas);
-    set_field(n, RUN_NODE_SUPERVISE, o->supervise);
+    fl_roster_message_set(n->own.field[FL_ROSTER_JOB], o->job);
+    fl_roster_message_set(n->own.field[FL_ROSTER_PROGRAM],
+                          name_program(o->command[0]));
+    set_field(n, FL_ROSTER_NODES, o->n_node);
+    set_field(n, FL_ROSTER_SERVERS, o->n_server);
+    set_field(n, FL_ROSTER_WORKERS, o->n_worker);
+    set_field(n, FL_ROSTER_REPLICAS, o->replicas);
+    set_field(n, FL_ROSTER_SUPERVISE, o->supervise);
 }
 
 /* Kubernetes knows the name of a pod once it is there. */
@@ -443,7 +462,7 @@ static fleet_status write_ports(run_nodes *n, const int *ports)
 
 static fleet_status agree_as_server(run_nodes *n)
 {
-    run_node_message list;
+    fl_roster_message list;
     fl_text text = {0};
     fleet_status status;
 
@@ -462,7 +481,7 @@ static fleet_status agree_as_server(run_nodes *n)
 fleet_status run_nodes_agree(run_nodes *n, const int *ports)
 {
     FL_TRY(write_ports(n, ports));
-    n->own.kind = RUN_NODE_READY;
+    n->own.kind = FL_ROSTER_READY;
     n->own.rest = n->said;
     n->heard_ms = now_ms(n);
     return n->serves ? agree_as_server(n) : ask(n);
@@ -486,17 +505,17 @@ int run_nodes_signal(const run_nodes *n)
 /* The others end with this node's words, and not when it has been silent. */
 static void say_why(run_nodes *n, const char *words)
 {
-    char why[RUN_NODE_WORDS];
+    char why[FL_ROSTER_WORDS];
 
-    snprintf(why, sizeof why, "%.*s", RUN_NODE_WORDS - 1, words);
+    snprintf(why, sizeof why, "%.*s", FL_ROSTER_WORDS - 1, words);
     fl_text_escape(why, sizeof why);
     if (n->serves) {
         run_node_table_fail(&n->table, why);
         answer_all(n);
     } else {
-        n->own.kind = RUN_NODE_GONE;
+        n->own.kind = FL_ROSTER_GONE;
         n->own.rest = why;
-        run_node_link_send(&n->link, NULL, &n->own);
+        fl_roster_link_send(&n->link, NULL, &n->own);
     }
 }
 
@@ -511,7 +530,7 @@ void run_nodes_close(run_nodes *n, fleet_status status)
     talks = n->serves ? n->peer != NULL : n->has_heard && !n->is_over;
     if (status != FLEET_OK && talks)
         say_why(n, error.text);
-    run_node_link_close(&n->link, talks ? LINGER_MS : 0);
+    fl_roster_link_close(&n->link, talks ? LINGER_MS : 0);
     run_node_table_close(&n->table);
     for (int i = 0; n->all && i < n->options->n_node; i++)
         fl_free(n->all[i].port);

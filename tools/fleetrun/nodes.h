@@ -1,6 +1,6 @@
 /* nodes.h - how the fleetruns of several nodes find each other by --master: the
  * one that has that address, or binds its port first, serves; the others ask
- * it. node_table.h has what is said to whom, node_message.h how.
+ * it. node_table.h has what is said to whom, net/roster_message.h how.
  *
  * With keys the server has the key of server 0 of the job, and who asks that of
  * a worker. Nothing of it is left when the job's processes start: they have the

@@ -74,7 +74,9 @@ int fleet_worker_index(const fleet *f)
 
 int fleet_server_index(const fleet *f)
 {
-    return !f ? 0 : fleet_is_server(f) ? f->role.index : -1;
+    return !f                                         ? 0
+           : fleet_is_server(f) && !f->role.schedules ? f->role.index
+                                                      : -1;
 }
 
 int fleet_worker_num(const fleet *f)

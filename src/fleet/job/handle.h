@@ -48,6 +48,7 @@ struct fleet {
     struct fl_server *server;  /* made, not run yet; NULL: none */
     struct fl_server *replica; /* copies of another server's lanes, beside it;
                                   NULL: none */
+    struct fl_scheduler *scheduler; /* of a process that is one; NULL: none */
     fl_address replica_address;
     int spare_listener;  /* of lane 0, for a server that takes the place of
                            f->server; 0: none */

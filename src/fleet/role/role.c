@@ -103,6 +103,34 @@ static fleet_status read_lane_ports(fl_role *r)
     return FLEET_OK;
 }
 
+/* --- keys ---------------------------------------------------------------- */
+
+static fleet_status read_insecure(fl_role *r)
+{
+    const char *text = fl_variable("FLEET_INSECURE");
+    int number = 0;
+
+    if (text)
+        FL_TRY(fl_variable_read("FLEET_INSECURE", text, 0, 1, &number));
+    r->insecure = number;
+    return FLEET_OK;
+}
+
+/* The folder, or NULL. given: by options. */
+static fleet_status find_keys(const fl_role *r, const char *given,
+                              const char **folder)
+{
+    *folder = given ? given : fl_variable("FLEET_KEYS");
+    if (*folder && !**folder)
+        *folder = NULL;
+    if (!*folder || !r->insecure)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "FLEET_INSECURE is 1, but there are keys in %.500s: "
+                   "expected one of the two",
+                   *folder);
+}
+
 /* --- the environment ------------------------------------------------------ */
 
 static fleet_status check_trainer(const char *name)
@@ -257,28 +285,73 @@ static fleet_status check_no_ranks(const fl_role *r)
                    collective_variable, size, fl_stage_role_list);
 }
 
-/* Without a list each process of such a job would train by itself. */
-static fleet_status check_no_scheduler(void)
+/* What a scheduler has said: which process this is, and where servers are. */
+static fleet_status take_place(fl_role *r, const fl_scheduler_env *e,
+                               fl_scheduler_place *place)
 {
-    const char *role = fl_variable("MS_ROLE");
-
-    if (!role)
+    r->index = place->rank;
+    r->kind = e->role == FL_SCHEDULED_SERVER ? FLEET_SERVER : FLEET_WORKER;
+    FL_TRY(take_servers(r, "MS_SCHED_HOST", fl_text_chars(&place->servers)));
+    if (e->role == FL_SCHEDULED_WORKER)
         return FLEET_OK;
-    return fl_fail(
-        FLEET_EUNSUPPORTED,
-        "MS_ROLE is \"%.100s\", but %s is not set: this version asks "
-        "no scheduler of MindSpore's; \"fleetrun --nnodes N --master "
-        "HOST:PORT --server_num S --worker_num W\" gives processes "
-        "their places by one endpoint",
-        role, servers_variable);
+    FL_TRY(read_lane_ports(r));
+    FL_TRY(take_socket(r, "MS_ROLE", place->listen_fd));
+    place->listen_fd = -1;
+    return FLEET_OK;
 }
 
-static fleet_status read_environment(fl_role *r)
+static fleet_status ask_scheduler(fl_role *r, const fl_scheduler_env *e,
+                                  const char *keys)
+{
+    const fl_scheduler_options o = {
+        .env = e,
+        .job = r->job_id,
+        .keys = keys,
+        .insecure = r->insecure,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE]};
+    fl_scheduler_place place;
+    fleet_status status = fl_scheduler_ask(&r->scheduler, &o, &place);
+
+    if (status == FLEET_OK)
+        status = take_place(r, e, &place);
+    fl_text_done(&place.servers);
+    if (place.listen_fd >= 0)
+        close(place.listen_fd);
+    return status;
+}
+
+/* MindSpore's variables. */
+static fleet_status read_scheduler(fl_role *r, const fl_scheduler_env *e,
+                                   const fleet_options *o)
+{
+    const fl_rank none = {.index = 0, .local_index = -1};
+    const char *keys;
+
+    FL_TRY(check_no_stages());
+    FL_TRY(find_keys(r, o->keys, &keys));
+    r->worker_num = e->num[FL_SCHEDULED_WORKER];
+    r->server_num = e->num[FL_SCHEDULED_SERVER];
+    FL_TRY(fl_rank_gpu(&none, &r->gpu));
+    if (!e->schedules)
+        return ask_scheduler(r, e, keys);
+    r->kind = FLEET_SERVER;
+    r->schedules = true;
+    r->scheduler_env = *e;
+    r->scheduler_keys = keys ? fl_strdup(keys) : NULL;
+    return keys && !r->scheduler_keys ? FLEET_ENOMEM : FLEET_OK;
+}
+
+static fleet_status read_environment(fl_role *r, const fleet_options *o)
 {
     const char *servers = fl_variable(servers_variable), *role;
+    fl_scheduler_env scheduler;
+    bool has_scheduler;
 
+    FL_TRY(fl_scheduler_env_read(&scheduler, &has_scheduler));
+    if (has_scheduler)
+        return read_scheduler(r, &scheduler, o);
     if (!servers) {
-        FL_TRY(check_no_scheduler());
         FL_TRY(check_no_stages());
         return read_rank(r);
     }
@@ -400,21 +473,10 @@ static fleet_status fit_lanes(fl_role *r, const fleet_options *o)
     return FLEET_OK;
 }
 
-static fleet_status read_insecure(fl_role *r)
-{
-    const char *text = fl_variable("FLEET_INSECURE");
-    int number = 0;
-
-    if (text)
-        FL_TRY(fl_variable_read("FLEET_INSECURE", text, 0, 1, &number));
-    r->insecure = number;
-    return FLEET_OK;
-}
-
 /* Does it talk to servers by tcp, or can it meet ranks? */
 static bool needs_keys(const fl_role *r)
 {
-    if (r->server_num > 0 && strncmp(r->server[0], "inproc://", 9) != 0)
+    if (r->server && strncmp(r->server[0], "inproc://", 9) != 0)
         return true;
     return r->collective && r->worker_num > 1 && *r->first_rank;
 }
@@ -422,21 +484,16 @@ static bool needs_keys(const fl_role *r)
 fleet_status fl_role_read_keys(const fl_role *r, const char *given,
                                fl_key_role as, int index, fl_keys **keys)
 {
-    const char *folder = given ? given : fl_variable("FLEET_KEYS");
+    const char *folder;
 
-    if (!folder || !*folder || !needs_keys(r))
+    if (!needs_keys(r))
         return FLEET_OK;
-    if (r->insecure)
-        return fl_fail(FLEET_EINVAL,
-                       "FLEET_INSECURE is 1, but there are keys in %.500s: "
-                       "expected one of the two",
-                       folder);
-    return fl_keys_read_as(keys, folder, as, index);
+    FL_TRY(find_keys(r, given, &folder));
+    return folder ? fl_keys_read_as(keys, folder, as, index) : FLEET_OK;
 }
 
 static fleet_status read_keys(fl_role *r, const fleet_options *o)
 {
-    FL_TRY(read_insecure(r));
     return fl_role_read_keys(
         r, o->keys, r->kind == FLEET_SERVER ? FL_ROLE_SERVER : FL_ROLE_WORKER,
         fl_role_stream(r), &r->keys);
@@ -463,13 +520,16 @@ fleet_status fl_role_open(fl_role *r, const fleet_options *o)
     FL_TRY(
         check_number("keep_descriptor_limit", o->keep_descriptor_limit, 0, 1));
     r->keep_descriptor_limit = o->keep_descriptor_limit != 0;
-    FL_TRY(o->role ? read_struct(r, o->role) : read_environment(r));
+    FL_TRY(read_insecure(r));
+    FL_TRY(o->role ? read_struct(r, o->role) : read_environment(r, o));
     FL_TRY(read_keys(r, o));
     return fit_lanes(r, o);
 }
 
 void fl_role_done(fl_role *r)
 {
+    fl_scheduler_leave(r->scheduler);
+    fl_free(r->scheduler_keys);
     fl_free(r->server);
     fl_free(r->endpoints);
     fl_free(r->job_id);

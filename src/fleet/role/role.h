@@ -6,6 +6,7 @@
 
 #include <fleet/init.h>
 
+#include "fleet/role/scheduler_peer.h"
 #include "fleet/role/stage_role.h"
 
 typedef enum fl_deadline {
@@ -29,8 +30,14 @@ typedef struct fl_role {
                            FL_MOST_SERVER: of servers that have joined */
     bool joins;         /* a server that comes to a job that runs: its index is
                    server_num or more, its address that one's of server */
-    char *endpoints;    /* as they were given; NULL: none */
-    char *job_id;       /* never NULL */
+    bool schedules;     /* it is the job's scheduler, and no server: by kind it
+                   is one, as its program does what a server's does */
+    fl_scheduler_env
+        scheduler_env;            /* of the scheduler, and the folder of its */
+    char *scheduler_keys;         /* keys; NULL: none */
+    fl_scheduler_peer *scheduler; /* of a server that it has told its place */
+    char *endpoints;              /* as they were given; NULL: none */
+    char *job_id;                 /* never NULL */
     int deadline_ms[FL_N_DEADLINE];
     fl_keys *keys; /* NULL: none are used */
     bool insecure; /* FLEET_INSECURE=1: nor are they wanted */

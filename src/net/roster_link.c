@@ -1,6 +1,6 @@
-/* node_link.c - keys for the link, and packets of one frame, which is a
+/* roster_link.c - keys for the link, and packets of one frame, which is a
  * message's text. */
-#include "node_link.h"
+#include "net/roster_link.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,87 +12,68 @@ enum { MOST_BYTES = 1 << 20, IDLE_BYTES = 1 << 16 };
 
 /* --- the link ------------------------------------------------------------- */
 
-static void name_address(const run_route *route, fl_address address)
+fleet_status fl_roster_link_listen(fl_roster_link *l, const char *address,
+                                   const char *keys, int fd, bool servers)
 {
-    snprintf(address, sizeof(fl_address), "tcp://%s:%d", route->to,
-             route->port);
-}
-
-fleet_status run_node_link_listen(run_node_link *l, const run_route *route,
-                                  const char *keys, int fd)
-{
-    fl_address address;
     fleet_status status = fl_packet_pool_create(&l->pool, IDLE_BYTES);
 
-    name_address(route, address);
     if (status == FLEET_OK && keys)
         status = fl_keys_read(&l->keys, keys, true, 0);
     if (status == FLEET_OK && keys)
         status = fl_guard_create(&l->guard, l->keys);
+    if (status == FLEET_OK && keys && servers)
+        fl_guard_let_in_servers(l->guard);
     if (status == FLEET_OK)
         status = fl_socket_listen(&l->socket);
     if (status == FLEET_OK && keys)
         status = fl_socket_guard(l->socket, l->guard);
     if (status == FLEET_OK)
         status = fl_socket_bind(l->socket, address, fd, NULL);
-    if (status != FLEET_OK)
+    if (status != FLEET_OK && fd >= 0)
         close(fd);
     return status;
 }
 
-static fleet_status read_worker_key(run_node_link *l, const char *folder,
-                                    int first, int end)
+fleet_status fl_roster_link_connect(fl_roster_link *l, const char *address,
+                                    fl_keys *keys)
 {
-    fleet_status status = FLEET_ENOENT;
-
-    for (int i = first; i < end && status == FLEET_ENOENT; i++)
-        status = fl_keys_read(&l->keys, folder, false, i);
-    return status;
-}
-
-fleet_status run_node_link_connect(run_node_link *l, const run_route *route,
-                                   const char *keys, int first, int end)
-{
-    fl_address address;
-
-    name_address(route, address);
+    l->keys = keys;
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
-    if (keys)
-        FL_TRY(read_worker_key(l, keys, first, end));
     return fl_socket_connect_to(&l->socket, address, l->keys, 0);
 }
 
-void run_node_link_close(run_node_link *l, int linger_ms)
+void fl_roster_link_close(fl_roster_link *l, int linger_ms)
 {
     fl_socket_close(l->socket, linger_ms);
     fl_guard_destroy(l->guard);
     fl_keys_destroy(l->keys);
     fl_packet_pool_destroy(l->pool);
-    *l = (run_node_link){0};
+    *l = (fl_roster_link){0};
 }
 
-bool run_node_link_lets_in(const run_node_link *l, const fl_peer *from)
+bool fl_roster_link_lets_in(const fl_roster_link *l, const fl_peer *from)
 {
     return !l->guard ||
-           (from->sender > 0 && from->sender < FL_GUARD_SUBSCRIBER);
+           (from->sender > 0 && from->sender < FL_GUARD_SUBSCRIBER) ||
+           (from->sender >= FL_GUARD_SERVER && from->sender < FL_GUARD_CONTROL);
 }
 
-fleet_status run_node_link_wait(run_node_link *l, int ms)
+fleet_status fl_roster_link_wait(fl_roster_link *l, int ms)
 {
     return fl_socket_wait(&l->socket, 1, NULL, ms);
 }
 
 /* --- messages ------------------------------------------------------------- */
 
-fleet_status run_node_link_send(run_node_link *l, const fl_peer *to,
-                                const run_node_message *m)
+fleet_status fl_roster_link_send(fl_roster_link *l, const fl_peer *to,
+                                 const fl_roster_message *m)
 {
     fl_text text = {0};
     fl_packet *packet = NULL;
     fleet_status status;
     void *frame = NULL;
 
-    run_node_message_write(m, &text);
+    fl_roster_message_write(m, &text);
     status = text.status;
     if (status == FLEET_OK)
         status = fl_packet_create(l->pool, &packet);
@@ -111,8 +92,8 @@ fleet_status run_node_link_send(run_node_link *l, const fl_peer *to,
     return status;
 }
 
-fleet_status run_node_link_receive(run_node_link *l, fl_peer *from,
-                                   run_node_message *m, char **text)
+fleet_status fl_roster_link_receive(fl_roster_link *l, fl_peer *from,
+                                    fl_roster_message *m, char **text)
 {
     fl_packet *p;
 
@@ -129,7 +110,7 @@ fleet_status run_node_link_receive(run_node_link *l, fl_peer *from,
             }
         }
         fl_packet_drop(p);
-        if (*text && run_node_message_read(m, *text))
+        if (*text && fl_roster_message_read(m, *text))
             return FLEET_OK;
         fl_free(*text);
     }

@@ -1,6 +1,6 @@
-/* node_message.c - messages as lines: nothing in them is trusted, and all of
+/* roster_message.c - messages as lines: nothing in them is trusted, and all of
  * it is bounded. */
-#include "node_message.h"
+#include "net/roster_message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +9,17 @@ static const char head[] = "libfleet nodes 1";
 
 enum { MOST_RANK = 4096 };
 
-void run_node_message_set(char to[RUN_NODE_TEXT], const char *value)
+void fl_roster_message_set(char to[FL_ROSTER_TEXT], const char *value)
 {
-    snprintf(to, RUN_NODE_TEXT, "%s", value);
-    fl_text_escape(to, RUN_NODE_TEXT);
+    snprintf(to, FL_ROSTER_TEXT, "%s", value);
+    fl_text_escape(to, FL_ROSTER_TEXT);
 }
 
-void run_node_message_write(const run_node_message *m, fl_text *out)
+void fl_roster_message_write(const fl_roster_message *m, fl_text *out)
 {
     fl_text_add(out, "%s\n%d\n%s\n%d\n%s\n", head, (int)m->kind, m->id, m->rank,
                 m->host);
-    for (int i = 0; i < N_RUN_NODE_FIELD; i++)
+    for (int i = 0; i < FL_N_ROSTER_FIELD; i++)
         fl_text_add(out, "%s\n", m->field[i]);
     fl_text_add(out, "%s", m->rest);
 }
@@ -60,21 +60,21 @@ static bool read_number(char **text, int least, int most, int *out)
     return end > line && !*end && value >= least && value <= most;
 }
 
-bool run_node_message_read(run_node_message *m, char *text)
+bool fl_roster_message_read(fl_roster_message *m, char *text)
 {
     const char *line = take_line(&text);
     int kind;
 
     if (!line || strcmp(line, head) != 0 ||
-        !read_number(&text, 0, N_RUN_NODE_KIND - 1, &kind) ||
+        !read_number(&text, 0, FL_N_ROSTER_KIND - 1, &kind) ||
         !read_text(&text, m->id, sizeof m->id) || !*m->id ||
         !read_number(&text, -1, MOST_RANK - 1, &m->rank) ||
         !read_text(&text, m->host, sizeof m->host))
         return false;
-    for (int i = 0; i < N_RUN_NODE_FIELD; i++)
+    for (int i = 0; i < FL_N_ROSTER_FIELD; i++)
         if (!read_text(&text, m->field[i], sizeof m->field[i]))
             return false;
-    m->kind = (run_node_kind)kind;
+    m->kind = (fl_roster_kind)kind;
     m->rest = text;
     return true;
 }

@@ -88,6 +88,7 @@ fleet_status fl_address_listen(const char *host, int *port, int *fd)
          (!*port ||
           setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0) &&
          bind(*fd, to->ai_addr, to->ai_addrlen) == 0 &&
+         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
          listen(*fd, SOMAXCONN) == 0 &&
          getsockname(*fd, (struct sockaddr *)&at, &size) == 0;
     freeaddrinfo(to);

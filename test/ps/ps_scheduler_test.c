@@ -267,6 +267,7 @@ TEST_LIMIT(a_scheduler_that_is_started_again_knows_the_job, 120)
     uint64_t want;
     pid_t scheduler = start_scheduler(&j);
 
+    setenv("FLEET_TRANSPORT", "tcp", 1); /* by its port */
     j.how.log = FLEET_DURABLE_PROCESS;
     j.how.log_configs = (fleet_log_configs){
         .folder = test_path("log"), .restart_deadline_ms = 60 * PS_SECOND};

@@ -344,6 +344,27 @@ TEST(gradient_scale_sum_is_one_process_that_adds_up_its_batches)
     }
 }
 
+/* Moving averages are means all the same. */
+TEST(gradient_scale_sum_adds_up_no_moving_averages)
+{
+    rank_lesson s = {.how = {.optimizer = "sgd",
+                             .learning_rate = 0.01f,
+                             .normalized = true,
+                             .choose = choose_sum},
+                     .batches = 10,
+                     .passes = 1,
+                     .last = 50};
+    const kit_options one = {.optimizer = "sgd",
+                             .learning_rate = 0.01f,
+                             .normalized = true,
+                             .merge = 2,
+                             .sum = true,
+                             .max_batch = WORK_ROWS};
+
+    rank_train(&s, 2);
+    check_weights_of_one(&s, &one, 0);
+}
+
 static void choose_sum_of_means(fleet_distributed_strategy *s)
 {
     choose_sum(s);

@@ -163,6 +163,7 @@ static fleet_optimizer *trained_by(fleet *f, const scene_training *how)
     strategy.amp = strategy.amp_configs.use_bf16 = how->bf16;
     strategy.gradient_merge = how->merge > 1;
     strategy.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
+    strategy.gradient_merge_configs.avg = !how->sums;
     return fleet_distributed_optimizer(f, o, &strategy);
 }
 

@@ -40,6 +40,7 @@ typedef struct scene_training {
     int64_t cache_bytes; /* of rows that a worker keeps; 0: none */
     int cache_staleness; /* in async, in batches */
     int merge;           /* batches per update; 0: 1 */
+    bool sums;           /* of merged batches' gradients, not their mean */
     fleet_wire_type push_type, pull_type;
     bool forgets; /* without error feedback */
     bool packs_keys;

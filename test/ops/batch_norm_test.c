@@ -230,6 +230,7 @@ typedef struct trained {
 typedef struct way {
     fleet_place place;
     int merge;
+    bool sums; /* of merged batches' gradients, not their mean */
     bool fp16, lars, lamb;
     float momentum, clip, value_clip, norm_clip, decay;
 } way;
@@ -259,6 +260,7 @@ static trained trained_open(const way *how)
         CHECK_OK(fleet_optimizer_set_norm_clip(adam, how->norm_clip));
     s.gradient_merge = how->merge > 1;
     s.gradient_merge_configs.k_steps = how->merge > 1 ? how->merge : 1;
+    s.gradient_merge_configs.avg = !how->sums;
     s.amp = how->fp16;
     s.lars = how->lars;
     s.lamb = how->lamb;
@@ -382,6 +384,20 @@ TEST(moving_averages_follow_the_batches)
 TEST(batches_that_are_merged_are_one_update_by_their_mean)
 {
     check_averages(&(way){.place = FLEET_CPU, .merge = 3}, 6, 1e-5);
+}
+
+TEST(so_they_are_where_gradients_are_added_up)
+{
+    const way cpu = {.place = FLEET_CPU, .merge = 3, .sums = true};
+    const way gpu = {.place = FLEET_GPU(0), .merge = 3, .sums = true};
+    way scaled = gpu;
+
+    check_averages(&cpu, 6, 1e-5);
+    gpu_kit_open();
+    check_averages(&gpu, 6, 1e-5);
+    scaled.fp16 = true;
+    check_averages(&scaled, 6, 5e-3);
+    gpu_kit_close();
 }
 
 /* Adam with a rate of 0.5 would be far off, and so would what is clipped. */

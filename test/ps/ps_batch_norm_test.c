@@ -58,6 +58,20 @@ TEST(so_it_has_with_rates_of_layers)
     check_bits(j);
 }
 
+/* Servers divide by the workers' batches: a worker that adds up its own has
+ * divided what follows their mean. */
+TEST(so_it_has_where_merged_gradients_are_added_up)
+{
+    ps_job j = job_of(2, 2);
+    uint64_t want;
+
+    j.how.sums = true;
+    want = ps_alone(&j, 4);
+    j.workers = 1;
+    j.how.merge = 4;
+    CHECK(ps_hash(&j) == want);
+}
+
 /* number[0]: by how much the worst average is off from that of all lines'
  * numbers, as the layer before makes them: they do not move far. */
 static fleet_status look(ps_node *n)
@@ -91,5 +105,55 @@ TEST(async_and_geo_move_them_to_those_of_batches)
         ps_check(&j);
         CHECK(ps_worker(&j, 0)->number[0] == COLS);
         CHECK(ps_worker(&j, 0)->number[1] == COLS);
+    }
+}
+
+enum { LOOKED_AT = 4 }; /* a node has room for them */
+
+static fleet_status read_mean(ps_node *n)
+{
+    float mean[COLS];
+
+    FL_TRY(ps_begin(n));
+    FL_TRY(ps_passes(n, 4));
+    FL_TRY(fleet_parameter_get(n->s.f, "norm.mean", mean, COLS));
+    for (int j = 0; j < LOOKED_AT; j++)
+        n->number[j] = (double)mean[j];
+    return ps_end(n);
+}
+
+/* Of a job of one worker; with Adam, which a factor of gradients changes
+ * little. */
+static void means_of(bool merges, float clip, fleet_wire_type type,
+                     double mean[LOOKED_AT])
+{
+    ps_job j = job_of(1, 2);
+
+    j.workers = 1;
+    j.how.a_sync = true;
+    j.how.merged = merges ? 2 : 0;
+    j.how.clip = clip;
+    j.how.push_type = type;
+    j.work = read_mean;
+    ps_run(&j);
+    ps_check(&j);
+    memcpy(mean, ps_worker(&j, 0)->number, LOOKED_AT * sizeof *mean);
+}
+
+/* A clip that is worked in before gradients leave is none of theirs: by one
+ * they would be a twentieth at most. */
+TEST(a_clip_of_what_is_pushed_leaves_them_alone)
+{
+    for (int i = 0; i < 2; i++) {
+        bool merges = i == 0;
+        fleet_wire_type type = merges ? FLEET_WIRE_FP32 : FLEET_WIRE_BF16;
+        double want[LOOKED_AT], got[LOOKED_AT];
+
+        means_of(merges, 0, type, want);
+        means_of(merges, 1e-2f, type, got);
+        for (int j = 0; j < LOOKED_AT; j++)
+            if (!(got[j] / want[j] > 0.3 && got[j] / want[j] < 3))
+                test_fail(__FILE__, __LINE__, "column %d: %g, not some %g", j,
+                          got[j], want[j]);
     }
 }

@@ -90,19 +90,21 @@ static void add_rows(fl_row_sums *to, const fl_push_rows *p, float factor)
 static void add_all(fl_worker *w, const fl_push *p)
 {
     fl_push_sums *g = &w->group;
-    float factor = fl_push_factor(p) * p->clip;
+    float scale = fl_push_factor(p);
 
     for (int i = 0; i < p->n_param; i++) {
-        int at = param_at(w, p->param[i].param);
+        const fl_param *param = p->param[i].param;
+        int at = param_at(w, param);
 
         if (at < w->layout.n_param)
-            add_param(&g->dense[at], &p->param[i], factor);
+            add_param(&g->dense[at], &p->param[i],
+                      scale * fl_push_param_factor(p, param, p->clip));
     }
     for (int i = 0; i < p->n_table; i++) {
         int at = table_at(w, p->table[i].rows);
 
         if (at < w->layout.n_table)
-            add_rows(&g->table[at].sums, &p->table[i], factor);
+            add_rows(&g->table[at].sums, &p->table[i], scale * p->clip);
     }
     g->n++;
     g->n_batch += p->n_batch;

@@ -150,10 +150,14 @@ static fleet_status begin_section(packing *a, fl_section_op op, int table,
 /* Servers know no scale of this worker's loss. A push that travels in fewer
  * bytes has its clip, too, which changes from push to push: residuals have been
  * clipped. So have rows of it that travel as they are. */
-static void scale_values(const packing *a, float *values, int64_t n)
+static float clip_of(const packing *a)
 {
-    float factor = fl_push_factor(a->push) *
-                   (a->w->wire.push == FL_CODEC_F32 ? 1.0f : a->push->clip);
+    return a->w->wire.push == FL_CODEC_F32 ? 1.0f : a->push->clip;
+}
+
+static void scale_values(const packing *a, float *values, int64_t n, float clip)
+{
+    float factor = fl_push_factor(a->push) * clip;
 
     if (factor != 1.0f)
         fl_simd_best()->scale(values, values, factor, 0.0f, n);
@@ -216,9 +220,9 @@ static fleet_status pack_rows(packing *a, int table, const uint64_t *key,
                                              .n_feature = 1,
                                              .dim = dim});
     if (dim == rows->dim)
-        scale_values(a, values, n * dim);
+        scale_values(a, values, n * dim, clip_of(a));
     for (int64_t i = 0; dim > rows->dim && i < n; i++)
-        scale_values(a, values + i * dim, rows->dim);
+        scale_values(a, values + i * dim, rows->dim, clip_of(a));
     return codec == FL_CODEC_F32 ? FLEET_OK
                                  : write_rows(a, table, key, n, codec, to);
 }
@@ -272,7 +276,9 @@ static fleet_status pack_block(packing *a, int number, char *to)
     float *values = as_is ? (float *)(void *)to : a->values;
 
     memcpy(values, w->push_grad[number], (size_t)n * sizeof *values);
-    scale_values(a, values, n);
+    scale_values(
+        a, values, n,
+        fl_push_param_factor(a->push, w->layout.param[key >> 32], clip_of(a)));
     return as_is ? FLEET_OK : write_block(a, key, n, to);
 }
 

@@ -341,7 +341,7 @@ static fleet_status begin_member(fl_crew *crew, int i)
     share_threads(crew, i, false);
     FL_TRY(fl_member_pull(m->e, m->c, m->batch, i));
     fl_compiled_bind(m->c, m->e->input, m->batch, false);
-    FL_TRY(fl_executor_set_update(m->e, m->c, 1, false));
+    FL_TRY(fl_executor_set_update(m->e, m->c, FL_ONE_BATCH, false));
     fl_executor_set_batch(m->e, m->c, crew->front->micro + i);
     if (!crew->hogwild)
         return FLEET_OK;
@@ -402,7 +402,7 @@ static fleet_status push_member(const fl_crew_member *m)
 {
     fl_update_now *now = fl_compiled_pointer(m->c, m->c->plan->update);
 
-    FL_TRY(fl_executor_set_update(m->e, m->c, 1, true));
+    FL_TRY(fl_executor_set_update(m->e, m->c, FL_ONE_BATCH, true));
     now->micro = 1;
     FL_TRY(fl_executor_run_part(m->e, m->c, m->batch, FL_UPDATE));
     return fl_executor_end_update(m->e, m->c, NULL);

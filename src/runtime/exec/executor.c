@@ -199,7 +199,7 @@ fleet_status fl_executor_want(fleet_executor *e, const fleet_var *user)
 /* --- an iteration -------------------------------------------------------- */
 
 fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
-                                    int batches, bool leaves)
+                                    fl_update_count batches, bool leaves)
 {
     fl_update_now *now;
 
@@ -215,9 +215,11 @@ fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
     now->alone = fl_localsgd_is_next(e);
     now->skip = false;
     now->loss_scale = 0;
-    now->batches = batches;
+    now->batches = batches.divisor;
     now->density = fl_dgc_density(&e->program->training, e->store->updates);
-    fl_optimizer_update(now->optimizer, e->store->updates, batches, &now->u);
+    fl_optimizer_update(now->optimizer, e->store->updates, batches.divisor,
+                        &now->u);
+    now->u.mean = 1.0f / (float)batches.all;
     return fl_optimizer_check_rates(now->optimizer, e->store->updates);
 }
 
@@ -240,22 +242,28 @@ void fl_executor_set_micro(fleet_executor *e, int micro)
     e->micro = micro;
 }
 
-fleet_status fl_executor_count(fleet_executor *e, int *batches)
+/* Of the batches of all ranks. */
+static int divisor_of(const fl_training *t, const fl_agreed *all)
+{
+    if (t->merge.steps == 1 || t->merge.average)
+        return t->sum_over_ranks ? all->most : all->batches;
+    return t->sum_over_ranks ? all->ranks > 0 : all->ranks;
+}
+
+fleet_status fl_executor_count(fleet_executor *e, fl_update_count *batches)
 {
     const fl_training *t = &e->program->training;
-    fl_agreed agreed;
+    fl_agreed agreed = {
+        .batches = e->micro, .most = e->micro, .ranks = e->micro > 0};
 
-    *batches = e->micro;
-    if (e->micro > 1 && t->merge.steps > 1 && !t->merge.average)
-        *batches = 1;
-    if (!e->store->agree || fl_localsgd_is_next(e))
-        return FLEET_OK;
-    FL_TRY(fl_agree_on(e->store->agree,
-                       e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE, *batches,
-                       &agreed));
-    if (agreed.done == FL_INTENT_UPDATE)
-        e->store->agree->stops = agreed.stops;
-    *batches = t->sum_over_ranks ? agreed.most : agreed.batches;
+    if (e->store->agree && !fl_localsgd_is_next(e)) {
+        FL_TRY(fl_agree_on(e->store->agree,
+                           e->joins ? FL_INTENT_NONE : FL_INTENT_UPDATE,
+                           e->micro, &agreed));
+        if (agreed.done == FL_INTENT_UPDATE)
+            e->store->agree->stops = agreed.stops;
+    }
+    *batches = (fl_update_count){divisor_of(t, &agreed), agreed.batches};
     return FLEET_OK;
 }
 
@@ -288,7 +296,7 @@ fleet_status fl_executor_end_update(fleet_executor *e, const fl_compiled *c,
 static fleet_status agree_on_update(fleet_executor *e, fl_compiled *c)
 {
     int64_t began = c->trace ? fl_now_ns() : 0;
-    int batches;
+    fl_update_count batches;
 
     FL_TRY(fl_executor_count(e, &batches));
     fl_trace_step(c->trace, "round", 0, began, began ? fl_now_ns() : 0);
@@ -375,7 +383,7 @@ static fleet_status run_iteration(fleet_executor *e, fl_compiled *c,
         FL_TRY(fl_executor_take_over(e));
     FL_TRY(fl_executor_check_shown(e, batch));
     fl_compiled_bind(c, e->input, batch, false);
-    FL_TRY(fl_executor_set_update(e, c, 1, false));
+    FL_TRY(fl_executor_set_update(e, c, FL_ONE_BATCH, false));
     fl_executor_set_batch(e, c, e->micro);
     FL_TRY(c->backend->begin(e, c, batch));
     if (c->plan->prefetches_rows) {

@@ -117,13 +117,20 @@ void fl_executor_set_micro(fleet_executor *e, int micro);
 fleet_status fl_executor_update(fleet_executor *e, fl_compiled *c,
                                 int64_t batch, fl_compiled *next);
 
-/* How many batches the gradients' sum is divided by; 0: no rank has any. */
-fleet_status fl_executor_count(fleet_executor *e, int *batches);
+/* Of all ranks, in one update. The divisor is the gradients', which a strategy
+ * may have added up: moving averages are of all. 0: no rank has any. */
+typedef struct fl_update_count {
+    int divisor, all;
+} fl_update_count;
+
+#define FL_ONE_BATCH ((fl_update_count){1, 1})
+
+fleet_status fl_executor_count(fleet_executor *e, fl_update_count *batches);
 
 /* leaves: the number of batches is final, gradients may go to other ranks.
  * FLEET_ENUMERIC: the optimizer cannot make that update. */
 fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
-                                    int batches, bool leaves);
+                                    fl_update_count batches, bool leaves);
 
 /* The number of the batch that comes, before which the merge group has that
  * many of this process; it stays for backward. */

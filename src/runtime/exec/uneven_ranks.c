@@ -39,7 +39,7 @@ static fleet_status join_reductions(fleet_executor *e, fl_compiled *c)
 }
 
 static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
-                                      int batches)
+                                      fl_update_count batches)
 {
     FL_TRY(c->backend->begin_join(e, c));
     FL_TRY(fl_executor_set_update(e, c, batches, true));
@@ -53,12 +53,12 @@ static fleet_status run_others_update(fleet_executor *e, fl_compiled *c,
 static fleet_status join_update(fleet_executor *e, fl_compiled *c, bool *over)
 {
     fleet_status status;
-    int batches;
+    fl_update_count batches;
 
     if (fl_localsgd_is_next(e))
         return fl_localsgd_average(e, c, over);
     FL_TRY(fl_executor_count(e, &batches));
-    *over = batches == 0;
+    *over = batches.all == 0;
     if (*over)
         return FLEET_OK;
     FL_TRY(fl_compiled_map_store(c));

@@ -124,6 +124,7 @@ void fl_optimizer_update(const fleet_optimizer *o, int64_t done, int batches,
     *u = (fl_update){
         .lr = fl_schedule_rate(&o->schedule, o->learning_rate, done),
         .scale = 1.0f / (float)batches,
+        .mean = 1.0f / (float)batches,
         .clip = 1.0f,
         .decay = o->l2_decay,
         .most = o->value_clip,

@@ -59,6 +59,7 @@ void fl_update_take_own(fl_update *u, const fleet_optimizer *own, int64_t done)
 
     fl_optimizer_update(own, done, 1, u);
     u->scale = all.scale;
+    u->mean = all.mean;
     u->clip = all.clip;
     u->version = all.version;
 }

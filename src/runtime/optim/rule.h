@@ -45,7 +45,8 @@ enum {
  * the clamp being to [-most, most]. */
 typedef struct fl_update {
     float lr;
-    float scale; /* 1 / batches in this update */
+    float scale; /* 1 / batches in this update; 1 where they are summed */
+    float mean;  /* 1 / batches, always: of moving averages */
     float clip;  /* factor of the clip by global norm; 1: none */
     float decay; /* L2 */
     float apart; /* LAMB's decay, beside the moments */
@@ -71,12 +72,12 @@ typedef struct fl_update_rates {
     float average; /* above 0: it is a moving average of its gradients */
 } fl_update_rates;
 
-/* w = average w + (1 - average) scale g is SGD's step of the rate 1 - average
- * along w - scale g. */
+/* w = average w + (1 - average) mean g is SGD's step of the rate 1 - average
+ * along w - mean g. */
 FL_EVERYWHERE void fl_update_average(fl_update *u, float average)
 {
     u->lr = 1.0f - average;
-    u->scale = -u->scale;
+    u->scale = -u->mean;
     u->clip = u->decay = 1.0f;
     u->most = u->l1 = 0;
 }

@@ -90,6 +90,7 @@ static fleet_status decide_run(const fl_instance *in, const fl_range *r)
     (void)r;
     now->loss_scale = s->scale;
     now->u.scale /= s->scale;
+    now->u.mean /= s->scale;
     now->skip = any_found(in, c->count);
     if (now->skip)
         fl_scaling_shrink(&c->rules, s);

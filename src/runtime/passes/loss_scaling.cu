@@ -75,6 +75,7 @@ __global__ static void decide_on(fl_device_update *now, fl_scaling *s,
         return;
     catch_up(now, s);
     now->u.scale /= s->scale;
+    now->u.mean /= s->scale;
     now->skip = *any;
     if (*any)
         fl_scaling_shrink(&rules, s);

@@ -75,7 +75,8 @@ typedef struct fl_push {
                                     left out */
     float clip; /* factor of a clip that this process worked out; 1: none */
     const fl_update *update; /* as this process would make it, of all ranks'
-                                batches, and of gradients as they stand */
+                                batches, and of gradients as they stand;
+                                NULL: none is, of sums or differences */
     float loss_scale; /* this worker's, which `update` knows and servers do not:
                          gradients travel divided by it; 0: none */
 } fl_push;
@@ -85,6 +86,16 @@ typedef struct fl_push {
 static inline float fl_push_factor(const fl_push *p)
 {
     return p->loss_scale > 0 ? 1.0f / p->loss_scale : 1.0f;
+}
+
+/* Beside it, where such gradients are multiplied by a clip before they leave:
+ * moving averages are means of all batches, which nothing clips. */
+static inline float fl_push_param_factor(const fl_push *p, const fl_param *of,
+                                         float clip)
+{
+    if (of->attr.average == 0)
+        return clip;
+    return p->update ? p->update->mean / p->update->scale : 1.0f;
 }
 
 typedef struct fl_remote fl_remote;

@@ -17,6 +17,7 @@
 #include <fleet/nn.h>
 
 #include "ops/elementwise.h"
+#include "ops/fc_kernels.h"
 #include "ops/ops.h"
 #include "runtime/simd/simd.h"
 
@@ -367,6 +368,23 @@ static fleet_status forward(fl_lowering *l, const fl_node *n, binary_kind kind)
     return FLEET_OK;
 }
 
+/* Is it added, whole and without a batch, to each row of the result? */
+static bool is_row_of(const fl_shape *s, const fl_shape *out)
+{
+    return !fl_shape_batched(s) && fl_shape_batched(out) &&
+           fl_shape_count(s, 1) == fl_shape_cols(out);
+}
+
+/* A bias's gradient, which threads share by columns. */
+static void emit_row_sums(fl_lowering *l, const fl_node *n, int to, int g,
+                          int64_t columns)
+{
+    const fl_fc_config c = {.n = columns};
+
+    FL_EMIT(l, &fl_kernel_fc_db, n, fl_config(l, &c, sizeof c), FL_W(to),
+            FL_R(g));
+}
+
 static void gradient_for(fl_lowering *l, const fl_node *n, binary_kind kind,
                          bool of_b)
 {
@@ -381,6 +399,10 @@ static void gradient_for(fl_lowering *l, const fl_node *n, binary_kind kind,
 
     if (to < 0)
         return;
+    if (kind.op == FL_ADD && is_row_of(&v->shape, &n->out[0]->shape)) {
+        emit_row_sums(l, n, to, g, fl_shape_count(&v->shape, 1));
+        return;
+    }
     make_config(n, kind, &k.c);
     k.size = rows ? fl_shape_cols(&v->shape) : fl_shape_count(&v->shape, 1);
     if (kind.op == FL_FORMULA)

@@ -53,11 +53,46 @@ static void check_lifetimes(const fl_plan *plan)
                                 (int)plan->n_region);
 }
 
+/* The first and the last step that touch a root. */
+static void find_steps(const fl_plan *plan, const fl_value *v, int *first,
+                       int *last)
+{
+    *first = -1;
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            int value = plan->step[i]->operand[j].value;
+
+            if (value < 0 || &plan->value[fl_plan_root(plan, value)] != v)
+                continue;
+            *first = *first < 0 ? (int)i : *first;
+            *last = (int)i;
+        }
+}
+
+/* Of both each slice knows its own rows alone, which lie at the same place, and
+ * is done with the one before it begins with the other one. */
+static bool take_turns(const fl_plan *plan, const fl_value *a,
+                       const fl_value *b)
+{
+    int first[2] = {-1, -1}, last[2] = {0, 0};
+
+    find_steps(plan, a, &first[0], &last[0]);
+    find_steps(plan, b, &first[1], &last[1]);
+    return first[0] >= 0 && first[1] >= 0 && a->begin == a->end &&
+           b->begin == a->begin && b->end == a->end &&
+           plan->region[a->begin].split == FL_SPLIT_ROWS &&
+           fl_shape_batched(&a->shape) && fl_shape_batched(&b->shape) &&
+           a->offset == b->offset &&
+           fl_value_bytes(plan, a) == fl_value_bytes(plan, b) &&
+           (last[0] < first[1] || last[1] < first[0]);
+}
+
 static bool meet(const fl_plan *plan, const fl_value *a, const fl_value *b)
 {
     return a->begin <= b->end && b->begin <= a->end &&
            a->offset < b->offset + fl_value_bytes(plan, b) &&
-           b->offset < a->offset + fl_value_bytes(plan, a);
+           b->offset < a->offset + fl_value_bytes(plan, a) &&
+           !take_turns(plan, a, b);
 }
 
 static void check_memory(const fl_plan *plan)
@@ -252,6 +287,54 @@ TEST(large_models_are_planned_soundly_too)
     m.e = fleet_executor_create(m.p, NULL);
     check_plan(&m, 512, true);
     check_plan(&m, 512, false);
+    kit_close(&m);
+}
+
+/* Models of histories: most of their values are of slices alone. */
+TEST(plans_of_transformers_are_sound_too)
+{
+    static const int64_t batches[] = {1, 16, 17, 100, 300};
+    const fleet_ctr_options o = {.embedding_dim = 12, .max_len = 7, .heads = 3};
+
+    for (int bst = 0; bst < 2; bst++) {
+        kit_model m = {.f = kit_handle(&(kit_options){0})};
+
+        m.p = fleet_program_create(m.f);
+        CHECK((bst ? fleet_bst : fleet_sasrec)(m.p, &o, &m.m) != NULL);
+        CHECK_OK(fleet_minimize(fleet_adam(m.f, 0.1f, NULL), m.m.loss));
+        m.e = fleet_executor_create(m.p, NULL);
+        for (int i = 0; i < 5; i++) {
+            check_plan(&m, batches[i], true);
+            check_plan(&m, batches[i], false);
+        }
+        kit_close(&m);
+    }
+}
+
+/* A chain of twenty values, of which two are alive at a time. */
+TEST(values_of_slices_take_turns)
+{
+    enum { LONG = 20, WIDE = 64, BATCH = 100 };
+    kit_model m = {.f = kit_handle(&(kit_options){0})};
+    fleet_var *x;
+    bool *fetched;
+    fl_plan *plan;
+
+    m.p = fleet_program_create(m.f);
+    x = fleet_data(m.p, "x", FLEET_FLOAT32, (int64_t[]){-1, WIDE}, 2);
+    for (int i = 0; i < LONG; i++)
+        x = fleet_scale(m.p, x, 2, 1);
+    x = fleet_mean(m.p, x);
+    m.e = fleet_executor_create(m.p, NULL);
+    fetched = calloc(m.p->n_var, sizeof *fetched);
+    fetched[x->id] = true;
+    CHECK_OK(
+        fl_plan_build(m.p, m.f->store, BATCH, false, fetched, NULL, &plan));
+    check_memory(plan);
+    /* two take turns, the last one is read by the mean, too */
+    CHECK(plan->arena_bytes <= 4 * 128 * WIDE * sizeof(float));
+    fl_plan_destroy(plan);
+    free(fetched);
     kit_close(&m);
 }
 

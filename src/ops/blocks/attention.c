@@ -48,16 +48,33 @@ static fleet_var *project(fleet_program *p, fleet_var *x, const char *layer,
                                         .num_flatten_dims = 2});
 }
 
-/* [B, L, U] -> [B, H, L, U / H]. */
+/* [B, L, U] -> [B, H, L, U / H]. Of one head, or one place, nothing moves. */
 static fleet_var *into_heads(fleet_program *p, fleet_var *x, int64_t heads)
 {
     static const int perm[] = {0, 2, 1, 3};
-    const int64_t *d = x ? x->shape.dim : NULL;
+    int64_t length, size;
 
     if (!x)
         return NULL;
-    x = fleet_reshape(p, x, (int64_t[]){-1, d[1], heads, d[2] / heads}, 4);
+    length = x->shape.dim[1], size = x->shape.dim[2] / heads;
+    if (heads == 1 || length == 1)
+        return fleet_reshape(p, x, (int64_t[]){-1, heads, length, size}, 4);
+    x = fleet_reshape(p, x, (int64_t[]){-1, length, heads, size}, 4);
     return fleet_transpose(p, x, perm, 4);
+}
+
+/* And back. */
+static fleet_var *out_of_heads(fleet_program *p, fleet_var *x, int64_t units)
+{
+    static const int perm[] = {0, 2, 1, 3};
+    int64_t length;
+
+    if (!x)
+        return NULL;
+    length = x->shape.dim[2];
+    if (x->shape.dim[1] != 1 && length != 1)
+        x = fleet_transpose(p, x, perm, 4);
+    return fleet_reshape(p, x, (int64_t[]){-1, length, units}, 3);
 }
 
 static fleet_var *weights_of(fleet_program *p, fleet_var *q, fleet_var *k,
@@ -77,18 +94,15 @@ static fleet_var *weights_of(fleet_program *p, fleet_var *q, fleet_var *k,
 static fleet_var *attend(fleet_program *p, fleet_var *query, fleet_var *key,
                          fleet_var *value, const fleet_attention_options *o)
 {
-    static const int perm[] = {0, 2, 1, 3};
     fleet_var *q = project(p, query, o->name, "q", o, true);
     fleet_var *k = project(p, key, o->name, "k", o, true);
     fleet_var *v = project(p, value, o->name, "v", o, true);
-    int64_t length = query->shape.dim[1];
 
     q = into_heads(p, q, o->heads);
     k = into_heads(p, k, o->heads);
     v = into_heads(p, v, o->heads);
     v = fleet_batch_matmul(p, weights_of(p, q, k, o), v, 0, 0);
-    v = fleet_reshape(p, fleet_transpose(p, v, perm, 4),
-                      (int64_t[]){-1, length, o->units}, 3);
+    v = out_of_heads(p, v, o->units);
     return o->no_out ? v : project(p, v, o->name, "out", o, false);
 }
 

@@ -12,19 +12,32 @@
 #include "ops/ops.h"
 #include "runtime/simd/simd.h"
 
+static bool counts_all(const float *mask, int64_t n)
+{
+    bool all = true;
+
+    for (int64_t j = 0; j < n; j++)
+        all &= mask[j] != 0.0f;
+    return all;
+}
+
 /* One line: of its first n numbers the ones that count side by side, then each
  * to its place. mask NULL: all count. */
 static void softmax_line(float *y, const float *x, const float *mask, int64_t n)
 {
     int64_t kept = 0;
 
+    if (!mask || counts_all(mask, n)) {
+        fl_simd_best()->softmax(y, x, n);
+        return;
+    }
     for (int64_t j = 0; j < n; j++)
-        if (!mask || mask[j] != 0.0f)
+        if (mask[j] != 0.0f)
             y[kept++] = x[j];
     if (kept > 0)
         fl_simd_best()->softmax(y, y, kept);
     for (int64_t j = n; j-- > 0;)
-        y[j] = !mask || mask[j] != 0.0f ? y[--kept] : 0.0f;
+        y[j] = mask[j] != 0.0f ? y[--kept] : 0.0f;
 }
 
 static fleet_status masked_run(const fl_instance *in, const fl_range *r)

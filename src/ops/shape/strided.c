@@ -12,22 +12,34 @@
 
 /* --- the kernel ----------------------------------------------------------- */
 
-/* The last dimension, and the places of all before it one after the other. */
+static void copy_line(float *to, int64_t to_step, const float *from,
+                      int64_t from_step, int64_t n)
+{
+    if (to_step == 1 && from_step == 1)
+        memcpy(to, from, (size_t)n * sizeof *to);
+    else
+        for (int64_t k = 0; k < n; k++)
+            to[k * to_step] = from[k * from_step];
+}
+
+/* Lines of the last dimension; places in those before it are counted up, not
+ * computed anew for each. */
 static void copy_row(const fl_strided_config *c, float *to, const float *from)
 {
-    int last = c->n_dim - 1;
-    int64_t n = c->dim[last], ts = c->to.stride[last];
-    int64_t fs = c->from.stride[last];
+    const int64_t *ts = c->to.stride, *fs = c->from.stride;
+    const int last = c->n_dim - 1;
+    int64_t at[FLEET_MAX_DIM] = {0};
 
-    for (int64_t i = 0; i < c->count; i += n) {
-        float *t = to + fl_strided_at(c, &c->to, i);
-        const float *f = from + fl_strided_at(c, &c->from, i);
-
-        if (ts == 1 && fs == 1)
-            memcpy(t, f, (size_t)n * sizeof *t);
-        else
-            for (int64_t k = 0; k < n; k++)
-                t[k * ts] = f[k * fs];
+    to += c->to.at, from += c->from.at;
+    for (int64_t left = c->count; left > 0; left -= c->dim[last]) {
+        copy_line(to, ts[last], from, fs[last], c->dim[last]);
+        for (int d = last - 1; d >= 0; d--) {
+            to += ts[d], from += fs[d];
+            if (++at[d] < c->dim[d])
+                break;
+            to -= ts[d] * c->dim[d], from -= fs[d] * c->dim[d];
+            at[d] = 0;
+        }
     }
 }
 

@@ -11,9 +11,9 @@ FL_EVERYWHERE int64_t fl_strides_at(int n_dim, const int64_t *dim,
 {
     int64_t at = 0;
 
-    for (int d = n_dim - 1; d >= 0; d--) {
+    for (int d = n_dim - 1; d > 0; d--) {
         at += i % dim[d] * stride[d];
         i /= dim[d];
     }
-    return at;
+    return n_dim > 0 ? at + i * stride[0] : 0;
 }

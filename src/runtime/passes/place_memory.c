@@ -1,8 +1,14 @@
 /* place_memory.c - pass place_memory: where values lie. One arena, in which
  * values that are never alive together share memory, and beside it what
- * persists from iteration to iteration; the same again on a GPU. Inside a
- * region some slices are further than other slices, so a value is alive for
- * whole regions. The largest value gets its place first.
+ * persists from iteration to iteration; the same again on a GPU. The largest
+ * value gets its place first.
+ *
+ * Inside a region some slices are further than other slices, so a value is
+ * alive for whole regions. But a slice touches its own rows alone: values that
+ * only one region by rows knows, and whose rows are of one size, share memory
+ * if their steps do not meet, each row with the same row of the other one. So
+ * what a slice writes is mostly still in the cache when it is read, and when it
+ * is written over.
  */
 #include <stdlib.h>
 
@@ -11,7 +17,9 @@
 
 typedef struct placed {
     int value;
-    size_t size;
+    size_t bytes, size; /* size: in whole cache lines */
+    int region;         /* by rows, the only one that knows it; -1: none */
+    int first, last;    /* of the steps that touch it */
 } placed;
 
 /* Lifetimes are counted in regions on the host, and in steps on a GPU, where
@@ -60,26 +68,48 @@ static void find_lifetimes(fl_plan *plan)
     }
 }
 
-/* The lowest place that no living neighbour uses. */
+/* May rows of the one lie where the same rows of the other one lie? */
+static bool may_share(const placed *a, const placed *b)
+{
+    return a->region >= 0 && a->region == b->region && a->bytes == b->bytes &&
+           (a->last < b->first || b->last < a->first);
+}
+
+/* The first of n that is in the way of one at that place; n: none is. */
+static size_t find_collision(const fl_plan *plan, const placed *all, size_t n,
+                             const placed *one, size_t at)
+{
+    const fl_value *mine = &plan->value[one->value];
+    size_t i = 0;
+
+    for (; i < n; i++) {
+        const fl_value *v = &plan->value[all[i].value];
+
+        if (v->begin <= mine->end && mine->begin <= v->end &&
+            v->offset < at + one->size && at < v->offset + all[i].size &&
+            !(v->offset == at && may_share(&all[i], one)))
+            break;
+    }
+    return i;
+}
+
+/* The memory that is free for the shortest time; else the lowest place that no
+ * living neighbour uses. */
 static size_t find_place(const fl_plan *plan, const placed *all, size_t n,
                          const placed *one)
 {
-    const fl_value *mine = &plan->value[one->value];
-    size_t at = 0;
-    bool moved = true;
+    size_t at = 0, best = n, i;
 
-    while (moved) {
-        moved = false;
-        for (size_t i = 0; i < n; i++) {
-            const fl_value *v = &plan->value[all[i].value];
-
-            if (v->begin <= mine->end && mine->begin <= v->end &&
-                v->offset < at + one->size && at < v->offset + all[i].size) {
-                at = v->offset + all[i].size;
-                moved = true;
-            }
-        }
-    }
+    for (i = 0; i < n; i++)
+        if (may_share(&all[i], one) && all[i].last < one->first &&
+            (best == n || all[i].last > all[best].last) &&
+            find_collision(plan, all, n, one,
+                           plan->value[all[i].value].offset) == n)
+            best = i;
+    if (best < n)
+        return plan->value[all[best].value].offset;
+    while ((i = find_collision(plan, all, n, one, at)) < n)
+        at = plan->value[all[i].value].offset + all[i].size;
     return at;
 }
 
@@ -121,6 +151,37 @@ static int larger_first(const void *a, const void *b)
     return x->value - y->value;
 }
 
+/* Does one region by rows alone know it, on the host? */
+static bool is_of_slices(const fl_plan *plan, const fl_value *v)
+{
+    return v->begin == v->end && !v->on_gpu && fl_shape_batched(&v->shape) &&
+           plan->region[v->begin].split == FL_SPLIT_ROWS &&
+           plan->region[v->begin].engine == FL_ENGINE_COMPUTE;
+}
+
+static placed to_place(const fl_plan *plan, int value)
+{
+    const fl_value *v = &plan->value[value];
+    placed one = {.value = value,
+                  .bytes = fl_value_bytes(plan, v),
+                  .region = -1,
+                  .first = (int)plan->n_step};
+
+    one.size = whole_lines(one.bytes);
+    for (size_t i = 0; i < plan->n_step; i++)
+        for (int j = 0; j < plan->step[i]->n_operand; j++) {
+            int operand = plan->step[i]->operand[j].value;
+
+            if (operand < 0 || fl_plan_root(plan, operand) != value)
+                continue;
+            one.first = (int)i < one.first ? (int)i : one.first;
+            one.last = (int)i;
+        }
+    if (is_of_slices(plan, v))
+        one.region = v->begin;
+    return one;
+}
+
 /* The arena of the host or of the GPU, and its size. */
 static void place_all(fl_plan *plan, placed *all, bool on_gpu, size_t *bytes)
 {
@@ -131,7 +192,7 @@ static void place_all(fl_plan *plan, placed *all, bool on_gpu, size_t *bytes)
 
         if (v->root == (int)i && v->kind == FL_VALUE_TEMP &&
             v->on_gpu == on_gpu && !v->positions && v->end >= 0)
-            all[n++] = (placed){(int)i, whole_lines(fl_value_bytes(plan, v))};
+            all[n++] = to_place(plan, (int)i);
     }
     if (n > 1)
         qsort(all, n, sizeof *all, larger_first);

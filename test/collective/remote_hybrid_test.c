@@ -21,6 +21,8 @@ typedef struct lesson {
     bool pooled; /* KIT_POOLED; else KIT_CTR */
     kit_options how;
     bool async;
+    bool sums;                /* of gradients over ranks */
+    float mean[2];            /* by rank: of the last push */
     bool ranks_alone;         /* keep anything: servers nothing */
     bool sets;                /* optimizers anew, after half of the batches */
     int fail_at[FAKE_N_CALL]; /* of the servers' calls; 0: none */
@@ -184,6 +186,35 @@ static void check_equal_to_one(lesson *l)
     if (l->status != FLEET_OK)
         test_fail(__FILE__, __LINE__, "%s", l->error);
     CHECK(l->hash == crew_alone(kind_of(l), &alone, BATCHES, 17));
+}
+
+static void push_once(fake_rank *r, void *arg)
+{
+    lesson *l = arg;
+    scene s;
+    work k;
+
+    scene_open(&s, r, l);
+    s.m.p->training.sum_over_ranks = l->sums;
+    work_open(&k, &s.m, 1, 17);
+    CHECK_OK(pass(&s, &k, 0, 1));
+    l->mean[r->rounds.comm->rank] = s.w.mean;
+    work_close(&k);
+    scene_close(&s);
+}
+
+/* A server applies each rank's push by itself, divided by its own batches. */
+TEST(in_async_a_push_has_moving_averages_of_its_own_batches)
+{
+    for (int sums = 0; sums <= 1; sums++) {
+        lesson l = {.async = true, .sums = sums != 0};
+        fake_group g;
+
+        fake_group_open(&g, 2);
+        fake_group_run(&g, push_once, &l);
+        fake_group_close(&g);
+        CHECK(l.mean[0] == 1.0f && l.mean[1] == 1.0f);
+    }
 }
 
 TEST(both_together_are_one_process)

@@ -342,6 +342,7 @@ static fleet_status fake_push(fl_remote *x, const fl_push *p)
     note(w, "push", -1, "");
     FL_TRY(fails(w, FAKE_PUSH));
     w->clip = p->clip;
+    w->mean = fl_push_mean(p);
     if (s->sync && !s->idle)
         CHECK_INT(w->index, s->n_pushed);
     if (!s->idle)

@@ -60,7 +60,7 @@ typedef struct fake_worker {
     fake_slot slot[FL_MOST_PULL_SLOT];
     int fail_at[FAKE_N_CALL]; /* which call from now on fails, once; 0: none */
     bool looks, comes_early;  /* came() has the rows of then, and says so */
-    float clip;               /* of the last push */
+    float clip, mean;         /* of the last push; fl_push_mean() */
     char calls[4000];         /* what was called: "pull0 pull1a arrive0 push" */
 } fake_worker;
 

@@ -154,12 +154,23 @@ static ps_job killed_at_once(void)
     return j;
 }
 
+/* Of its own: 0 is none, by which no worker could be started again. */
+static void check_has_run(void)
+{
+    char command[300], said[100];
+
+    snprintf(command, sizeof command, "grep -c '\"run\":[1-9]' '%s'",
+             test_path("log/server-0/identity"));
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+}
+
 static void check_begins_anew(ps_job *j)
 {
     j->node[0].job = j;
     ps_start(ps_server(j, 0));
     ps_hear_words(ps_server(j, 0), "lanes");
     CHECK_CONTAINS(ps_said(ps_server(j, 0)), "it begins anew");
+    check_has_run();
     kill_server(j, 0);
 }
 

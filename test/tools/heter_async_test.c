@@ -75,6 +75,7 @@ static fleet_status run_process(fleet **f)
     s.a_sync = 1;
     s.a_sync_configs.max_staleness = getenv("HETER_BOUND") ? 2 : -1;
     s.pipeline = getenv("HETER_FLIGHT") != NULL;
+    s.a_sync_configs.vocab_cache_size = getenv("HETER_CACHE") ? 1 << 20 : 0;
     s.pipeline_configs.accumulate_steps = s.pipeline ? 3 : 1;
     FL_TRY(fleet_minimize(
         fleet_distributed_optimizer(*f, fleet_sgd(*f, 1.0f), &s), loss));
@@ -150,6 +151,14 @@ TEST(refuses_what_it_does_not_train)
                    "fleet_minimize: a_sync_configs.max_staleness: this version "
                    "does not train it in stages");
     unsetenv("HETER_BOUND");
+    setenv("HETER_CACHE", "1", 1);
+    setenv("HETER_FLIGHT", "1", 1);
+    CHECK(run_job("--server_num 1 --worker_num 1 --heter_worker_num 1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"),
+                   "fleet_minimize: a_sync_configs.vocab_cache_size with "
+                   "pipeline: this version does not train it in stages");
+    unsetenv("HETER_CACHE");
+    unsetenv("HETER_FLIGHT");
     CHECK(run_job("--server_num 1 --worker_num 1 --heter_worker_num 1 "
                   "--supervise") != 0);
     CHECK_CONTAINS(launch_log("workerlog.0"),

@@ -85,6 +85,10 @@ static fleet_status check_strategy(const fleet *f, const fl_training *t)
                              "would count twice");
     if (s->replicas > 1)
         return refuse_stages("strategy.replicas", "expected 1");
+    if (s->pipeline && s->pipeline_configs.accumulate_steps > 1 &&
+        s->a_sync_configs.vocab_cache_size > 0)
+        return refuse_stages("a_sync_configs.vocab_cache_size with pipeline",
+                             "batches in flight pull past a worker's cache");
     if (s->wire_configs.push_type != FLEET_WIRE_FP32)
         return refuse_stages(
             "strategy.wire_configs.push_type",

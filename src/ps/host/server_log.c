@@ -206,9 +206,10 @@ static fleet_status read_process(fl_server *s, const fl_at *root)
     return *sockets ? fl_ipc_folder_again(&s->folder, sockets) : FLEET_OK;
 }
 
-/* No training is lost. */
+/* No training is lost. It has ended before it is cleared: one may crash. */
 static fleet_status begin_anew(fl_server *s)
 {
+    FL_TRY(fl_journal_folder_end(&s->home));
     FL_INFO(&s->o.context->log,
             "server %d: the log %s is of an earlier job, which has trained "
             "nothing: it begins anew",
@@ -217,7 +218,9 @@ static fleet_status begin_anew(fl_server *s)
     s->home.text = NULL;
     s->comes_back = false;
     atomic_store(&s->identity.run, 0);
-    return FLEET_OK;
+    if (!s->o.follows)
+        fl_server_draw_identity(s);
+    return fl_server_set_load(s);
 }
 
 static fleet_status take_over(fl_server *s)
@@ -355,8 +358,6 @@ fleet_status fl_server_log_begin(fl_server *s)
         if (status == FLEET_OK || !fl_server_log_is_unused(s))
             return status;
         FL_TRY(begin_anew(s));
-        fl_server_draw_identity(s);
-        FL_TRY(fl_server_set_load(s));
     }
     FL_TRY(print_text(s));
     FL_TRY(fl_journal_folder_clear(&s->home, s->o.n_lane));

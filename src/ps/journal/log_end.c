@@ -93,11 +93,15 @@ fleet_status fl_log_end_one(const char *folder, int server, const char *job,
     return status;
 }
 
+/* What the job has failed of stays this thread's last error. */
 void fl_log_end_dead(const char *folder, const char *job, uint32_t run,
                      fl_log *log)
 {
-    bool is_of_run = run != 0 && first_is_of(folder, job, run);
+    bool is_of_run;
+    fl_error cause;
 
+    fl_error_take(&cause, fl_last_code());
+    is_of_run = run != 0 && first_is_of(folder, job, run);
     for (int i = 0; is_of_run && i < FL_MOST_SERVER; i++) {
         fl_log_end how;
 
@@ -114,4 +118,6 @@ void fl_log_end_dead(const char *folder, const char *job, uint32_t run,
                     "ended, and the next job in %s begins anew",
                     i, folder);
     }
+    fl_error_clear();
+    fl_error_raise(&cause);
 }

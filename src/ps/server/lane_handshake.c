@@ -116,7 +116,8 @@ static void warn_of_isa(const fl_ps_lane *l, const hello *h)
 static const char *how_to_begin(const fl_ps_lane *l, bool by_log)
 {
     return l->o.log_goes && by_log
-               ? ": if that job is over, end its log (fleet-replay --end)"
+               ? ": if that job is over, end this server, and then its log "
+                 "(fleet-replay --end)"
                : "";
 }
 

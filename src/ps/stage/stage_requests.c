@@ -100,7 +100,7 @@ static void name_difference(const char *own, const char *other, char *text,
     }
     snprintf(text, size,
              "the stages are cut otherwise: \"%.*s\" there, \"%.*s\" at the "
-             "trainer: all processes must have the same guards",
+             "trainer: all processes must have the same guards and strategy",
              (int)(a < 200 ? a : 200), own, (int)(b < 200 ? b : 200), other);
 }
 
@@ -162,6 +162,7 @@ static void begin_number(const fl_stage_server *s, fl_stage_peer *t,
 {
     for (int i = 0; i < s->o.n_in_flight; i++) {
         fl_packet_drop(t->request[i].answer);
+        fl_packet_drop(t->request[i].batch);
         t->request[i] = (fl_stage_request){.batch = NULL};
     }
     t->number = number;

@@ -354,8 +354,9 @@ static fleet_status take_answer(void *arg, uint64_t step, int lane,
         return FLEET_OK;
     if (-lane > r->s->o.n_in_flight)
         return fl_fail(FLEET_ESTATE,
-                       "the log has %d batches in flight together: expected %d "
-                       "at most (strategy.pipeline_configs.accumulate_steps)",
+                       "the log has batch %d of those in flight together: "
+                       "expected %d at most "
+                       "(strategy.pipeline_configs.accumulate_steps)",
                        -lane, r->s->o.n_in_flight);
     q = &r->t->request[-lane - 1];
     FL_TRY(fl_packet_create(r->s->pool, &q->answer));

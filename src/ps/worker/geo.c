@@ -151,7 +151,7 @@ static fleet_status update_copies(fl_worker *w, const fl_push *p)
     fl_update_settings_apply(&p->settings, &u);
     u.clip = p->clip;
     u.scale *= fl_push_factor(p);
-    u.mean = u.scale * (p->update->mean / p->update->scale);
+    u.mean = u.scale * fl_push_mean(p);
     u.version = ++g->tick;
     g->settings = p->settings;
     for (int i = 0; i < p->n_param; i++)

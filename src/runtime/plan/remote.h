@@ -75,10 +75,11 @@ typedef struct fl_push {
                                     left out */
     float clip; /* factor of a clip that this process worked out; 1: none */
     const fl_update *update; /* as this process would make it, of all ranks'
-                                batches, and of gradients as they stand;
-                                NULL: none is, of sums or differences */
+                                batches, and of gradients as they stand */
     float loss_scale; /* this worker's, which `update` knows and servers do not:
                          gradients travel divided by it; 0: none */
+    float mean;       /* factor that makes gradients of moving averages means of
+                   batches where they are divided by n_batch; 0: 1 */
 } fl_push;
 
 /* Of gradients that travel to servers, which know no scale of this worker's
@@ -88,14 +89,17 @@ static inline float fl_push_factor(const fl_push *p)
     return p->loss_scale > 0 ? 1.0f / p->loss_scale : 1.0f;
 }
 
+static inline float fl_push_mean(const fl_push *p)
+{
+    return p->mean > 0 ? p->mean : 1.0f;
+}
+
 /* Beside it, where such gradients are multiplied by a clip before they leave:
- * moving averages are means of all batches, which nothing clips. */
+ * moving averages are means, which nothing clips. */
 static inline float fl_push_param_factor(const fl_push *p, const fl_param *of,
                                          float clip)
 {
-    if (of->attr.average == 0)
-        return clip;
-    return p->update ? p->update->mean / p->update->scale : 1.0f;
+    return of->attr.average == 0 ? clip : fl_push_mean(p);
 }
 
 typedef struct fl_remote fl_remote;

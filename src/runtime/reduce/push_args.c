@@ -38,6 +38,15 @@ static int batches_of(const fl_push_args *c, const fl_update_now *now)
                                                                 : 1;
 }
 
+/* In sync servers divide by the batches of all, as `update` does; in async
+ * each push is applied by itself. */
+static float mean_of(const fl_push_args *c, const fl_update_now *now)
+{
+    if (c->store->remote->sync)
+        return now->u.mean / now->u.scale;
+    return c->average || now->micro < 1 ? 1.0f : 1.0f / (float)now->micro;
+}
+
 fleet_status fl_push_of(const fl_instance *in, const fl_push_args *c,
                         fl_push *p)
 {
@@ -63,6 +72,7 @@ fleet_status fl_push_of(const fl_instance *in, const fl_push_args *c,
         .clip = now->u.clip,
         .update = &now->u,
         .loss_scale = now->loss_scale,
+        .mean = mean_of(c, now),
     };
     return FLEET_OK;
 }

@@ -195,7 +195,7 @@ static const shape shapes[] = {
     {"dlrm", build_clicks, 16, 1024, false, 1000000},
     {"bst", build_interests, 96, 256, true, 100000},
     {"sasrec", build_sasrec, 64, 256, true, 100000},
-    {NULL}};
+    {.model = NULL}};
 
 /* --- weights -------------------------------------------------------------- */
 

@@ -64,7 +64,8 @@ fleet_status fleet_init(fleet **out, const fleet_options *options)
     fl_log_init(&f->context.log, o->log, o->log_user, o->log_level);
     status = open_handle(f, o);
     if (status != FLEET_OK) {
-        f->role.listen_fd = -1; /* the next call may want it */
+        if (!f->role.owns_listener)
+            f->role.listen_fd = -1; /* the next call may want it */
         fleet_destroy(f);
         return status;
     }

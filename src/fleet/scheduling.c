@@ -8,14 +8,18 @@
 fleet_status fl_scheduling_open(fleet *f)
 {
     const fl_role *r = &f->role;
-    const fl_scheduler_options o = {.env = &r->scheduler_env,
-                                    .job = r->job_id,
-                                    .keys = r->scheduler_keys,
-                                    .insecure = r->insecure,
-                                    .connect_ms =
-                                        r->deadline_ms[FL_CONNECT_DEADLINE],
-                                    .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-                                    .log = &f->context.log};
+    const fleet_distributed_strategy *strategy = &f->strategy;
+    const fl_scheduler_options o = {
+        .env = &r->scheduler_env,
+        .job = r->job_id,
+        .keys = r->scheduler_keys,
+        .insecure = r->insecure,
+        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
+        .restart_ms = strategy->log == FLEET_DURABLE_NONE
+                          ? 0
+                          : strategy->log_configs.restart_deadline_ms,
+        .log = &f->context.log};
 
     if (f->scheduler)
         return FLEET_OK;

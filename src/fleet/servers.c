@@ -17,6 +17,7 @@
 
 #include "base/folder.h"
 #include "base/memory.h"
+#include "fleet/role/env.h"
 #include "fleet/save_part.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "ps/worker/remote_table.h"
@@ -509,10 +510,18 @@ static fleet_status create_server(fleet *f, const char *load)
         return create_joined(f);
     o.load = load;
     FL_TRY(log_of(f, &o.log));
+    if (writes_log(f) && f->role.scheduler && !fl_variable("PADDLE_PORT"))
+        FL_WARN(&f->context.log,
+                "server %d: strategy.log, and no PADDLE_PORT: started again "
+                "while the job runs it has its port back, but if the whole job "
+                "is started again ports are drawn anew, and its log is of "
+                "another address: set PADDLE_PORT to go on by the log then",
+                f->role.index);
     if (fl_has_replicas(f)) {
         FL_TRY(fl_server_replica_create(f, &o));
         o.replica = f->replica;
     }
+    f->role.owns_listener = false; /* it goes with what serves */
     return fl_server_create(&f->server, &o);
 }
 

@@ -39,7 +39,7 @@ fleet_status fl_roster_link_connect(fl_roster_link *l, const char *address,
 {
     l->keys = keys;
     FL_TRY(fl_packet_pool_create(&l->pool, IDLE_BYTES));
-    return fl_socket_connect_to(&l->socket, address, l->keys, 0);
+    return fl_socket_connect_brief(&l->socket, address, l->keys, 0);
 }
 
 void fl_roster_link_close(fl_roster_link *l, int linger_ms)

@@ -20,7 +20,8 @@ typedef struct fl_roster_link {
 fleet_status fl_roster_link_listen(fl_roster_link *l, const char *address,
                                    const char *keys, int fd, bool servers);
 
-/* keys: of this process, which are the link's from now on; NULL: none. */
+/* keys: of this process, which are the link's from now on; NULL: none. While
+ * the one that listens is away a few messages wait for it, and no more. */
 fleet_status fl_roster_link_connect(fl_roster_link *l, const char *address,
                                     fl_keys *keys);
 void fl_roster_link_close(fl_roster_link *l, int linger_ms);

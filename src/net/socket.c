@@ -23,9 +23,11 @@
 #define HANDED_OVER(data) ((void)(data))
 #define TAKEN_OVER(data)  ((void)(data))
 #endif
+static const char zeromq[] = "ZeroMQ";
 
 enum {
     MOST_QUEUED = 1000,  /* of a peer's messages, before they are received */
+    MOST_BRIEF = 8,      /* messages that wait for fl_socket_connect_brief() */
     MOST_IDLE = 1 << 20, /* bytes of a socket's idle packets, frames apart */
     MOST_WAIT = 2050,    /* 1,024 lanes, where each was before it moved, and a
                          wakeup, in one fl_socket_wait() */
@@ -35,8 +37,6 @@ enum {
     ADDRESS_BYTES = 1 << 20,
     CALL_BYTES = 60 << 10
 };
-
-static const char zeromq[] = "ZeroMQ";
 
 struct fl_socket {
     void *zmq;
@@ -72,17 +72,10 @@ static void set_option(void *socket, int name, int value)
     zmq_setsockopt(socket, name, &value, sizeof value);
 }
 
-/* A name that no other peer can know, and no number of ROUTER's, which begin
- * with 0. */
-static void set_name(fl_socket *s)
-{
-    uint64_t name[2] = {fl_nonce() | 1, fl_nonce()};
-
-    zmq_setsockopt(s->zmq, ZMQ_ROUTING_ID, name, sizeof name);
-}
-
 static void set_options(fl_socket *s)
 {
+    /* which no other peer can know; ROUTER's own numbers begin with 0 */
+    const uint64_t name[2] = {fl_nonce() | 1, fl_nonce()};
     const int64_t most = FL_MOST_FRAME_BYTES;
 
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
@@ -102,7 +95,7 @@ static void set_options(fl_socket *s)
         zmq_setsockopt(s->zmq, ZMQ_ZAP_DOMAIN, FL_GUARD_NONE,
                        sizeof FL_GUARD_NONE - 1);
     } else {
-        set_name(s);
+        zmq_setsockopt(s->zmq, ZMQ_ROUTING_ID, name, sizeof name);
     }
 }
 
@@ -189,7 +182,7 @@ fleet_status fl_socket_listen(fl_socket **s)
  * thread wait for a client that is gone again. */
 static fleet_status use_inherited(fl_socket *s, int fd)
 {
-    if (strncmp(s->address, "tcp://", 6) != 0 || !fl_descriptor_listens(fd))
+    if (!is_tcp(s->address) || !fl_descriptor_listens(fd))
         return fl_fail(FLEET_EINVAL,
                        "%s: descriptor %d is no listening tcp socket",
                        s->address, fd);
@@ -233,17 +226,17 @@ fleet_status fl_socket_guard(fl_socket *s, const fl_guard *guard)
 
 uint64_t fl_socket_refused(fl_socket *s)
 {
-    s->refused += fl_guard_refused(s->watch);
-    return s->refused;
+    return s->refused += fl_guard_refused(s->watch);
 }
 
-fleet_status fl_socket_connect_as(fl_socket **s, const char *address,
+static fleet_status connect_queue(fl_socket **s, const char *address,
                                   const fl_keys *keys, fl_key_role role,
-                                  int number)
+                                  int number, int most)
 {
     fleet_status status;
 
     FL_TRY(new_socket(s, ZMQ_DEALER));
+    set_option((*s)->zmq, ZMQ_SNDHWM, most);
     status = use_address(*s, address);
     if (status == FLEET_OK && keys && is_tcp(address))
         status = fl_guard_pin(keys, role, number, (*s)->zmq);
@@ -256,6 +249,19 @@ fleet_status fl_socket_connect_as(fl_socket **s, const char *address,
         *s = NULL;
     }
     return status;
+}
+
+fleet_status fl_socket_connect_as(fl_socket **s, const char *address,
+                                  const fl_keys *keys, fl_key_role role,
+                                  int number)
+{
+    return connect_queue(s, address, keys, role, number, 0);
+}
+
+fleet_status fl_socket_connect_brief(fl_socket **s, const char *address,
+                                     const fl_keys *keys, int server)
+{
+    return connect_queue(s, address, keys, FL_ROLE_SERVER, server, MOST_BRIEF);
 }
 
 void fl_socket_close(fl_socket *s, int linger_ms)

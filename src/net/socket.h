@@ -71,6 +71,11 @@ static inline fleet_status fl_socket_connect_to(fl_socket **s,
     return fl_socket_connect_as(s, address, keys, FL_ROLE_SERVER, server);
 }
 
+/* The same, for messages that are said again and again: while the peer is away
+ * a few wait for it, and to send more is FLEET_ENOENT. */
+fleet_status fl_socket_connect_brief(fl_socket **s, const char *address,
+                                     const fl_keys *keys, int server);
+
 /* The same of a worker that listens. */
 static inline fleet_status fl_socket_connect_worker(fl_socket **s,
                                                     const char *address,

@@ -100,11 +100,16 @@ TEST(malformed_ones_are_refused)
 TEST(paddles_beside_them_are_refused)
 {
     static const char *const names[] = {"PADDLE_PSERVERS_IP_PORT_LIST",
-                                        "TRAINING_ROLE", "PADDLE_TRAINERS_NUM",
-                                        "PADDLE_TRAINER_ID"};
+                                        "TRAINING_ROLE",
+                                        "PADDLE_TRAINING_ROLE",
+                                        "PADDLE_TRAINERS_NUM",
+                                        "PADDLE_TRAINER_ID",
+                                        "PADDLE_TRAINER_ENDPOINTS",
+                                        "PADDLE_CURRENT_ENDPOINT",
+                                        "PADDLE_MASTER"};
 
     be("MS_WORKER");
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         setenv(names[i], "1", 1);
         REFUSED(FLEET_EINVAL, names[i]);
         REFUSED(FLEET_EINVAL, "but not both");
@@ -112,6 +117,12 @@ TEST(paddles_beside_them_are_refused)
     }
     setenv("FLEET_JOIN", "2", 1);
     REFUSED(FLEET_EUNSUPPORTED, "FLEET_JOIN, too: with a scheduler");
+    unsetenv("FLEET_JOIN");
+    setenv("FLEET_LISTEN_FD", "7", 1);
+    REFUSED(FLEET_EUNSUPPORTED, "FLEET_LISTEN_FD, too: with a scheduler");
+    unsetenv("FLEET_LISTEN_FD");
+    setenv("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", "127.0.0.1:7000", 1);
+    REFUSED(FLEET_EUNSUPPORTED, "HETER_TRAINER_IP_PORT_LIST, too: with a");
 }
 
 TEST(a_scheduler_needs_keys_where_other_machines_reach_it)

@@ -36,7 +36,7 @@ static int take(fl_scheduler_table *t, fl_roster_kind kind, const char *id,
 {
     const fl_roster_message m = say(kind, id, rest);
 
-    return fl_scheduler_table_take(t, &m, now_ms);
+    return fl_scheduler_table_take(t, &m, -1, now_ms);
 }
 
 static int join(fl_scheduler_table *t, const char *id, const char *rest)
@@ -99,7 +99,7 @@ TEST(a_process_of_another_job_is_refused_and_the_others_wait_on)
 
     open_table(&t, 1, 1);
     fl_roster_message_set(m.field[FL_ROSTER_WORKERS], "4");
-    CHECK_INT(fl_scheduler_table_take(&t, &m, 0), -1);
+    CHECK_INT(fl_scheduler_table_take(&t, &m, -1, 0), -1);
     CHECK_INT(answer(&t, -1).kind, FL_ROSTER_REFUSED);
     CHECK_TEXT(answer(&t, -1).rest,
                "MS_WORKER_NUM is \"4\" in a process of 10.0.0.9, but \"1\" in "
@@ -195,26 +195,78 @@ TEST(two_processes_of_one_id_are_not_one)
     open_table(&t, 2, 1);
     CHECK_INT(join(&t, "x", "server 10.0.0.10:7000"), 0);
     CHECK_INT(join(&t, "x", "server 10.0.0.10:7000"), 0);
-    CHECK_INT(join(&t, "x", "server 10.0.0.11:7000"), -1);
+    CHECK_INT(join(&t, "x", "server 10.0.0.11:7000"), FL_SCHEDULER_NOT_YET);
+    CHECK_INT(answer(&t, FL_SCHEDULER_NOT_YET).kind, FL_ROSTER_WAIT);
+    t.process[0].heard_ms = PEER_MS / 2;
+    CHECK_INT(
+        take(&t, FL_ROSTER_JOIN, "x", "server 10.0.0.11:7000", PEER_MS / 2 + 1),
+        -1);
+    CHECK_CONTAINS(t.refused, "expected another one");
     CHECK_INT(t.n, 1);
+    CHECK_TEXT(t.process[0].endpoint, "10.0.0.10:7000");
+    fl_scheduler_table_close(&t);
+}
+
+TEST(one_that_was_killed_before_all_had_come_comes_again_elsewhere)
+{
+    static const char again[] = "server 10.0.0.10:7001";
+    fl_scheduler_table t;
+
+    open_table(&t, 2, 1);
+    join(&t, "x", "server 10.0.0.10:7000");
+    CHECK_INT(take(&t, FL_ROSTER_JOIN, "x", again, PEER_MS / 4), -2);
+    CHECK_INT(take(&t, FL_ROSTER_JOIN, "x", again, PEER_MS / 4 + 1), 0);
+    CHECK_TEXT(t.process[0].endpoint, "10.0.0.10:7001");
+    CHECK_INT(t.process[0].heard_ms, PEER_MS / 4 + 1);
+    fl_scheduler_table_close(&t);
+}
+
+/* --- keys ----------------------------------------------------------------- */
+
+TEST(a_key_is_good_for_its_role_alone)
+{
+    const fl_roster_message good = say(FL_ROSTER_GONE, "x", "");
+    fl_roster_message m = say(FL_ROSTER_JOIN, "n", "server 10.0.0.4:7000");
+    fl_scheduler_table t;
+
+    open_table(&t, 2, 1);
+    CHECK_INT(fl_scheduler_table_take(&t, &m, FL_SCHEDULED_WORKER, 0), -1);
+    CHECK_CONTAINS(t.refused, "says that it is a server, with the key of a "
+                              "worker");
+    CHECK_INT(t.n, 0);
+    fl_scheduler_table_close(&t);
+    come(&t);
+    CHECK_INT(fl_scheduler_table_take(&t, &good, FL_SCHEDULED_WORKER, 0), -1);
+    CHECK(!t.process[0].has_gone);
+    CHECK_INT(fl_scheduler_table_take(&t, &good, FL_SCHEDULED_SERVER, 0), 0);
+    CHECK(t.process[0].has_gone);
     fl_scheduler_table_close(&t);
 }
 
 static const char list[] = "server 1 x 10.0.0.10:7000\nworker 0 y 10.0.0.3\n"
                            "server 0 z 10.0.0.2:7000\n";
 
-TEST(a_scheduler_that_was_started_again_learns_from_a_server)
+TEST(a_scheduler_that_was_started_again_learns_from_any_process)
 {
+    static const char *const from[] = {"x", "y", "z"};
     fl_scheduler_table t;
 
+    for (int i = 0; i < 3; i++) {
+        open_table(&t, 2, 1);
+        CHECK_INT(take(&t, FL_ROSTER_READY, from[i], list, 5), i);
+        CHECK_INT(answer(&t, i).kind, FL_ROSTER_START);
+        CHECK_TEXT(answer(&t, i).rest, list);
+        CHECK_INT(join(&t, "y", "worker 10.0.0.3"), 1);
+        CHECK_INT(answer(&t, 1).rank, 0);
+        CHECK_INT(join(&t, "w", "worker 10.0.0.3"), -1);
+        CHECK_CONTAINS(t.refused, "as the scheduler has learnt from the ");
+        CHECK_CONTAINS(t.refused, "PADDLE_JOB_ID");
+        CHECK_INT(take(&t, FL_ROSTER_READY, "w", list, 5), -1);
+        fl_scheduler_table_close(&t);
+    }
     open_table(&t, 2, 1);
-    CHECK_INT(take(&t, FL_ROSTER_READY, "z", list, 5), 2);
-    CHECK_INT(answer(&t, 2).kind, FL_ROSTER_START);
-    CHECK_TEXT(answer(&t, 2).rest, list);
-    CHECK_INT(join(&t, "y", "worker 10.0.0.3"), 1);
-    CHECK_INT(answer(&t, 1).rank, 0);
-    CHECK_INT(join(&t, "w", "worker 10.0.0.3"), -1);
     CHECK_INT(take(&t, FL_ROSTER_READY, "w", list, 5), -1);
+    CHECK(t.phase == FL_SCHEDULER_COMING && t.n == 0);
     fl_scheduler_table_close(&t);
 }
 
@@ -238,17 +290,24 @@ TEST(of_a_list_that_is_not_whole_it_learns_nothing)
     fl_scheduler_table_close(&t);
 }
 
-TEST(it_is_over_when_no_server_needs_it)
+TEST(it_is_over_when_none_needs_it)
 {
+    char first[FL_ROSTER_TEXT + 16];
     fl_scheduler_table t;
 
     come(&t);
     CHECK(!fl_scheduler_table_is_over(&t, 10));
     take(&t, FL_ROSTER_GONE, "x", "", 10);
-    take(&t, FL_ROSTER_READY, "z", list, 500);
+    take(&t, FL_ROSTER_GONE, "z", "", 10);
+    take(&t, FL_ROSTER_READY, "y", list, 500);
     CHECK(!fl_scheduler_table_is_over(&t, 500 + CONNECT_MS));
     CHECK(fl_scheduler_table_is_over(&t, 501 + CONNECT_MS));
-    take(&t, FL_ROSTER_GONE, "z", "", 600);
+    CHECK_INT(fl_scheduler_table_missing(&t, first), 1);
+    CHECK_TEXT(first, "worker at 10.0.0.3");
+    t.silent_ms = 2 * CONNECT_MS; /* servers may be started again */
+    CHECK(!fl_scheduler_table_is_over(&t, 501 + CONNECT_MS));
+    take(&t, FL_ROSTER_GONE, "y", "", 600);
     CHECK(fl_scheduler_table_is_over(&t, 600));
+    CHECK_INT(fl_scheduler_table_missing(&t, first), 0);
     fl_scheduler_table_close(&t);
 }

@@ -293,9 +293,12 @@ static fleet_status take_place(fl_role *r, const fl_scheduler_env *e,
     r->kind = e->role == FL_SCHEDULED_SERVER ? FLEET_SERVER : FLEET_WORKER;
     FL_TRY(take_servers(r, "MS_SCHED_HOST", fl_text_chars(&place->servers)));
     if (e->role == FL_SCHEDULED_WORKER)
-        return FLEET_OK;
+        return fl_rank_gpu(
+            &(fl_rank){.index = r->index, .local_index = place->local_index},
+            &r->gpu);
     FL_TRY(read_lane_ports(r));
     FL_TRY(take_socket(r, "MS_ROLE", place->listen_fd));
+    r->owns_listener = true;
     place->listen_fd = -1;
     return FLEET_OK;
 }
@@ -328,7 +331,6 @@ static fleet_status read_scheduler(fl_role *r, const fl_scheduler_env *e,
     const fl_rank none = {.index = 0, .local_index = -1};
     const char *keys;
 
-    FL_TRY(check_no_stages());
     FL_TRY(find_keys(r, o->keys, &keys));
     r->worker_num = e->num[FL_SCHEDULED_WORKER];
     r->server_num = e->num[FL_SCHEDULED_SERVER];
@@ -535,7 +537,8 @@ void fl_role_done(fl_role *r)
     fl_free(r->job_id);
     fl_keys_destroy(r->keys);
     fl_stage_role_done(&r->stages);
-    if (r->kind == FLEET_HETER_WORKER && r->listen_fd >= 0)
+    if ((r->kind == FLEET_HETER_WORKER || r->owns_listener) &&
+        r->listen_fd >= 0)
         close(r->listen_fd); /* a server's is closed by what serves */
     *r = (fl_role){.listen_fd = -1};
 }

@@ -35,7 +35,7 @@ typedef struct fl_role {
     fl_scheduler_env
         scheduler_env;            /* of the scheduler, and the folder of its */
     char *scheduler_keys;         /* keys; NULL: none */
-    fl_scheduler_peer *scheduler; /* of a server that it has told its place */
+    fl_scheduler_peer *scheduler; /* of a process that it has told its place */
     char *endpoints;              /* as they were given; NULL: none */
     char *job_id;                 /* never NULL */
     int deadline_ms[FL_N_DEADLINE];
@@ -44,8 +44,10 @@ typedef struct fl_role {
     fl_stage_role stages;
     bool tcp_only; /* FLEET_TRANSPORT=tcp: no ipc between processes of a host */
 
-    int listen_fd; /* a server's: lane 0's socket; rank 0's: of first_rank.
+    int listen_fd;      /* a server's: lane 0's socket; rank 0's: of first_rank.
                       -1: it has none, and binds what it needs */
+    bool owns_listener; /* this process has bound it, and no server has taken
+                           it yet */
 
     /* of a server */
     int lanes;

@@ -12,6 +12,7 @@
 
 enum {
     MOST_LINES = 100, /* about refusals */
+    MOST_TURN = 1000, /* messages, before it looks at its deadlines */
     LOOK_MS = 100,
     LINGER_MS = 2000 /* of the last words */
 };
@@ -63,6 +64,8 @@ static fleet_status open_all(fl_scheduler *s)
         return FLEET_ENOMEM;
     FL_TRY(fl_scheduler_table_open(&s->table, &own, o->env->num, now_ms(s),
                                    o->connect_ms, o->peer_ms));
+    if (o->restart_ms > s->table.silent_ms)
+        s->table.silent_ms = o->restart_ms;
     return fl_roster_link_listen(&s->link, numeric, o->keys, -1, true);
 }
 
@@ -113,6 +116,15 @@ static fleet_status answer_process(fl_scheduler *s, int place,
     return status;
 }
 
+/* Of the key that a message came with, which the link has let in. */
+static int role_of_key(const fl_scheduler *s, const fl_peer *from)
+{
+    if (!s->link.guard)
+        return -1;
+    return from->sender >= FL_GUARD_SERVER ? FL_SCHEDULED_SERVER
+                                           : FL_SCHEDULED_WORKER;
+}
+
 static fleet_status take_message(fl_scheduler *s, const fl_roster_message *m,
                                  const fl_peer *from)
 {
@@ -122,13 +134,18 @@ static fleet_status take_message(fl_scheduler *s, const fl_roster_message *m,
 
     if (!fl_roster_link_lets_in(&s->link, from))
         return FLEET_OK;
-    place = fl_scheduler_table_take(t, m, now_ms(s));
-    if (m->kind == FL_ROSTER_READY && t->phase != before) /* other places */
+    place = fl_scheduler_table_take(t, m, role_of_key(s, from), now_ms(s));
+    if (m->kind == FL_ROSTER_READY && t->phase != before) { /* other places */
         memset(s->peer, 0,
                (size_t)(s->env.num[0] + s->env.num[1]) * sizeof *s->peer);
+        FL_WARN(s->o.log,
+                "scheduler: learnt the job \"%s\" from the %s, which is in "
+                "it: this scheduler was started again",
+                s->o.job, t->learnt);
+    }
     if (place >= 0)
         s->peer[place] = *from;
-    else if (s->n_refused++ < MOST_LINES)
+    else if (place == FL_SCHEDULER_REFUSES && s->n_refused++ < MOST_LINES)
         FL_WARN(s->o.log, "scheduler: refused a process: %s", t->refused);
     return answer_process(s, place, from);
 }
@@ -139,7 +156,7 @@ static fleet_status take_messages(fl_scheduler *s)
     fl_peer from;
     char *text;
 
-    for (;;) {
+    for (int i = 0; i < MOST_TURN; i++) {
         fleet_status status =
             fl_roster_link_receive(&s->link, &from, &m, &text);
 
@@ -149,6 +166,7 @@ static fleet_status take_messages(fl_scheduler *s)
         fl_free(text);
         FL_TRY(status);
     }
+    return FLEET_OK;
 }
 
 /* What has changed none has to ask for. */
@@ -169,14 +187,32 @@ static void log_phase(const fl_scheduler *s)
             s->o.job, t->num[FL_SCHEDULED_SERVER], t->num[FL_SCHEDULED_WORKER]);
 }
 
+/* Why it ends, if not all have said that they leave. */
+static void log_silence(const fl_scheduler *s)
+{
+    char first[FL_ROSTER_TEXT + 16];
+    int n = fl_scheduler_table_missing(&s->table, first);
+
+    if (n > 0)
+        FL_WARN(s->o.log,
+                "scheduler: job \"%s\" is over: %d of its processes, the %s "
+                "first, have said nothing for %lld ms, and all others have "
+                "left",
+                s->o.job, n, first, (long long)s->table.silent_ms);
+}
+
 fleet_status fl_scheduler_run(fl_scheduler *s, bool (*stopped)(void *arg),
                               void *arg)
 {
     fl_scheduler_table *t = &s->table;
 
-    while (!stopped(arg) && !fl_scheduler_table_is_over(t, now_ms(s))) {
+    while (!stopped(arg)) {
         fl_scheduler_phase before = t->phase;
 
+        if (fl_scheduler_table_is_over(t, now_ms(s))) {
+            log_silence(s);
+            break;
+        }
         FL_TRY(fl_roster_link_wait(&s->link, LOOK_MS));
         FL_TRY(take_messages(s));
         fl_scheduler_table_tick(t, now_ms(s));

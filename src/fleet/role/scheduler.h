@@ -17,7 +17,8 @@ typedef struct fl_scheduler_options {
     const char *keys; /* a folder; NULL: none, */
     bool insecure;    /* and the port may be open to other machines */
     int64_t connect_ms, peer_ms;
-    fl_log *log; /* NULL: none */
+    int64_t restart_ms; /* in which servers may be started again; 0: none may */
+    fl_log *log;        /* NULL: none */
 } fl_scheduler_options;
 
 /* What the job's processes have to agree on. */
@@ -28,8 +29,8 @@ void fl_scheduler_introduce(const fl_scheduler_options *o,
  * FLEET_EINVAL: other machines reach it, and there are no keys. */
 fleet_status fl_scheduler_open(fl_scheduler **s, const fl_scheduler_options *o);
 
-/* Until all servers have left the job, or are silent; or stopped() says so, by
- * now. FLEET_EPEER, FLEET_ETIMEDOUT: why the job has not begun. */
+/* Until all have left the job, or are silent for too long; or stopped() says
+ * so, by now. FLEET_EPEER, FLEET_ETIMEDOUT: why the job has not begun. */
 fleet_status fl_scheduler_run(fl_scheduler *s, bool (*stopped)(void *arg),
                               void *arg);
 void fl_scheduler_close(fl_scheduler *s); /* NULL is fine */

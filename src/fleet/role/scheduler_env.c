@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "fleet/role/env.h"
+#include "fleet/role/stage_role.h"
 
 static const char *const names[] = {"MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT",
                                     "MS_SERVER_NUM", "MS_WORKER_NUM"};
@@ -23,11 +24,15 @@ static const char *first_set(void)
 static fleet_status check_others(const char *set)
 {
     static const char *const paddle[] = {"PADDLE_PSERVERS_IP_PORT_LIST",
-                                         "TRAINING_ROLE", "PADDLE_TRAINERS_NUM",
-                                         "PADDLE_TRAINER_ID"};
-    static const char *const alone[] = {
-        "PADDLE_GLOBAL_SIZE", "FLEET_JOIN",
-        "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST"};
+                                         "TRAINING_ROLE",
+                                         "PADDLE_TRAINING_ROLE",
+                                         "PADDLE_TRAINERS_NUM",
+                                         "PADDLE_TRAINER_ID",
+                                         "PADDLE_TRAINER_ENDPOINTS",
+                                         "PADDLE_CURRENT_ENDPOINT",
+                                         "PADDLE_MASTER"};
+    const char *const alone[] = {"PADDLE_GLOBAL_SIZE", "FLEET_JOIN",
+                                 "FLEET_LISTEN_FD", fl_stage_role_variable()};
 
     for (size_t i = 0; i < sizeof paddle / sizeof *paddle; i++)
         if (fl_variable(paddle[i]))
@@ -37,7 +42,7 @@ static fleet_status check_others(const char *set)
                            "numbers, but not both",
                            set, paddle[i]);
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
-        if (fl_variable(alone[i]))
+        if (alone[i] && fl_variable(alone[i]))
             return fl_fail(FLEET_EUNSUPPORTED,
                            "%s is set, and %s, too: with a scheduler there are "
                            "servers and workers alone",

@@ -1,4 +1,4 @@
-/* scheduler_peer.c - ask the scheduler; a server then says that it lives. */
+/* scheduler_peer.c - ask the scheduler, then say that this process lives. */
 #include "fleet/role/scheduler_peer.h"
 
 #include <stdatomic.h>
@@ -17,6 +17,9 @@
 enum {
     ASK_MS = 100,    /* it says again what it wants to know */
     LINGER_MS = 500, /* of the last word */
+    TAKEN_MS = 50,   /* until a port that is in use is tried again */
+    GRACE_MS = 1000, /* the scheduler's own deadline says more */
+    LEAST_BEAT_MS = 10,
     MOST_BEAT_MS = 1000
 };
 
@@ -33,7 +36,7 @@ struct fl_scheduler_peer {
     char *list; /* of all processes, as START has it */
     bool has_heard, is_refused, is_done;
     fl_awake awake;
-    int64_t began_ms, heard_ms, asked_ms;
+    int64_t began_ms, first_heard_ms, heard_ms, asked_ms;
     pthread_t thread;
     bool has_thread;
     fl_wakeup wakeup;
@@ -117,59 +120,102 @@ static fleet_status introduce(fl_scheduler_peer *p, fl_scheduler_place *place)
 
 /* --- what it hears -------------------------------------------------------- */
 
-/* Servers by their numbers; whether this process is in the list. */
-static bool read_list(fl_scheduler_peer *p, fl_scheduler_place *place,
-                      char own[FL_ROSTER_TEXT])
+/* Of that role and rank; id: or of that one, where rank is -1. False: none. */
+static fleet_status find_listed(const fl_scheduler_peer *p, int role, int rank,
+                                const char *id, fl_scheduled *one, bool *found)
 {
-    const fl_scheduler_env *e = p->o.env;
-    fl_scheduled one;
-    bool is_in = false;
+    char *copy = fl_strdup(p->list), *at = copy;
 
-    for (int k = 0; k < e->num[FL_SCHEDULED_SERVER]; k++) {
-        char *copy = fl_strdup(p->list), *at = copy;
-        bool found = false;
-
-        while (copy && fl_scheduled_read(&at, &one)) {
-            if (one.role == FL_SCHEDULED_SERVER && one.rank == k && !found) {
-                fl_text_add(&place->servers, "%s%s", k ? "," : "",
-                            one.endpoint);
-                found = true;
-            }
-            if (k == 0 && one.role == e->role && strcmp(one.id, e->id) == 0) {
-                place->rank = one.rank;
-                memcpy(own, one.endpoint, FL_ROSTER_TEXT);
-                is_in = one.rank < e->num[e->role];
-            }
-        }
-        fl_free(copy);
-        if (!found)
-            return false;
-    }
-    return is_in && place->servers.status == FLEET_OK;
+    *found = false;
+    if (!copy)
+        return FLEET_ENOMEM;
+    while (!*found && fl_scheduled_read(&at, one))
+        *found = one->role == role &&
+                 (rank < 0 ? strcmp(one->id, id) == 0 : one->rank == rank);
+    fl_free(copy);
+    return FLEET_OK;
 }
 
-/* A server that was started again is to be where it was. */
+static fleet_status count_before(const fl_scheduler_peer *p,
+                                 const fl_scheduled *own, int *n)
+{
+    *n = 0;
+    for (int k = 0; k < own->rank; k++) {
+        fl_scheduled one;
+        bool found;
+
+        FL_TRY(find_listed(p, own->role, k, NULL, &one, &found));
+        *n += found && strcmp(one.endpoint, own->endpoint) == 0;
+    }
+    return FLEET_OK;
+}
+
+/* Servers by their numbers; *whole: all of them and this process are in it. */
+static fleet_status read_list(fl_scheduler_peer *p, fl_scheduler_place *place,
+                              fl_scheduled *own, bool *whole)
+{
+    const fl_scheduler_env *e = p->o.env;
+
+    FL_TRY(find_listed(p, e->role, -1, e->id, own, whole));
+    *whole = *whole && own->rank < e->num[e->role];
+    for (int k = 0; *whole && k < e->num[FL_SCHEDULED_SERVER]; k++) {
+        fl_scheduled one;
+
+        FL_TRY(find_listed(p, FL_SCHEDULED_SERVER, k, NULL, &one, whole));
+        if (*whole)
+            fl_text_add(&place->servers, "%s%s", k ? "," : "", one.endpoint);
+    }
+    if (!*whole)
+        return FLEET_OK;
+    place->rank = own->rank;
+    if (e->role == FL_SCHEDULED_WORKER)
+        FL_TRY(count_before(p, own, &place->local_index));
+    return place->servers.status;
+}
+
+/* A server that was started again is to be where it was: at that address of
+ * this machine, and at a port that the process before may still have. */
+static fleet_status bind_again(fl_scheduler_peer *p, const char *endpoint,
+                               int *fd)
+{
+    const int64_t end_ms = now_ms(p) + p->o.connect_ms;
+    const char *colon = strrchr(endpoint, ':');
+    const int n = colon ? (int)(colon - endpoint) : 0;
+    fleet_status status;
+
+    if (n != (int)strlen(p->host) || strncmp(endpoint, p->host, (size_t)n) != 0)
+        return fl_fail(FLEET_EINVAL,
+                       "this server, MS_NODE_ID \"%s\", is on %s, but the job "
+                       "has it at %s: expected the same machine, or POD_IP",
+                       p->o.env->id, p->host, endpoint);
+    while ((status = bind_own(p, atoi(colon + 1), fd)) == FLEET_EIO &&
+           now_ms(p) < end_ms)
+        usleep(TAKEN_MS * 1000);
+    return status;
+}
+
 static fleet_status take_start(fl_scheduler_peer *p, const char *list,
                                fl_scheduler_place *place)
 {
-    char own[FL_ROSTER_TEXT] = "";
-    const char *colon;
+    fl_scheduled own;
+    bool whole;
 
     p->list = fl_strdup(list);
     if (!p->list)
         return FLEET_ENOMEM;
-    if (!read_list(p, place, own))
+    FL_TRY(read_list(p, place, &own, &whole));
+    if (!whole)
         return fl_fail(FLEET_EFORMAT,
                        "the scheduler at %s has sent a list without all "
                        "servers and this process",
                        p->o.env->address);
     p->is_done = true;
-    if (p->o.env->role == FL_SCHEDULED_WORKER || strcmp(own, p->endpoint) == 0)
+    if (p->o.env->role == FL_SCHEDULED_WORKER ||
+        strcmp(own.endpoint, p->endpoint) == 0)
         return FLEET_OK;
     close(place->listen_fd);
     place->listen_fd = -1;
-    colon = strrchr(own, ':');
-    return bind_own(p, colon ? atoi(colon + 1) : 0, &place->listen_fd);
+    return bind_again(p, own.endpoint, &place->listen_fd);
 }
 
 static fleet_status take_answer(fl_scheduler_peer *p,
@@ -178,8 +224,10 @@ static fleet_status take_answer(fl_scheduler_peer *p,
 {
     const char *at = p->o.env->address;
 
-    p->has_heard = true;
     p->heard_ms = now_ms(p);
+    if (!p->has_heard)
+        p->first_heard_ms = p->heard_ms;
+    p->has_heard = true;
     p->is_refused = m->kind == FL_ROSTER_REFUSED;
     if (m->kind == FL_ROSTER_REFUSED)
         return fl_fail(FLEET_EINVAL,
@@ -219,6 +267,11 @@ static fleet_status check_silence(fl_scheduler_peer *p)
                        "the scheduler at %s has said nothing for %lld ms "
                        "(FLEET_PEER_DEADLINE_MS)",
                        o->env->address, (long long)o->peer_ms);
+    if (p->has_heard && now - p->first_heard_ms > o->connect_ms + GRACE_MS)
+        return fl_fail(FLEET_ETIMEDOUT,
+                       "the scheduler at %s has answered, but not all have "
+                       "come within %lld ms (FLEET_CONNECT_DEADLINE_MS)",
+                       o->env->address, (long long)o->connect_ms);
     if (p->has_heard || now - p->began_ms <= o->connect_ms)
         return FLEET_OK;
     return fl_fail(FLEET_ETIMEDOUT,
@@ -262,6 +315,7 @@ static void *keep_alive(void *arg)
     int64_t beat_ms = p->o.peer_ms / 5;
 
     beat_ms = beat_ms < MOST_BEAT_MS ? beat_ms : MOST_BEAT_MS;
+    beat_ms = beat_ms > LEAST_BEAT_MS ? beat_ms : LEAST_BEAT_MS;
     while (!atomic_load(&p->stop)) {
         fl_roster_message m;
         char *text = NULL;
@@ -309,7 +363,7 @@ fleet_status fl_scheduler_ask(fl_scheduler_peer **peer,
     p->began_ms = p->awake.ms;
     p->asked_ms = p->began_ms - ASK_MS;
     status = ask_until_told(p, place);
-    if (status == FLEET_OK && o->env->role == FL_SCHEDULED_SERVER)
+    if (status == FLEET_OK)
         status = begin_beats(p);
     if (status == FLEET_OK) {
         *peer = p;
@@ -318,6 +372,14 @@ fleet_status fl_scheduler_ask(fl_scheduler_peer **peer,
     fl_error_take(&error, status);
     fl_scheduler_leave(p);
     return fl_error_raise(&error);
+}
+
+/* One that was told, and never began to say that it lives, is maybe a second
+ * process of its id, while the first one works. */
+static bool says_good_bye(const fl_scheduler_peer *p)
+{
+    return p->link.socket && p->has_heard && !p->is_refused &&
+           (p->has_thread || !p->is_done);
 }
 
 void fl_scheduler_leave(fl_scheduler_peer *p)
@@ -333,7 +395,7 @@ void fl_scheduler_leave(fl_scheduler_peer *p)
         fl_wakeup_ring(&p->wakeup);
         pthread_join(p->thread, NULL);
     }
-    if (p->link.socket && p->has_heard && !p->is_refused) {
+    if (says_good_bye(p)) {
         p->own.kind = FL_ROSTER_GONE;
         p->own.rest = p->is_done ? "it has left" : "it has given up";
         (void)fl_roster_link_send(&p->link, NULL, &p->own);

@@ -24,6 +24,7 @@ fleet_status fl_scheduler_table_open(fl_scheduler_table *t,
     *t = (fl_scheduler_table){.own = *own,
                               .connect_ms = connect_ms,
                               .deadline_ms = now_ms + connect_ms,
+                              .silent_ms = connect_ms,
                               .peer_ms = peer_ms};
     memcpy(t->num, num, sizeof t->num);
     t->process = fl_alloc_array((size_t)(num[0] + num[1]), sizeof *t->process);
@@ -57,7 +58,7 @@ refuse_process(fl_scheduler_table *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(t->refused, sizeof t->refused, format, args);
     va_end(args);
-    return -1;
+    return FL_SCHEDULER_REFUSES;
 }
 
 /* --- texts ---------------------------------------------------------------- */
@@ -91,7 +92,7 @@ bool fl_scheduled_read(char **rest, fl_scheduled *p)
 {
     char word[16], *line = *rest, *end = strchr(line, '\n');
 
-    *p = (fl_scheduled){.rank = -1};
+    *p = (fl_scheduled){.rank = -1, .rival_ms = -1};
     if (!end)
         return false;
     *end = 0;
@@ -195,22 +196,36 @@ static int add_process(fl_scheduler_table *t, const fl_roster_message *m,
     fl_scheduled *p;
 
     if (differs(t, m))
-        return -1;
+        return FL_SCHEDULER_REFUSES;
     if (count_role(t, role) == t->num[role] || t->phase != FL_SCHEDULER_COMING)
         return refuse_process(
             t,
             "a %s of %s is one too many: job \"%s\" has its %d %ss (MS_%s_NUM) "
-            "already; a process that is started again says by MS_NODE_ID, as "
-            "before, which one it is",
+            "already%s%s%s; a process that is started again says by "
+            "MS_NODE_ID, as before, which one it is",
             role_words[role], m->host, t->own.field[FL_ROSTER_JOB],
-            t->num[role], role_words[role], role ? "WORKER" : "SERVER");
+            t->num[role], role_words[role], role ? "WORKER" : "SERVER",
+            *t->learnt ? ", as the scheduler has learnt from the " : "",
+            t->learnt,
+            *t->learnt ? " (another job needs another PADDLE_JOB_ID)" : "");
     p = &t->process[t->n++];
-    *p = (fl_scheduled){.role = role, .rank = -1, .heard_ms = now_ms};
+    *p = (fl_scheduled){
+        .role = role, .rank = -1, .rival_ms = -1, .heard_ms = now_ms};
     snprintf(p->id, sizeof p->id, "%s", m->id);
     snprintf(p->endpoint, sizeof p->endpoint, "%s", endpoint);
     if (t->n == t->num[0] + t->num[1])
         give_ranks(t);
     return t->n - 1;
+}
+
+/* Before the job has begun, one of a known id at another endpoint: is the
+ * process at the first one dead, which then is silent, or are they two? */
+static bool is_known_dead(const fl_scheduler_table *t, fl_scheduled *p,
+                          int64_t now_ms)
+{
+    if (p->rival_ms < 0)
+        p->rival_ms = now_ms;
+    return now_ms - p->heard_ms > t->peer_ms / 4;
 }
 
 /* One of a known id: the same process, or one that was started again. */
@@ -219,29 +234,51 @@ static int join_again(fl_scheduler_table *t, int place, int role,
                       int64_t now_ms)
 {
     fl_scheduled *p = &t->process[place];
+    bool moves =
+        t->phase == FL_SCHEDULER_COMING && strcmp(p->endpoint, endpoint) != 0;
 
     if (differs(t, m))
-        return -1;
-    if (p->role != role ||
-        (t->phase == FL_SCHEDULER_COMING && strcmp(p->endpoint, endpoint) != 0))
+        return FL_SCHEDULER_REFUSES;
+    if (p->role == role && moves && is_known_dead(t, p, now_ms)) {
+        snprintf(p->endpoint, sizeof p->endpoint, "%s", endpoint);
+        p->rival_ms = -1;
+        moves = false;
+    }
+    if (p->role != role || (moves && now_ms - p->rival_ms > t->peer_ms / 2))
         return refuse_process(t,
                               "MS_NODE_ID of a %s at %s is \"%s\", which is "
                               "that of the %s at %s: expected another one",
                               role_words[role], endpoint, p->id,
                               role_words[p->role], p->endpoint);
+    if (moves)
+        return FL_SCHEDULER_NOT_YET;
     p->heard_ms = now_ms;
     p->has_gone = false;
     return place;
 }
 
+/* -1: there are no keys. */
+static bool has_other_key(fl_scheduler_table *t, const fl_roster_message *m,
+                          int role, int key_role)
+{
+    if (key_role < 0 || key_role == role)
+        return false;
+    refuse_process(t,
+                   "a process of %s says that it is a %s, with the key of a %s",
+                   m->host, role_words[role], role_words[key_role]);
+    return true;
+}
+
 static int take_join(fl_scheduler_table *t, const fl_roster_message *m,
-                     int64_t now_ms)
+                     int key_role, int64_t now_ms)
 {
     char endpoint[FL_ROSTER_TEXT];
     int role, place = find_process(t, m->id);
 
     if (!read_join(m->rest, &role, endpoint))
         return refuse_process(t, "%s says neither server nor worker", m->host);
+    if (has_other_key(t, m, role, key_role))
+        return FL_SCHEDULER_REFUSES;
     return place < 0 ? add_process(t, m, role, endpoint, now_ms)
                      : join_again(t, place, role, m, endpoint, now_ms);
 }
@@ -268,14 +305,15 @@ static bool read_list(fl_scheduler_table *t, char *rest, int64_t now_ms)
 
 /* Processes that have come meanwhile ask again. */
 static int learn(fl_scheduler_table *t, const fl_roster_message *m,
-                 int64_t now_ms)
+                 int key_role, int64_t now_ms)
 {
     char *rest;
+    int place;
 
     if (t->phase != FL_SCHEDULER_COMING)
         return refuse_process(t, "%s is none of this job", m->host);
     if (differs(t, m))
-        return -1;
+        return FL_SCHEDULER_REFUSES;
     rest = fl_strdup(m->rest);
     if (!rest || !read_list(t, rest, now_ms)) {
         t->n = 0;
@@ -284,24 +322,35 @@ static int learn(fl_scheduler_table *t, const fl_roster_message *m,
                               m->host);
     }
     fl_free(rest);
+    place = find_process(t, m->id);
+    if (place < 0 || has_other_key(t, m, t->process[place].role, key_role)) {
+        t->n = 0;
+        return place < 0 ? refuse_process(t,
+                                          "%s is not in its own list of "
+                                          "this job's processes",
+                                          m->host)
+                         : FL_SCHEDULER_REFUSES;
+    }
+    snprintf(t->learnt, sizeof t->learnt, "%s at %s",
+             role_words[t->process[place].role], t->process[place].endpoint);
     t->phase = FL_SCHEDULER_STARTED;
-    return find_process(t, m->id);
+    return place;
 }
 
 int fl_scheduler_table_take(fl_scheduler_table *t, const fl_roster_message *m,
-                            int64_t now_ms)
+                            int key_role, int64_t now_ms)
 {
     int place = find_process(t, m->id);
 
     if (m->kind == FL_ROSTER_JOIN)
-        return take_join(t, m, now_ms);
+        return take_join(t, m, key_role, now_ms);
     if (m->kind == FL_ROSTER_READY &&
         (place < 0 || t->phase == FL_SCHEDULER_COMING))
-        place = learn(t, m, now_ms);
+        place = learn(t, m, key_role, now_ms);
     else if (place < 0)
         return refuse_process(t, "%s has not joined the job", m->host);
-    if (place < 0)
-        return -1;
+    if (place < 0 || has_other_key(t, m, t->process[place].role, key_role))
+        return FL_SCHEDULER_REFUSES;
     t->process[place].heard_ms = now_ms;
     t->process[place].has_gone = m->kind == FL_ROSTER_GONE;
     if (m->kind == FL_ROSTER_GONE && t->phase == FL_SCHEDULER_COMING)
@@ -320,7 +369,9 @@ fleet_status fl_scheduler_table_answer(const fl_scheduler_table *t, int place,
                                            FL_ROSTER_FAILED};
 
     *answer = t->own;
-    answer->kind = place < 0 ? FL_ROSTER_REFUSED : kinds[t->phase];
+    answer->kind = place == FL_SCHEDULER_REFUSES   ? FL_ROSTER_REFUSED
+                   : place == FL_SCHEDULER_NOT_YET ? FL_ROSTER_WAIT
+                                                   : kinds[t->phase];
     answer->rank = place < 0 ? -1 : t->process[place].rank;
     answer->rest = "";
     if (answer->kind == FL_ROSTER_REFUSED)
@@ -375,8 +426,20 @@ bool fl_scheduler_table_is_over(const fl_scheduler_table *t, int64_t now_ms)
     bool over = true;
 
     for (int i = 0; i < t->n; i++)
-        if (t->process[i].role == FL_SCHEDULED_SERVER)
-            over = over && (t->process[i].has_gone ||
-                            now_ms - t->process[i].heard_ms > t->connect_ms);
+        over = over && (t->process[i].has_gone ||
+                        now_ms - t->process[i].heard_ms > t->silent_ms);
     return t->phase == FL_SCHEDULER_STARTED && over;
+}
+
+int fl_scheduler_table_missing(const fl_scheduler_table *t,
+                               char first[FL_ROSTER_TEXT + 16])
+{
+    int n = 0;
+
+    *first = 0;
+    for (int i = 0; i < t->n; i++)
+        if (!t->process[i].has_gone && n++ == 0)
+            snprintf(first, FL_ROSTER_TEXT + 16, "%s at %s",
+                     role_words[t->process[i].role], t->process[i].endpoint);
+    return n;
 }

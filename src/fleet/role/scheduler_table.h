@@ -8,7 +8,7 @@
  *     FAILED    one has not come by the deadline, has ended, or is silent
  *
  * A process that expects another job is refused, and the job waits on. A
- * scheduler that was started again learns all from the first server that says
+ * scheduler that was started again learns all from the first process that says
  * READY. */
 #pragma once
 
@@ -27,6 +27,7 @@ typedef struct fl_scheduled {
     int role, rank;                /* rank -1: not given yet */
     char endpoint[FL_ROSTER_TEXT]; /* a worker's is its host */
     int64_t heard_ms;
+    int64_t rival_ms; /* one of its id asked at another endpoint; -1: none */
     bool has_gone;
 } fl_scheduled;
 
@@ -37,8 +38,11 @@ typedef struct fl_scheduler_table {
     int n;                   /* that have come */
     fl_scheduled *process;
     int64_t deadline_ms, connect_ms, peer_ms;
-    char words[FL_ROSTER_WORDS];   /* why it has failed */
-    char refused[FL_ROSTER_WORDS]; /* the last refusal; "": none */
+    int64_t silent_ms; /* of all, after which a job is over; connect_ms, until
+                          it is set */
+    char learnt[FL_ROSTER_TEXT + 16]; /* from which process; "": it was not */
+    char words[FL_ROSTER_WORDS];      /* why it has failed */
+    char refused[FL_ROSTER_WORDS];    /* the last refusal; "": none */
 } fl_scheduler_table;
 
 /* Close follows in every case. */
@@ -49,10 +53,16 @@ fleet_status fl_scheduler_table_open(fl_scheduler_table *t,
                                      int64_t peer_ms);
 void fl_scheduler_table_close(fl_scheduler_table *t);
 
-/* A message has come. The place of its process, whose answer is the next
- * call's; -1: it is none of the job's, and `refused` says why. */
+/* What fl_scheduler_table_take() may give in place of a process's place. */
+enum {
+    FL_SCHEDULER_REFUSES = -1, /* it is none of the job's; `refused` says why */
+    FL_SCHEDULER_NOT_YET = -2 /* it asks again: which process it is will show */
+};
+
+/* A message has come, of a process whose key is of that role (-1: there are no
+ * keys). Its place, for the next call. */
 int fl_scheduler_table_take(fl_scheduler_table *t, const fl_roster_message *m,
-                            int64_t now_ms);
+                            int key_role, int64_t now_ms);
 
 /* What the process at that place has to know now; `list` for fl_text_done(),
  * the answer's rest may be in it. */
@@ -63,9 +73,13 @@ fleet_status fl_scheduler_table_answer(const fl_scheduler_table *t, int place,
 /* Deadlines. Call it often. */
 void fl_scheduler_table_tick(fl_scheduler_table *t, int64_t now_ms);
 
-/* No server needs it any more: each has left the job, or is silent for the
- * connect deadline. */
+/* None needs it any more: each process has left the job, or is silent for
+ * silent_ms. */
 bool fl_scheduler_table_is_over(const fl_scheduler_table *t, int64_t now_ms);
+
+/* How many have not said that they leave; the first of them as a text. */
+int fl_scheduler_table_missing(const fl_scheduler_table *t,
+                               char first[FL_ROSTER_TEXT + 16]);
 
 /* --- the list ------------------------------------------------------------- */
 

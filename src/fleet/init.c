@@ -250,9 +250,13 @@ static fleet_status hash_rows(void *arg, const fl_rows *r, uint64_t *sum)
 
 fleet_status fleet_params_hash(fleet *f, uint64_t *hash)
 {
+    fleet_status status;
+
     FL_TRY(fl_handle_check_worker(f, "fleet_params_hash"));
     if (!hash)
         return fl_fail(FLEET_EINVAL, "fleet_params_hash: nowhere to put it");
-    FL_TRY(fl_whole_weights(f->store));
-    return fl_store_hash(f->store, hash_rows, f, hash);
+    FL_TRY(fl_whole_weights_lock(f->store, false));
+    status = fl_store_hash(f->store, hash_rows, f, hash);
+    pthread_rwlock_unlock(&f->store->lock);
+    return status;
 }

@@ -16,6 +16,7 @@
 #include "runtime/plan/remote_hybrid.h"
 #include "runtime/plan/job_signature.h"
 #include "runtime/plan/lower.h"
+#include "runtime/reduce/whole_weights.h"
 #include "runtime/store/store_check.h"
 
 /* --- before and after: a group that says what is missing ------------------ */
@@ -479,9 +480,22 @@ fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)
                                         NULL);
 }
 
+/* All ranks leave alike, with their own parts alone, whatever each of them has
+ * asked for last. */
+static fleet_status keep_part(fl_store *s)
+{
+    fleet_status status;
+
+    pthread_rwlock_wrlock(&s->lock);
+    status = fl_part_weights(s);
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
 fleet_status fl_ranks_leave(fleet *f)
 {
     FL_TRY(fl_ranks_barrier(f));
+    FL_TRY(keep_part(f->store));
     leave_group(f);
     return FLEET_OK;
 }

@@ -82,7 +82,7 @@ static void climb(fake_rank *r, void *arg)
         t->floats = f->store->flats->n;
     t->part[r->p.rank] = f->store->flats->end - f->store->flats->first;
     CHECK(f->store->flats->n <= MOST);
-    CHECK_OK(fl_whole_weights(f->store));
+    CHECK_OK(fl_whole_weights_locked(f->store));
     memcpy(t->weight[r->p.rank], f->store->flats->weight,
            (size_t)f->store->flats->n * sizeof(float));
     fl_plan_destroy(plan);

@@ -6,9 +6,13 @@
 #include "rank_kit.h"
 #include "test.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "fleet/ranks.h"
+#include "runtime/exec/feed_fetch.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/reduce/whole_weights.h"
 
@@ -104,8 +108,84 @@ TEST(a_rank_evaluates_and_hashes_while_the_other_one_trains)
     CHECK(part.loss[0] != part.loss[1] && part.hash[0] != part.hash[1]);
 }
 
+/* --- a handle that trains in one thread, and is asked in another ---------- */
+
+typedef struct training {
+    fl_store *store;
+    atomic_bool is_over;
+} training;
+
+/* What an iteration does first. */
+static void *part_again(void *arg)
+{
+    training *t = arg;
+
+    while (!t->is_over) {
+        pthread_rwlock_wrlock(&t->store->lock);
+        CHECK_OK(fl_part_weights(t->store));
+        pthread_rwlock_unlock(&t->store->lock);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void ask_often(kit_model *m)
+{
+    enum { TIMES = 60 };
+    fleet_executor *tester = fleet_executor_create(
+        m->p, &(fleet_executor_options){.for_test = 1, .max_batch = WORK_ROWS});
+    kit_batch *b = kit_batch_for(m, WORK_ROWS, 3);
+    float first[BIASES], bias[BIASES], loss[TIMES];
+    uint64_t hash[TIMES];
+
+    CHECK(tester != NULL);
+    CHECK_OK(fleet_parameter_get(m->f, "tower_0.b", first, BIASES));
+    for (int i = 0; i < TIMES; i++) {
+        CHECK_OK(fleet_parameter_get(m->f, "tower_0.b", bias, BIASES));
+        CHECK(memcmp(bias, first, sizeof bias) == 0);
+        CHECK_OK(fleet_params_hash(m->f, &hash[i]));
+        CHECK_OK(kit_fetch(tester, b, m->m.loss, &loss[i], 1));
+        CHECK(hash[i] == hash[0] && loss[i] == loss[0]);
+    }
+    kit_batch_free(b);
+    fleet_executor_destroy(tester);
+}
+
+/* The second rank waits all the time. */
+static void train_and_ask(fake_rank *r, void *arg)
+{
+    training t = {NULL, false};
+    pthread_t trains;
+    fl_agreed agreed;
+    kit_model m;
+
+    (void)arg;
+    open_rank(&m, r, 3);
+    t.store = m.f->store;
+    if (r->p.rank == 0) {
+        CHECK_INT(pthread_create(&trains, NULL, part_again, &t), 0);
+        ask_often(&m);
+        t.is_over = true;
+        pthread_join(trains, NULL);
+    }
+    CHECK_OK(fl_agree_on(&r->rounds, FL_INTENT_NONE, 0, &agreed));
+    m.f->store->agree = NULL;
+    r->rounds.store = NULL;
+    kit_close(&m);
+}
+
+TEST(weights_that_are_asked_for_stay_until_they_are_read)
+{
+    fake_group g;
+
+    fake_group_open(&g, 2);
+    fake_group_run(&g, train_and_ask, NULL);
+    fake_group_close(&g);
+}
+
 /* --- what is refused ------------------------------------------------------ */
 
+/* The first rank has looked, and has all weights still. */
 static void leave_and_ask(kit_model *m, int rank)
 {
     static const char words[] =
@@ -115,9 +195,9 @@ static void leave_and_ask(kit_model *m, int rank)
     float weights[BIASES];
     uint64_t hash;
 
-    if (rank == 0) /* has looked, and has them: until it trains again */
-        CHECK_OK(fl_part_weights(m->f->store));
-    m->f->store->agree = NULL;
+    CHECK((rank == 0) == (rank_group(m)->weight != NULL));
+    m->f->comm = m->f->store->agree->comm;
+    CHECK_OK(fl_ranks_leave(m->f));
     CHECK_FAILS(fleet_params_hash(m->f, &hash), FLEET_ESTATE, words);
     CHECK_FAILS(fleet_parameter_get(m->f, "tower_0.b", weights, BIASES),
                 FLEET_ESTATE, words);
@@ -153,6 +233,56 @@ TEST(a_weight_is_no_fetch)
     fake_group_close(&g);
 }
 
+/* A program with a head that its loss does not need: "aux", of a layer's
+ * weights, and "also", of none. */
+static void fetch_heads(bool again, const char *layer, const char *aux,
+                        const char *also)
+{
+    enum { WIDE = 5 };
+    const kit_options how = {0};
+    fleet *f = kit_handle(&how);
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, WIDE}, 2);
+    fleet_var *y = fleet_fc(p, x, WIDE, NULL);
+    fleet_var *loss = fleet_mean(p, fleet_fc(p, y, 1, NULL));
+    const struct {
+        const fleet_var *var;
+        const char *error;
+    } cases[] = {{loss, NULL},
+                 {y, layer},
+                 {fleet_fc(p, y, WIDE, NULL), aux},
+                 {fleet_tanh(p, y), also}};
+    fleet_executor *e;
+    fake_group g;
+
+    p->training.recompute.on = again;
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &how), loss));
+    fake_group_open(&g, 1);
+    f->store->agree = &g.rank[0].rounds;
+    f->store->share = (fl_share){0, 2, 3};
+    e = fleet_executor_create(p, NULL);
+    CHECK(e != NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (cases[i].error)
+            CHECK_FAILS(fl_executor_want(e, cases[i].var), FLEET_EUNSUPPORTED,
+                        cases[i].error);
+        else
+            CHECK_OK(fl_executor_want(e, cases[i].var));
+    fleet_executor_destroy(e);
+    f->store->agree = NULL;
+    fake_group_close(&g);
+    fleet_destroy(f);
+}
+
+TEST(ranks_gather_the_same_weights_whatever_each_of_them_fetches)
+{
+    static const char more[] = "needs weights that training does not",
+                      metrics[] = "fetch the loss and metrics alone";
+
+    fetch_heads(false, NULL, more, NULL);
+    fetch_heads(true, metrics, more, metrics);
+}
+
 /* --- memory that runs out ------------------------------------------------- */
 
 /* The other rank is not there: the first one would wait for it for long. */
@@ -164,13 +294,18 @@ TEST(a_rank_without_memory_asks_nobody)
     fake_group_open(&g, 2);
     open_rank(&m, &g.rank[0], 3);
     CHECK_OK(fl_part_weights(m.f->store));
-    for (int call = 1; call <= 2; call++) {
+    for (int call = 1; call <= 3; call++) {
         fl_memory_fail_at(call, false);
-        CHECK_STATUS(fl_whole_weights(m.f->store), FLEET_ENOMEM);
+        CHECK_STATUS(fl_whole_weights_locked(m.f->store), FLEET_ENOMEM);
         fl_memory_fail_at(0, false);
         CHECK(!rank_group(&m)->weight);
     }
     CHECK_INT(g.rank[0].n_call, 0);
+    CHECK(!*g.why);
+    fl_memory_fail_at(1, false); /* another rank asks, and hears of it */
+    CHECK_STATUS(fl_whole_weights_serve(m.f->store), FLEET_ENOMEM);
+    fl_memory_fail_at(0, false);
+    CHECK_CONTAINS(g.why, "rank 0: ");
     m.f->store->agree = NULL;
     kit_close(&m);
     fake_group_close(&g);

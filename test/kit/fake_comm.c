@@ -270,6 +270,13 @@ static void give_up(fl_comm *p, const char *why)
     pthread_mutex_unlock(&g->lock);
 }
 
+/* It lends none. */
+static void free_memory(fl_comm *p, void *memory)
+{
+    (void)p;
+    CHECK(!memory);
+}
+
 static void leave(fl_comm *p)
 {
     (void)p;
@@ -284,6 +291,7 @@ static const fl_comm_class methods = {
     .broadcast = broadcast,
     .barrier = barrier,
     .wait = wait,
+    .free_memory = free_memory,
     .abort = give_up,
     .destroy = leave,
 };

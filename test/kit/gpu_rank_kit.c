@@ -85,7 +85,7 @@ static void keep_result(gpu_rank_lesson *s, int rank, const kit_model *m)
 {
     const fl_flat *g = m->f->store->flats;
 
-    CHECK_OK(fl_whole_weights(m->f->store)); /* all ranks ask at once */
+    CHECK_OK(fl_whole_weights_locked(m->f->store)); /* all ranks ask at once */
     CHECK_OK(fl_store_to_host(m->f->store));
     CHECK(g && !g->next && g->n <= GPU_RANK_FLOATS);
     memcpy(s->weight[rank], g->weight, (size_t)g->n * sizeof(float));

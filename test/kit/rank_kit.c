@@ -101,7 +101,7 @@ void rank_learn(fake_rank *r, void *arg)
     s->first_loss[rank] = m.f->store->local.loss;
     s->calls[rank] = r->n_call;
     if (s->status[rank] == FLEET_OK) /* weights that are shared out, too */
-        CHECK_OK(fl_whole_weights(m.f->store));
+        CHECK_OK(fl_whole_weights_locked(m.f->store));
     if (rank_group(&m)->weight)
         memcpy(s->weight[rank], rank_group(&m)->weight,
                (size_t)rank_group(&m)->n * sizeof(float));

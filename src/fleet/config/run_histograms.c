@@ -109,11 +109,11 @@ static fleet_status look_under_lock(fl_config_run *t, look *l)
     fl_store *s = t->f->store;
     fleet_status status = fl_store_synchronize(s);
 
-    if (status == FLEET_OK)
-        status = fl_whole_weights(s);
     pthread_rwlock_wrlock(&s->lock);
     if (status == FLEET_OK)
         status = fl_store_to_host(s);
+    if (status == FLEET_OK)
+        status = fl_whole_weights_locked(s);
     if (status == FLEET_OK)
         status = fl_remote_catch_up(s);
     if (status == FLEET_OK)

@@ -469,6 +469,7 @@ static fleet_status copy_weights(fleet *f, const fl_param *p, float *values)
 {
     FL_TRY(fl_store_check(f->store));
     FL_TRY(fl_store_to_host(f->store));
+    FL_TRY(fl_whole_weights_locked(f->store));
     if (is_remote(f, p)) {
         fl_remote *x = fl_worker_io_remote(f->worker_io);
 
@@ -488,7 +489,6 @@ fleet_status fleet_parameter_get(fleet *f, const char *name, float *values,
     FL_TRY(find_param(f, "fleet_parameter_get", name, &p));
     FL_TRY(check_weights("fleet_parameter_get", p, values, n));
     FL_TRY(fl_store_synchronize(f->store));
-    FL_TRY(fl_whole_weights(f->store));
     pthread_rwlock_wrlock(&f->store->lock);
     status = copy_weights(f, p, values);
     pthread_rwlock_unlock(&f->store->lock);

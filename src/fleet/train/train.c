@@ -18,6 +18,7 @@
 #include "runtime/exec/crew.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/expected_rows.h"
+#include "runtime/exec/feed_fetch.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/plan_cache.h"
 #include "runtime/plan/agree.h"

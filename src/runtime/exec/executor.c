@@ -161,41 +161,6 @@ const fleet_var *fl_executor_own_var(const fleet_executor *e,
                : fleet_program_var(e->program, v->name);
 }
 
-fleet_status fl_executor_want(fleet_executor *e, const fleet_var *user)
-{
-    const fleet_var *v = fl_executor_own_var(e, user);
-
-    if (user && !v)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fetch: \"%s\" is computed in another stage than this "
-                       "process's",
-                       user->name);
-    if (!v || v->program != e->program)
-        return fl_fail(FLEET_EINVAL,
-                       "fetch: %s%s%s is not a variable of the "
-                       "executor's program",
-                       v ? "\"" : "", v ? v->name : "NULL", v ? "\"" : "");
-    if (v->kind == FL_VAR_TABLE || v->ragged)
-        return fl_fail(FLEET_EUNSUPPORTED, "fetch: \"%s\" is %s", v->name,
-                       v->ragged ? "ragged" : "a table");
-    if (v->kind == FL_VAR_PARAM && fl_store_shards_weights(e->store))
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fetch: \"%s\" is a parameter, which ranks share out "
-                       "(strategy.sharding_configs.stage %d): "
-                       "fleet_parameter_get() gives it",
-                       v->name, e->store->share.stage);
-    if (e->fetched[v->id])
-        return FLEET_OK;
-    if (e->micro > 0)
-        return fl_fail(FLEET_ESTATE,
-                       "fetch: \"%s\" is new, and a merge group is under way: "
-                       "fetch it from the group's first batch on",
-                       v->name);
-    e->fetched[v->id] = true;
-    fl_executor_forget_plans(e);
-    return FLEET_OK;
-}
-
 /* --- an iteration -------------------------------------------------------- */
 
 fleet_status fl_executor_set_update(fleet_executor *e, fl_compiled *c,
@@ -460,20 +425,29 @@ static fleet_status check_in_pass(const fleet_executor *e)
                    "fleet_psgpu_begin_pass() and fleet_psgpu_end_pass()");
 }
 
+/* Tests have all weights. */
+static fleet_status lock_store(const fleet_executor *e, bool writes)
+{
+    fl_store *s = e->store;
+
+    if (!e->training)
+        return fl_whole_weights_lock(s, writes);
+    if (writes)
+        pthread_rwlock_wrlock(&s->lock);
+    else
+        pthread_rwlock_rdlock(&s->lock);
+    return FLEET_OK;
+}
+
 static fleet_status iterate_planned(fleet_executor *e, int64_t batch)
 {
     fl_compiled *c, *next;
     fleet_status status;
 
     FL_TRY(check_in_pass(e));
-    if (!e->training)
-        FL_TRY(fl_whole_weights(e->store));
     FL_TRY(fl_executor_plan(e, batch, &c));
     next = fl_executor_prefetch_plan(e, c);
-    if (c->changes_store || e->remote)
-        pthread_rwlock_wrlock(&e->store->lock);
-    else
-        pthread_rwlock_rdlock(&e->store->lock);
+    FL_TRY(lock_store(e, c->changes_store || e->remote));
     e->n_run++;
     e->last = e->merged = c;
     e->last_batch = batch;

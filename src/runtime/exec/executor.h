@@ -89,9 +89,6 @@ bool fl_executor_loss_of(const fleet_executor *e, int64_t n_run, double *loss);
 void fl_executor_note_loss(fleet_executor *e, int64_t n_run, int64_t batch,
                            float loss);
 
-/* Let the variable be fetched from now on; plans may be made anew. */
-fleet_status fl_executor_want(fleet_executor *e, const fleet_var *v);
-
 /* Before the store is saved: wait for iterations under way on a GPU; the
  * failure of one. */
 fleet_status fl_store_synchronize(fl_store *s);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/plan_cache.h"
 #include "runtime/exec/prefetch.h"
@@ -228,6 +229,97 @@ fleet_status fl_executor_fetch(fleet_executor *e, fleet_fetch *f)
     if (shared)
         pthread_rwlock_unlock(&e->store->lock);
     return status;
+}
+
+/* --- what is fetched ------------------------------------------------------ */
+
+static bool reads_kind(const fl_node *n, fl_var_kind kind)
+{
+    for (int j = 0; j < n->n_in; j++)
+        if (n->in[j] && n->in[j]->kind == kind)
+            return true;
+    return false;
+}
+
+/* Does a weight have to be gathered for v alone? run: room for marks. */
+static bool gathers_more(const fleet_executor *e, const fleet_var *v, bool *run)
+{
+    const fleet_program *p = e->program;
+    bool *more = run + p->n_node, *fetched = more + p->n_node;
+
+    fl_program_mark_run(p, p->training.loss, NULL, run);
+    fetched[v->id] = true;
+    fl_program_mark_run(p, p->training.loss, fetched, more);
+    for (size_t i = 0; i < p->n_node; i++)
+        if (more[i] && !run[i] && reads_kind(p->node[i], FL_VAR_PARAM))
+            return true;
+    return false;
+}
+
+/* Ranks that share out weights gather them in one order, whatever each of them
+ * fetches. What is fetched is not computed again, nor what it was made of. */
+static fleet_status check_gathers(const fleet_executor *e, const fleet_var *v)
+{
+    const fleet_program *p = e->program;
+    bool *run, more;
+
+    if (!e->training || !fl_store_shards_weights(e->store) || !v->producer ||
+        v == p->training.loss)
+        return FLEET_OK;
+    FL_TRY(FL_NEW(&run, 2 * p->n_node + p->n_var));
+    more = gathers_more(e, v, run);
+    fl_free(run);
+    if (more)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" needs weights that training does not, "
+                       "and ranks that share them out "
+                       "(strategy.sharding_configs.stage %d) gather the same "
+                       "ones: fetch it with an executor for tests",
+                       v->name, e->store->share.stage);
+    if (p->training.recompute.on && !reads_kind(v->producer, FL_VAR_STATE))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\": with strategy.recompute, ranks that "
+                       "share out weights (strategy.sharding_configs.stage %d) "
+                       "fetch the loss and metrics alone: fetch it with an "
+                       "executor for tests",
+                       v->name, e->store->share.stage);
+    return FLEET_OK;
+}
+
+fleet_status fl_executor_want(fleet_executor *e, const fleet_var *user)
+{
+    const fleet_var *v = fl_executor_own_var(e, user);
+
+    if (user && !v)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" is computed in another stage than this "
+                       "process's",
+                       user->name);
+    if (!v || v->program != e->program)
+        return fl_fail(FLEET_EINVAL,
+                       "fetch: %s%s%s is not a variable of the "
+                       "executor's program",
+                       v ? "\"" : "", v ? v->name : "NULL", v ? "\"" : "");
+    if (v->kind == FL_VAR_TABLE || v->ragged)
+        return fl_fail(FLEET_EUNSUPPORTED, "fetch: \"%s\" is %s", v->name,
+                       v->ragged ? "ragged" : "a table");
+    if (v->kind == FL_VAR_PARAM && fl_store_shards_weights(e->store))
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" is a parameter, which ranks share out "
+                       "(strategy.sharding_configs.stage %d): "
+                       "fleet_parameter_get() gives it",
+                       v->name, e->store->share.stage);
+    if (e->fetched[v->id])
+        return FLEET_OK;
+    FL_TRY(check_gathers(e, v));
+    if (e->micro > 0)
+        return fl_fail(FLEET_ESTATE,
+                       "fetch: \"%s\" is new, and a merge group is under way: "
+                       "fetch it from the group's first batch on",
+                       v->name);
+    e->fetched[v->id] = true;
+    fl_executor_forget_plans(e);
+    return FLEET_OK;
 }
 
 fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,

@@ -57,22 +57,17 @@ static fleet_status send_group(const sending *c)
 }
 
 /* On all ranks at once. to: room, by group, on a rank that has asked. */
-static fleet_status send_all(fl_store *s, float *const *to)
+static fleet_status send_all(fl_store *s, float *const *to, float *scratch)
 {
-    fleet_status status = FLEET_OK;
-    float *scratch;
     int i = 0;
 
-    FL_TRY(FL_NEW(&scratch, PIECE * sizeof *scratch));
-    for (fl_flat *g = s->flats; g && status == FLEET_OK; g = g->next, i++) {
+    for (fl_flat *g = s->flats; g; g = g->next, i++) {
         const sending c = {s, g, to ? to[i] : NULL, scratch};
 
-        status = fl_mirror_use(s, g->own, false, false);
-        if (status == FLEET_OK)
-            status = send_group(&c);
+        FL_TRY(fl_mirror_use(s, g->own, false, false));
+        FL_TRY(send_group(&c));
     }
-    fl_free(scratch);
-    return status;
+    return FLEET_OK;
 }
 
 static bool has_joined(const fl_store *s)
@@ -100,13 +95,13 @@ static fleet_status make_room(const fl_store *s, float **to)
 }
 
 /* What is half-way done leaves no rank waiting. */
-static fleet_status ask_ranks(fl_store *s, float *const *to)
+static fleet_status ask_ranks(fl_store *s, float *const *to, float *scratch)
 {
     fl_agreed agreed;
     fleet_status status = fl_agree_on(s->agree, FL_INTENT_WEIGHTS, 0, &agreed);
 
     if (status == FLEET_OK)
-        status = send_all(s, to);
+        status = send_all(s, to, scratch);
     if (status != FLEET_OK)
         fl_agree_abort(s->agree, fleet_last_error());
     return status;
@@ -115,8 +110,8 @@ static fleet_status ask_ranks(fl_store *s, float *const *to)
 /* There is room before the other ranks hear of it. */
 static fleet_status ask_for_all(fl_store *s)
 {
+    float **to, *scratch = NULL;
     fleet_status status;
-    float **to;
     size_t n = 0;
 
     if (!has_joined(s))
@@ -126,7 +121,10 @@ static fleet_status ask_for_all(fl_store *s)
     FL_TRY(FL_NEW(&to, n * sizeof *to));
     status = make_room(s, to);
     if (status == FLEET_OK)
-        status = ask_ranks(s, to);
+        status = FL_NEW(&scratch, PIECE * sizeof *scratch);
+    if (status == FLEET_OK)
+        status = ask_ranks(s, to, scratch);
+    fl_free(scratch);
     n = 0;
     for (fl_flat *g = s->flats; g; g = g->next, n++)
         if (status == FLEET_OK && to[n])
@@ -137,22 +135,47 @@ static fleet_status ask_for_all(fl_store *s)
     return status;
 }
 
-fleet_status fl_whole_weights(fl_store *s)
+fleet_status fl_whole_weights_locked(fl_store *s)
+{
+    return fl_store_shards_weights(s) && !is_whole(s) ? ask_for_all(s)
+                                                      : FLEET_OK;
+}
+
+fleet_status fl_whole_weights_lock(fl_store *s, bool writes)
 {
     fleet_status status = FLEET_OK;
 
-    if (!fl_store_shards_weights(s))
-        return FLEET_OK;
+    if (!writes) {
+        pthread_rwlock_rdlock(&s->lock);
+        if (!fl_store_shards_weights(s) || is_whole(s))
+            return FLEET_OK;
+        pthread_rwlock_unlock(&s->lock); /* what is asked for is written */
+    }
     pthread_rwlock_wrlock(&s->lock);
-    if (!is_whole(s))
-        status = ask_for_all(s);
-    pthread_rwlock_unlock(&s->lock);
+    status = fl_whole_weights_locked(s);
+    if (status != FLEET_OK)
+        pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
+static fleet_status give_part(fl_store *s)
+{
+    float *scratch;
+    fleet_status status;
+
+    FL_TRY(FL_NEW(&scratch, PIECE * sizeof *scratch));
+    status = send_all(s, NULL, scratch);
+    fl_free(scratch);
     return status;
 }
 
 fleet_status fl_whole_weights_serve(fl_store *s)
 {
-    return send_all(s, NULL);
+    fleet_status status = give_part(s);
+
+    if (status != FLEET_OK)
+        fl_agree_abort(s->agree, fleet_last_error());
+    return status;
 }
 
 fleet_status fl_part_weights(fl_store *s)

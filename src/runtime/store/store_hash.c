@@ -85,12 +85,10 @@ fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
     fl_map_entry *params, *tables;
     fleet_status status = FLEET_ENOMEM;
 
-    pthread_rwlock_rdlock(&s->lock);
     params = fl_map_sorted(&s->params);
     tables = fl_map_sorted(&s->tables);
     if (params && tables)
         status = hash_all(s, params, tables, hash_rows, arg, hash);
-    pthread_rwlock_unlock(&s->lock);
     fl_free(params);
     fl_free(tables);
     return status;

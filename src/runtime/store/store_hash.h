@@ -4,7 +4,8 @@
 #include "runtime/store/store.h"
 
 /* params_hash: of all parameters and rows, as docs/formats.md has it. Rows that
- * are not in this process are added up by hash_rows; NULL: all are. */
+ * are not in this process are added up by hash_rows; NULL: all are. Under the
+ * store's lock, at least for reading. */
 typedef fleet_status fl_rows_hasher(void *arg, const fl_rows *r, uint64_t *sum);
 fleet_status fl_store_hash(fl_store *s, fl_rows_hasher *hash_rows, void *arg,
                            uint64_t *hash);

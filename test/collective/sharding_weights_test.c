@@ -191,7 +191,6 @@ static void leave_and_ask(kit_model *m, int rank)
     static const char words[] =
         "strategy.sharding_configs.stage 3: 2 ranks share out the weights, and "
         "this process has its own part alone";
-    const char *folder = test_path("save");
     float weights[BIASES];
     uint64_t hash;
 
@@ -202,7 +201,8 @@ static void leave_and_ask(kit_model *m, int rank)
     CHECK_FAILS(fleet_parameter_get(m->f, "tower_0.b", weights, BIASES),
                 FLEET_ESTATE, words);
     if (rank == 0)
-        CHECK_FAILS(fleet_save_persistables(m->f, folder), FLEET_ESTATE, words);
+        CHECK_FAILS(fleet_save_persistables(m->f, test_path("save")),
+                    FLEET_ESTATE, words);
 }
 
 TEST(ranks_that_have_left_have_no_weights_to_give)

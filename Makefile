@@ -240,7 +240,7 @@ $(BINDIR)/%: $(BUILD)/samples/%.o $(LIBDIR)/libfleet.so
 RUN_OBJ  := $(patsubst %.c,$(BUILD)/%.o,tools/fleetrun.c \
               $(wildcard tools/fleetrun/*.c) \
               $(addprefix src/base/,clock.c error.c hash.c memory.c text.c thread.c) \
-              $(addprefix src/net/,guard.c keys.c ledger.c limits.c packet.c resolve.c \
+              $(addprefix src/net/,guard.c keys.c ledger.c limits.c own_address.c packet.c resolve.c \
                 roster_link.c roster_message.c socket.c wakeup.c zmq_context.c))
 $(BUILD)/fleetrun: $(RUN_OBJ)
 	@echo "  LD    $@"

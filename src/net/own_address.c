@@ -10,58 +10,65 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* "tcp://[fd00::1]:7000", or the same without a scheme. */
-static fleet_status find_number(const char *text, int kind,
-                                struct addrinfo **found)
+void fl_address_bare_host(const char *host, char bare[FL_HOST_SIZE])
 {
-    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                   .ai_socktype = kind};
-    const char *host = strncmp(text, "tcp://", 6) == 0 ? text + 6 : text;
-    const char *colon = strrchr(host, ':');
-    fl_address bare;
-    int e;
+    bool in_brackets = *host == '[';
+    size_t n = strlen(host) - (in_brackets && host[strlen(host) - 1] == ']');
 
-    snprintf(bare, sizeof bare, "%.*s", (int)(colon - host), host);
-    if (*bare == '[') {
-        memmove(bare, bare + 1, strlen(bare));
-        bare[strcspn(bare, "]")] = 0;
-    }
-    e = getaddrinfo(bare, colon + 1, &hints, found);
-    return e ? fl_fail(FLEET_EIO, "%s is no address: %s", text, gai_strerror(e))
-             : FLEET_OK;
+    snprintf(bare, FL_HOST_SIZE, "%.*s", (int)n - in_brackets,
+             host + in_brackets);
 }
 
-static fleet_status print_host(const struct sockaddr *a, socklen_t size,
-                               fl_address host)
+static fleet_status resolve_host(const char *host, int port,
+                                 struct addrinfo **found)
+{
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    char service[8], bare[FL_HOST_SIZE];
+    int e;
+
+    snprintf(service, sizeof service, "%d", port);
+    fl_address_bare_host(host, bare);
+    e = getaddrinfo(bare, service, &wanted, found);
+    if (e)
+        return fl_fail(FLEET_EIO, "%s is no address: %s", host,
+                       gai_strerror(e));
+    return FLEET_OK;
+}
+
+static bool name_number(const struct sockaddr *a, socklen_t size,
+                        fl_address name)
 {
     char bare[FL_ADDRESS_SIZE - 2];
 
     if (getnameinfo(a, size, bare, sizeof bare, NULL, 0, NI_NUMERICHOST) != 0)
-        return fl_fail(FLEET_EIO, "an address of this machine has no text");
-    snprintf(host, FL_ADDRESS_SIZE, a->sa_family == AF_INET6 ? "[%s]" : "%s",
+        return false;
+    snprintf(name, FL_ADDRESS_SIZE, a->sa_family == AF_INET6 ? "[%s]" : "%s",
              bare);
-    return FLEET_OK;
+    return true;
 }
 
-fleet_status fl_address_own(const char *numeric, fl_address own)
+fleet_status fl_address_route(const char *host, int port, fl_address to,
+                              fl_address own)
 {
     struct sockaddr_storage at;
     socklen_t size = sizeof at;
-    struct addrinfo *to;
+    struct addrinfo *found;
     bool ok;
     int fd;
 
-    FL_TRY(find_number(numeric, SOCK_DGRAM, &to));
-    fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    ok = fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
-         getsockname(fd, (struct sockaddr *)&at, &size) == 0;
+    FL_TRY(resolve_host(host, port, &found));
+    fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ok = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+         getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
+         name_number((struct sockaddr *)&at, size, own) &&
+         name_number(found->ai_addr, found->ai_addrlen, to);
+    if (!ok)
+        fl_fail(FLEET_EIO, "there is no way to %s:%d: %s", host, port,
+                strerror(errno));
     if (fd >= 0)
         close(fd);
-    freeaddrinfo(to);
-    if (!ok)
-        return fl_fail(FLEET_EIO, "there is no way to %s: %s", numeric,
-                       strerror(errno));
-    return print_host((struct sockaddr *)&at, size, own);
+    freeaddrinfo(found);
+    return ok ? FLEET_OK : FLEET_EIO;
 }
 
 static int port_of(const struct sockaddr_storage *a)
@@ -71,32 +78,47 @@ static int port_of(const struct sockaddr_storage *a)
                      : ((const struct sockaddr_in *)a)->sin_port);
 }
 
-fleet_status fl_address_listen(const char *host, int *port, int *fd)
+static bool allow_again(int fd)
 {
-    struct sockaddr_storage at;
-    socklen_t size = sizeof at;
     const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0;
+}
+
+/* A port that was asked for may still be in TIME_WAIT from the process before;
+ * a free one must not be shared before it is bound, and is asked for by the
+ * next process. */
+static bool bind_socket(int fd, const struct addrinfo *to, bool listens,
+                        int *port)
+{
+    struct sockaddr_storage bound;
+    socklen_t size = sizeof bound;
+
+    if (*port && !allow_again(fd))
+        return false;
+    if (bind(fd, to->ai_addr, to->ai_addrlen) != 0 ||
+        (listens && listen(fd, SOMAXCONN) != 0) || !allow_again(fd) ||
+        getsockname(fd, (struct sockaddr *)&bound, &size) != 0)
+        return false;
+    *port = port_of(&bound);
+    return true;
+}
+
+fleet_status fl_address_open(const char *host, int *port, bool listens, int *fd)
+{
     struct addrinfo *to;
-    fl_address text;
     bool ok;
 
-    snprintf(text, sizeof text, "%s:%d", host, *port);
-    FL_TRY(find_number(text, SOCK_STREAM, &to));
+    *fd = -1;
+    FL_TRY(resolve_host(host, *port, &to));
     *fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* a port that was asked for may be in TIME_WAIT from the process before */
-    ok = *fd >= 0 &&
-         (!*port ||
-          setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0) &&
-         bind(*fd, to->ai_addr, to->ai_addrlen) == 0 &&
-         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-         listen(*fd, SOMAXCONN) == 0 &&
-         getsockname(*fd, (struct sockaddr *)&at, &size) == 0;
+    ok = *fd >= 0 && bind_socket(*fd, to, listens, port);
+    if (!ok)
+        fl_fail(FLEET_EIO, "cannot listen on %s:%d: %s", host, *port,
+                strerror(errno));
     freeaddrinfo(to);
-    if (ok) {
-        *port = port_of(&at);
+    if (ok)
         return FLEET_OK;
-    }
-    fl_fail(FLEET_EIO, "cannot listen at %s: %s", text, strerror(errno));
     if (*fd >= 0)
         close(*fd);
     *fd = -1;

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "port.h"
+#include "net/own_address.h"
 
 enum { HELLO_DEADLINE_MS = 1000 };
 
@@ -37,7 +37,7 @@ static fleet_status listen_to_hosts(run_job *j)
     const char *host = j->process[j->n_server].host;
     int port = 0;
 
-    FL_TRY(run_port_open(host, &port, true, &j->agent_listener));
+    FL_TRY(fl_address_open(host, &port, true, &j->agent_listener));
     snprintf(j->agent_address, sizeof j->agent_address, "tcp:%.40s:%d", host,
              port);
     return FLEET_OK;

@@ -18,7 +18,7 @@
 #include "job_journals.h"
 #include "job_keys.h"
 #include "mpirun.h"
-#include "port.h"
+#include "net/own_address.h"
 #include "processes.h"
 #include "spawn.h"
 
@@ -72,7 +72,7 @@ static fleet_status bind_ports(run_job *j)
         p->listens = p->is_server || p->stage > 0 ||
                      (j->options->collective && !j->by_mpirun &&
                       p->index == 0 && j->n_worker > 1);
-        FL_TRY(run_port_open(p->host, &p->port, p->listens, &p->socket));
+        FL_TRY(fl_address_open(p->host, &p->port, p->listens, &p->socket));
     }
     return FLEET_OK;
 }

@@ -166,7 +166,7 @@ static int bind_master(run_nodes *n)
 {
     int port = n->route.port, fd = -1;
 
-    if (run_port_open(n->route.to, &port, true, &fd) == FLEET_OK)
+    if (fl_address_open(n->route.to, &port, true, &fd) == FLEET_OK)
         return fd;
     snprintf(n->unable, sizeof n->unable, "%s", fleet_last_error());
     if (fd >= 0)
@@ -176,7 +176,7 @@ static int bind_master(run_nodes *n)
 
 static void name_master(const run_nodes *n, fl_address address)
 {
-    snprintf(address, sizeof(fl_address), "tcp://%s:%d", n->route.to,
+    snprintf(address, sizeof(fl_address), "tcp://%.100s:%d", n->route.to,
              n->route.port);
 }
 

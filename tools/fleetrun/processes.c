@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "port.h"
+#include "net/own_address.h"
 
 static const char local_host[] = "127.0.0.1";
 
@@ -34,10 +34,10 @@ static fleet_status read_entry(const char *flag, const char *entry, int length,
 
 static bool is_same_host(const char *a, const char *b)
 {
-    char bare[2][256];
+    char bare[2][FL_HOST_SIZE];
 
-    run_port_bare_host(a, bare[0]);
-    run_port_bare_host(b, bare[1]);
+    fl_address_bare_host(a, bare[0]);
+    fl_address_bare_host(b, bare[1]);
     return strcmp(bare[0], bare[1]) == 0;
 }
 

@@ -21,7 +21,7 @@
 
 #include "environment.h"
 #include "keeper.h"
-#include "port.h"
+#include "net/own_address.h"
 #include "spawn.h"
 
 enum { CONNECT_MS = 10000 };
@@ -63,13 +63,13 @@ static int connect_tcp(const char *where)
 {
     struct addrinfo wanted = {.ai_socktype = SOCK_STREAM}, *found;
     const char *colon = strrchr(where, ':');
-    char host[64], bare[256];
+    char host[64], bare[FL_HOST_SIZE];
     int fd = -1;
 
     if (!colon)
         return -1;
     snprintf(host, sizeof host, "%.*s", (int)(colon - where), where);
-    run_port_bare_host(host, bare);
+    fl_address_bare_host(host, bare);
     if (getaddrinfo(bare, colon + 1, &wanted, &found) != 0)
         return -1;
     fd = connect_socket(found->ai_family, found->ai_addr, found->ai_addrlen);

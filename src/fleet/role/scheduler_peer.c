@@ -65,14 +65,26 @@ static fleet_status read_key(const fl_scheduler_peer *p, fl_keys **keys)
     return status;
 }
 
+/* Of "tcp://10.0.0.1:7000"; its port. */
+static int split_address(const char *numeric, fl_address host)
+{
+    const char *colon = strrchr(numeric, ':');
+
+    snprintf(host, FL_ADDRESS_SIZE, "%.*s", (int)(colon - numeric - 6),
+             numeric + 6);
+    return atoi(colon + 1);
+}
+
 /* POD_IP, or the address by which this machine reaches the scheduler. */
 static fleet_status find_host(fl_scheduler_peer *p)
 {
     const char *pod = fl_variable("POD_IP");
-    fl_address own, numeric;
+    fl_address own, host, to;
+    int port;
 
     if (!pod) {
-        FL_TRY(fl_address_own(p->numeric, own));
+        port = split_address(p->numeric, host);
+        FL_TRY(fl_address_route(host, port, to, own));
         fl_roster_message_set(p->host, own);
         return FLEET_OK;
     }
@@ -80,9 +92,9 @@ static fleet_status find_host(fl_scheduler_peer *p)
              strchr(pod, ':') && *pod != '[' ? "tcp://[%.100s]:1"
                                              : "tcp://%.100s:1",
              pod);
-    FL_TRY(fl_address_resolve(own, numeric));
-    snprintf(p->host, sizeof p->host, "%.*s",
-             (int)(strrchr(numeric, ':') - numeric - 6), numeric + 6);
+    FL_TRY(fl_address_resolve(own, to));
+    split_address(to, host);
+    snprintf(p->host, sizeof p->host, "%s", host);
     return FLEET_OK;
 }
 
@@ -91,7 +103,7 @@ static fleet_status bind_own(fl_scheduler_peer *p, int port, int *fd)
 {
     fl_address address;
 
-    FL_TRY(fl_address_listen(p->host, &port, fd));
+    FL_TRY(fl_address_open(p->host, &port, true, fd));
     snprintf(p->endpoint, sizeof p->endpoint, "%.100s:%d", p->host, port);
     snprintf(address, sizeof address, "tcp://%.100s:%d", p->host, port);
     return p->o.keys || p->o.insecure

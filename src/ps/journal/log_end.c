@@ -118,6 +118,5 @@ void fl_log_end_dead(const char *folder, const char *job, uint32_t run,
                     "ended, and the next job in %s begins anew",
                     i, folder);
     }
-    fl_error_clear();
-    fl_error_raise(&cause);
+    (void)fl_error_raise(&cause);
 }

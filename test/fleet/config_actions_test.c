@@ -1,12 +1,16 @@
 /* config_actions_test.c - a configuration that is changed before it is read,
  * and what is done with one besides training. */
+#define _GNU_SOURCE
 #define SUITE config_actions
 #include "test.h"
 #include "model_kit.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fleet/fleet.h>
@@ -322,6 +326,70 @@ TEST(actions_that_do_not_exist_are_refused)
     o.set = (const char *const[]){"epochs=3", NULL};
     CHECK_FAILS(fleet_train_from_config("f.json", &o, &line), FLEET_EINVAL,
                 "set[1] is NULL");
+}
+
+/* --- beside a scheduler --------------------------------------------------- */
+
+/* A socket in place of the scheduler's: what comes to it can be seen. */
+static int stand_in_for_scheduler(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    socklen_t size = sizeof at;
+    char port[16];
+
+    CHECK(bind(fd, (struct sockaddr *)&at, size) == 0 && listen(fd, 4) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+    snprintf(port, sizeof port, "%d", ntohs(at.sin_port));
+    setenv("MS_SCHED_HOST", "127.0.0.1", 1);
+    setenv("MS_SCHED_PORT", port, 1);
+    setenv("MS_SERVER_NUM", "2", 1);
+    setenv("MS_WORKER_NUM", "3", 1);
+    return fd;
+}
+
+TEST(what_only_looks_asks_no_scheduler)
+{
+    static const char *const roles[] = {"MS_WORKER", "MS_PSERVER", "MS_SCHED"};
+    const char *soon = "deadlines.connect_deadline_ms=200";
+    int fd = stand_in_for_scheduler();
+    char *line;
+
+    for (int i = 0; i < 3; i++) {
+        setenv("MS_ROLE", roles[i], 1);
+        CHECK_OK(act(FLEET_CONFIG_CHECK, soon, NULL, NULL, &line));
+        CHECK((line != NULL) == (i == 0));
+        if (line)
+            CHECK_CONTAINS(line, "\"mode\":\"ps-async\",\"workers\":3,"
+                                 "\"servers\":2,");
+        fleet_free(line);
+        CHECK_OK(act(FLEET_CONFIG_DUMP, soon, NULL, NULL, &line));
+        CHECK((line != NULL) == (i == 0));
+        fleet_free(line);
+        CHECK_OK(act(FLEET_CONFIG_PRINT, soon, NULL, NULL, &line));
+        fleet_free(line);
+        line = fleet_config_schema();
+        CHECK(line != NULL);
+        fleet_free(line);
+    }
+    CHECK(accept(fd, NULL, NULL) < 0 && errno == EAGAIN);
+    setenv("MS_ROLE", "MS_WORKER", 1); /* and what trains does ask */
+    CHECK_FAILS(act(FLEET_CONFIG_TRAIN, soon, NULL, NULL, &line),
+                FLEET_ETIMEDOUT, "scheduler");
+    CHECK(accept(fd, NULL, NULL) >= 0);
+    close(fd);
+}
+
+TEST(what_only_looks_is_told_of_variables_that_are_wrong)
+{
+    close(stand_in_for_scheduler());
+    setenv("MS_ROLE", "MS_WORKER", 1);
+    setenv("MS_SERVER_NUM", "none", 1);
+    check_finds(NULL, FLEET_EINVAL, "MS_SERVER_NUM is \"none\"");
+    setenv("MS_SERVER_NUM", "2", 1);
+    setenv("PADDLE_TRAINER_ID", "0", 1);
+    check_finds(NULL, FLEET_EINVAL, "expected MindSpore's variables");
 }
 
 /* --- the program ---------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "fleet/config/validation.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/stop.h"
+#include "fleet/role/scheduler_env.h"
 #include "fleet/save/save.h"
 #include "fleet/table/table_modes.h"
 #include "fleet/train/save_every.h"
@@ -434,12 +435,15 @@ static fleet_status run_action(fl_config_run *t, char **line, int64_t begun_ns)
     return fleet_run_server(t->f);
 }
 
-static fleet_status train_config(const fl_config *c,
-                                 const fleet_config_options *o, char **line,
-                                 int64_t begun_ns, unsigned stops)
+/* role: NULL: as the environment says. */
+static fleet_status run_config(const fl_config *c,
+                               const fleet_config_options *o,
+                               const fleet_role *role, char **line,
+                               int64_t begun_ns, unsigned stops)
 {
     const int64_t *ms = c->deadline_ms;
-    fleet_options options = {.seed = (uint64_t)c->seed,
+    fleet_options options = {.role = role,
+                             .seed = (uint64_t)c->seed,
                              .log = o->log,
                              .log_user = o->log_user,
                              .log_level = o->log_level,
@@ -470,6 +474,27 @@ static fleet_status train_config(const fl_config *c,
     fleet_executor_destroy(t.tester);
     fleet_destroy(t.f);
     fl_free(t.newest);
+    return status;
+}
+
+/* What only looks asks no scheduler, which would count it among its job's. */
+static fleet_status train_config(const fl_config *c,
+                                 const fleet_config_options *o, char **line,
+                                 int64_t begun_ns, unsigned stops)
+{
+    const bool looks =
+        o->action == FLEET_CONFIG_CHECK || o->action == FLEET_CONFIG_DUMP;
+    fleet_status status = FLEET_OK;
+    bool scheduled = false;
+    fl_text servers = {0};
+    fleet_role role;
+
+    if (looks)
+        status = fl_scheduler_env_alone(&role, &servers, &scheduled);
+    if (status == FLEET_OK)
+        status =
+            run_config(c, o, scheduled ? &role : NULL, line, begun_ns, stops);
+    fl_text_done(&servers);
     return status;
 }
 

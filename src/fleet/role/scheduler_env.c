@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "fleet/role/env.h"
+#include "fleet/role/launcher_env.h"
 #include "fleet/role/stage_role.h"
 
 static const char *const names[] = {"MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT",
@@ -137,4 +138,24 @@ fleet_status fl_scheduler_env_read(fl_scheduler_env *e, bool *found)
     FL_TRY(read_number("MS_WORKER_NUM", set, FL_MOST_STREAM,
                        &e->num[FL_SCHEDULED_WORKER]));
     return read_id(e);
+}
+
+fleet_status fl_scheduler_env_alone(fleet_role *role, fl_text *servers,
+                                    bool *found)
+{
+    const fl_rank first = {.index = 0, .local_index = -1};
+    fl_scheduler_env e;
+
+    *role = (fleet_role){.kind = FLEET_WORKER};
+    FL_TRY(fl_scheduler_env_read(&e, found));
+    if (!*found)
+        return FLEET_OK;
+    for (int i = 0; i < e.num[FL_SCHEDULED_SERVER]; i++)
+        fl_text_add(servers, "%sinproc://server-%d", i > 0 ? "," : "", i);
+    FL_TRY(servers->status);
+    role->kind = e.role == FL_SCHEDULED_SERVER ? FLEET_SERVER : FLEET_WORKER;
+    role->worker_num = e.num[FL_SCHEDULED_WORKER];
+    role->server_endpoints = fl_text_chars(servers);
+    role->job_id = fl_variable("PADDLE_JOB_ID");
+    return fl_rank_gpu(&first, &role->gpu);
 }

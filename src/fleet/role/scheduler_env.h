@@ -3,6 +3,9 @@
  * MS_SERVER_NUM, MS_WORKER_NUM, and MS_NODE_ID. */
 #pragma once
 
+#include <fleet/init.h>
+
+#include "base/text.h"
 #include "fleet/role/scheduler_table.h"
 #include "net/resolve.h"
 
@@ -21,3 +24,10 @@ typedef struct fl_scheduler_env {
  *   FLEET_EUNSUPPORTED  a role that this version does not have, or what goes
  *                 with lists alone */
 fleet_status fl_scheduler_env_read(fl_scheduler_env *e, bool *found);
+
+/* The role of a process that only looks at its job, which asks no scheduler:
+ * the first of its kind, and servers without addresses, "inproc://", whose list
+ * is put into `servers`. *found false: the environment says no scheduler, and
+ * the role is all zeros. Failures: as of fl_scheduler_env_read(). */
+fleet_status fl_scheduler_env_alone(fleet_role *role, fl_text *servers,
+                                    bool *found);

@@ -20,13 +20,15 @@ static const char usage[] =
     "usage: fleetctl [FLAGS] status\n"
     "       fleetctl [FLAGS] move SERVER:LANE TO\n"
     "       fleetctl [FLAGS] drain SERVER\n"
-    "       fleetctl [FLAGS] add ADDRESS\n"
+    "       fleetctl [FLAGS] add [ADDRESS]\n"
     "status: what the servers of a job that runs have: lanes, rows, versions,\n"
     "workers. move: the lane goes to the process of server TO. drain: all "
     "that\n"
-    "the process of a server has goes to the other ones. add: the server at\n"
-    "that ip:port, which was started with FLEET_JOIN, joins the job, and gets\n"
-    "lanes of those that have most.\n"
+    "the process of a server has goes to the other ones. add: a server that "
+    "the\n"
+    "job's fleetrun starts, or the one at that ip:port, which was started "
+    "with\n"
+    "FLEET_JOIN, joins the job, and gets lanes of those that have most.\n"
     "\n"
     "  --pid PID       a process of the job, of this user: what follows is in\n"
     "                  its environment\n"
@@ -45,7 +47,7 @@ typedef struct options {
     const char *servers, *job, *keys, *command;
     int timeout_ms, pid;
     int server, lane, to; /* of a move; lane -1: all */
-    const char *address;  /* of a server to add; NULL: none */
+    const char *address;  /* of a server to add; NULL: fleetrun starts one */
     bool json, help;
 } options;
 
@@ -95,8 +97,11 @@ static bool read_command(options *o, int n, char **word)
                o->lane >= 0 && sscanf(word[2], "%d%c", &o->to, &more) == 1;
     if (strcmp(o->command, "drain") == 0)
         return n == 2 && sscanf(word[1], "%d%c", &o->server, &more) == 1;
-    o->address = strcmp(o->command, "add") == 0 && n == 2 ? word[1] : NULL;
-    return o->address || (strcmp(o->command, "status") == 0 && n == 1);
+    if (strcmp(o->command, "add") == 0) {
+        o->address = n == 2 ? word[1] : NULL;
+        return n <= 2;
+    }
+    return strcmp(o->command, "status") == 0 && n == 1;
 }
 
 static bool read_flags(options *o, int argc, char **argv)
@@ -166,7 +171,7 @@ static fleet_status do_command(const options *o, const fl_role *role,
 
     if (strcmp(o->command, "status") == 0)
         return show_status(o, role, keys, silent);
-    if (o->address)
+    if (strcmp(o->command, "add") == 0)
         status = add_server(role, keys, o->address, move_ms);
     else if (o->lane >= 0)
         status = move_lane(role, keys, o->server, o->lane, o->to, move_ms);

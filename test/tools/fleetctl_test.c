@@ -371,6 +371,76 @@ TEST_LIMIT(a_supervised_job_has_a_third_server_for_a_while, 240)
     check_ended("third", "0\n", "");
 }
 
+/* --- servers that fleetrun starts ----------------------------------------- */
+
+static void kill_server_2(void)
+{
+    CHECK(kill(pid_of("pid.default.server.2"), SIGKILL) == 0);
+}
+
+/* Another process has taken the place of that one. */
+static void await_server_2_after(launch l, int pid)
+{
+    while (pid_of("pid.default.server.2") == pid) {
+        if (test_ends_within(l.pid, 0))
+            test_fail(__FILE__, __LINE__, "the job ends: %s", launch_err());
+        usleep(1000);
+    }
+}
+
+static launch kill_all_and_start(launch l, const char *flags,
+                                 const char *config)
+{
+    char script[9000];
+
+    kill(l.pid, SIGKILL); /* its keeper kills all others */
+    launch_wait(l);
+    launch_nothing_left();
+    snprintf(script, sizeof script, "%s%s", save_pid, job_script(config));
+    return launch_start(flags, script);
+}
+
+/* It dies twice in a row, and once with all of the job. */
+TEST_LIMIT(fleetrun_starts_a_server_that_has_joined_again_as_any_other, 240)
+{
+    const char *config, *want, *flags;
+    char text[500];
+    launch l;
+    int pid;
+
+    test_use_fraction(20);
+    launch_fifo();
+    setenv("FLEET_SERVER_LANES", "2", 1);
+    setenv("FLEET_PEER_DEADLINE_MS", TEST_SLOWNESS > 1 ? "10000" : "1000", 1);
+    config = job_epochs(job_adult("\"a_sync\": false"), 2);
+    want = job_hash(job_train("--server_num 2 --worker_num 2", config));
+    config = held_config("\"a_sync\": false");
+    snprintf(text, sizeof text,
+             "--server_num 2 --servers_max 3 --worker_num 2 --supervise "
+             "--restart_delay 0 --journals %s",
+             test_path("journals"));
+    flags = test_keep(text);
+    l = start_held(flags, config);
+    run_at_last("add", " has 1 lane\n");
+    run_at_last("drain 2", "from server 2 to server");
+    run_at_last("add", " has 1 lane\n");
+    for (int i = 0; i < 2; i++) {
+        pid = pid_of("pid.default.server.2");
+        kill_server_2();
+        await_server_2_after(l, pid);
+    }
+    run_at_last("status", "serves, by server 2 (");
+    CHECK_CONTAINS(launch_err(), "server 2 (pid ");
+    l = kill_all_and_start(l, flags, config);
+    run_at_last("status", "serves, by server 2 (");
+    kill_server_2();
+    test_file("go", "");
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_CONTAINS(launch_out(), want);
+    CHECK_CONTAINS(launch_err(), "1 restart: 1 of server 2\n");
+    CHECK_CONTAINS(launch_log("serverlog.2"), " is back, at update ");
+}
+
 TEST(words_for_wrong_calls)
 {
     char said[20000];
@@ -393,4 +463,12 @@ TEST(words_for_wrong_calls)
                    "there is no server 999: expected 0 to 0, or one that");
     CHECK_INT(run("--servers 127.0.0.1:1 add 127.0.0.1:1", said), 2);
     CHECK_CONTAINS(said, "127.0.0.1:1 is server 0, with which the job began");
+    unsetenv("FLEET_IPC_FOLDER");
+    CHECK_INT(run("--servers 127.0.0.1:1 add", said), 2);
+    CHECK_CONTAINS(said, "add: FLEET_IPC_FOLDER is not set, so no fleetrun");
+    setenv("FLEET_IPC_FOLDER", test_folder(), 1);
+    CHECK_INT(run("--servers 127.0.0.1:1 add", said), 2);
+    CHECK_CONTAINS(said, "no fleetrun can be asked at ");
+    CHECK_INT(run("--servers 127.0.0.1:1 add a b", said), 2);
+    CHECK_CONTAINS(said, "usage: fleetctl");
 }

@@ -441,8 +441,8 @@ TEST(wrong_flags_are_refused)
          "with heter workers give lists"},
         {"--nnodes 2 --server_num 65 --master a:1",
          "65 on each of 2 nodes are more than 128"},
-        {"--nnodes 2 --server_num 1 --servers_max 2 --master a:1",
-         "--servers_max is for a job of one node"},
+        {"--nnodes 2 --server_num 1 --servers_max 1 --master a:1",
+         "--servers_max is 1, and the job begins with 2 servers"},
     };
     char flags[200];
 

@@ -273,6 +273,54 @@ TEST_LIMIT(async_has_each_push_once, 600)
     check_sums();
 }
 
+/* fleetctl, which is asked again while servers are on their way back. */
+static void control_at_last(launch l, const char *words, const char *says)
+{
+    char command[2000], said[20000];
+
+    snprintf(command, sizeof command,
+             "'%s' --pid $(cat %s/default.worker.0) %s 2>&1",
+             test_beside("fleetctl"), test_path("pids"), words);
+    while (test_shell(command, said, sizeof said) != 0 || !strstr(said, says)) {
+        if (!supervise_goes_on(l))
+            test_fail(__FILE__, __LINE__, "the job ends before \"%s\": %s; %s",
+                      says, said, launch_err());
+        usleep(20000);
+    }
+}
+
+/* Two servers of the list and one that has joined, which has a lane of each. */
+TEST_LIMIT(async_has_each_push_once_where_a_server_has_joined, 600)
+{
+    supervise_victim v[] = {{"server.0", 0}, {"server.1", 0}, {"server.2", 0}};
+    const int kills = supervise_times(TEST_SLOWNESS > 1 ? 3 : 10);
+    const uint64_t seed = (uint64_t)getpid();
+    char script[300];
+    launch l;
+
+    launch_deadline_ms = 60000;
+    setenv("FLEET_SERVER_LANES", "3", 1);
+    snprintf(script, sizeof script, SUPERVISE_TELL "ENOUGH=%s exec %s",
+             test_path("enough"), test_program());
+    l = launch_start(
+        supervise_flags("--server_num 2 --servers_max 3 --worker_num 2"),
+        script);
+    await_words(l, ", mode ps-async");
+    control_at_last(l, "add", "server 2 at 127.0.0.1:");
+    for (int i = 0; i < kills; i++)
+        if (!supervise_kill_at(
+                l, &v[i < 2 ? 2 : fl_rng_below(seed, 1, (uint64_t)i, 3)],
+                supervise_bytes() +
+                    (int64_t)fl_rng_below(seed, 2, (uint64_t)i, 40000)))
+            test_fail(__FILE__, __LINE__, "the job ends after %d kills: %s", i,
+                      launch_err());
+    control_at_last(l, "drain 2", "from server 2 to server");
+    test_file("enough", "");
+    CHECK_INT(launch_wait(l), 0);
+    CHECK_CONTAINS(launch_err(), "of server 2");
+    check_sums();
+}
+
 /* With replicas in place of logs: nobody is started again, and a server is
  * killed once. */
 TEST_LIMIT(async_has_each_push_once_on_the_copies_that_are_left, 300)

@@ -8,6 +8,7 @@
 #include "ask.h"
 #include "base/clock.h"
 #include "fleet/role/env.h"
+#include "launcher.h"
 #include "move.h"
 #include "ps/control/control.h"
 #include "ps/worker/handshake.h"
@@ -20,6 +21,7 @@ typedef struct newcomer {
     const fl_keys *keys;
     fl_address address;
     int server;
+    bool of_launcher; /* fleetrun has started it */
 } newcomer;
 
 /* --- who it is ------------------------------------------------------------ */
@@ -64,7 +66,7 @@ static fleet_status find_free(newcomer *n)
 /* Known already, or the next number: servers that have joined were heard of. */
 static fleet_status choose_number(newcomer *n)
 {
-    int known = find_address(n->role, n->address);
+    int known = n->of_launcher ? -1 : find_address(n->role, n->address);
 
     if (known >= 0 && known < n->role->server_num)
         return fl_fail(FLEET_EINVAL,
@@ -78,6 +80,8 @@ static fleet_status choose_number(newcomer *n)
     if (n->server == FL_MOST_SERVER)
         return fl_fail(FLEET_EUNSUPPORTED, "a job has at most %d servers",
                        FL_MOST_SERVER);
+    if (n->of_launcher)
+        FL_TRY(launcher_start(n->server, n->address));
     memcpy(n->role->server[n->server], n->address, sizeof n->address);
     return FLEET_OK;
 }
@@ -129,6 +133,8 @@ static fleet_status look_for_it(newcomer *n, asked_job **j, int timeout_ms)
             return FLEET_OK;
         ask_close(*j);
         *j = NULL;
+        if (n->of_launcher)
+            FL_TRY(launcher_look(n->server));
         if (fl_now_ms() >= end_ms)
             return fl_fail(FLEET_ETIMEDOUT,
                            "no server answers at %s: expected one that was "
@@ -154,7 +160,7 @@ static fleet_status tell_all(const newcomer *n, asked_job *j)
     for (int s = 0; s < FL_MOST_SERVER; s++)
         if (l[ask_first_of(s)].is)
             FL_TRY(ask_command(j, ask_first_of(s), words, TELL_MS));
-    return FLEET_OK;
+    return n->of_launcher ? launcher_joined(n->server) : FLEET_OK;
 }
 
 static fleet_status meet(newcomer *n, int timeout_ms)
@@ -226,9 +232,10 @@ static fleet_status share(const newcomer *n, int timeout_ms)
 fleet_status add_server(const fl_role *role, const fl_keys *keys,
                         const char *endpoint, int timeout_ms)
 {
-    newcomer n = {.role = role, .keys = keys};
+    newcomer n = {.role = role, .keys = keys, .of_launcher = !endpoint};
 
-    FL_TRY(fl_read_endpoint("add", endpoint, strlen(endpoint), n.address));
+    if (endpoint)
+        FL_TRY(fl_read_endpoint("add", endpoint, strlen(endpoint), n.address));
     FL_TRY(meet(&n, timeout_ms));
     return share(&n, timeout_ms);
 }

@@ -13,6 +13,7 @@ static const char *const wanted[] = {"PADDLE_PSERVERS_IP_PORT_LIST",
                                      "FLEET_KEYS",
                                      "FLEET_INSECURE",
                                      "FLEET_TRANSPORT",
+                                     "FLEET_IPC_FOLDER",
                                      NULL};
 
 static bool is_wanted(const char *text)
@@ -38,6 +39,7 @@ fleet_status environ_of(int pid)
                        pid, path, strerror(errno));
     unsetenv("PADDLE_PSERVERS_IP_PORT_LIST"); /* of another job, maybe */
     unsetenv("PADDLE_JOB_ID");
+    unsetenv("FLEET_IPC_FOLDER");
     while (getdelim(&text, &size, 0, f) > 0)
         if (is_wanted(text))
             putenv(strdup(text)); /* stays, as environments do */

@@ -45,6 +45,7 @@ static const char *const own_variables[] = {
     "FLEET_KEYS",
     "FLEET_INSECURE",
     "FLEET_REPLICAS",
+    "FLEET_JOIN",
 };
 
 /* nor what the launcher that started fleetrun says of fleetrun's own rank. */
@@ -132,6 +133,8 @@ static void set_identity(const run_job *j, const run_process *p)
     setenv("POD_NAME", name, 1);
     if (!p->is_server && p->stage == 0)
         set_number("PADDLE_TRAINER_ID", p->index);
+    if (p->joins)
+        set_number("FLEET_JOIN", p->index);
     if (p->listens)
         set_number("FLEET_LISTEN_FD", p->socket);
 }

@@ -20,6 +20,7 @@
 #include "mpirun.h"
 #include "net/own_address.h"
 #include "processes.h"
+#include "requests.h"
 #include "spawn.h"
 
 const char *run_process_name(const run_process *p)
@@ -63,18 +64,24 @@ bool run_job_has_hosts(const run_job *j)
  * MPI does not join them. */
 static fleet_status bind_ports(run_job *j)
 {
-    for (int i = 0; i < j->n_process; i++) {
+    for (int i = 0; i < j->n_all; i++) {
         run_process *p = &j->process[i];
 
-        if (!p->is_local || (!p->is_server && p->stage == 0 &&
-                             (j->options->workers || j->options->n_ip > 1)))
+        if (!p->is_local || p->is_mpirun ||
+            (!p->is_server && p->stage == 0 &&
+             (j->options->workers || j->options->n_ip > 1)))
             continue;
         p->listens = p->is_server || p->stage > 0 ||
                      (j->options->collective && !j->by_mpirun &&
                       p->index == 0 && j->n_worker > 1);
-        FL_TRY(fl_address_open(p->host, &p->port, p->listens, &p->socket));
+        FL_TRY(run_job_bind(p));
     }
     return FLEET_OK;
+}
+
+fleet_status run_job_bind(run_process *p)
+{
+    return fl_address_open(p->host, &p->port, p->listens, &p->socket);
 }
 
 static fleet_status join_endpoints(run_job *j)
@@ -112,7 +119,9 @@ static bool is_stale(const run_job *j, const char *name)
 {
     static const char *const names[] = {"workerlog.", "serverlog.",
                                         "heterlog."};
-    const int n[] = {j->n_worker, j->n_server, j->n_heter};
+    const int most = j->options->servers_max;
+    const int n[] = {j->n_worker, most > j->n_server ? most : j->n_server,
+                     j->n_heter};
 
     for (int i = 0; i < 3; i++) {
         const char *digits = name + strlen(names[i]);
@@ -140,10 +149,12 @@ static void remove_stale_logs(const run_job *j)
         closedir(dir);
 }
 
-static fleet_status open_log(run_job *j, run_process *p)
+fleet_status run_job_open_log(const run_job *j, run_process *p)
 {
     const char *path = run_process_log(j, p);
 
+    if (p->log >= 0)
+        return FLEET_OK;
     p->log =
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (p->log < 0)
@@ -179,14 +190,18 @@ static fleet_status open_job(run_job *j, int alive)
 
     if (o->meets)
         FL_TRY(find_nodes(j, alive));
+    j->node = j->nodes ? run_nodes_rank(j->nodes) : 0;
     FL_TRY(run_processes_list(j));
     FL_TRY(run_folders_make_deep("--log_dir", "the logs", o->log_folder, 0777));
     FL_TRY(run_journals_open(j));
+    FL_TRY(run_journals_find_joined(j));
     FL_TRY(bind_ports(j));
     FL_TRY(run_journals_keep_ports(j));
     if (j->needs_keys || j->by_mpirun)
         FL_TRY(run_folders_make(o->word, j->sockets));
     FL_TRY(run_keys_open(j));
+    if (j->n_server > 0)
+        FL_TRY(run_requests_open(j->sockets, &j->requests));
     FL_TRY(agree_on_ports(j));
     FL_TRY(join_endpoints(j));
     if (j->by_mpirun) {
@@ -196,7 +211,7 @@ static fleet_status open_job(run_job *j, int alive)
     remove_stale_logs(j);
     for (int i = 0; i < j->n_all; i++)
         if (j->process[i].is_local)
-            FL_TRY(open_log(j, &j->process[i]));
+            FL_TRY(run_job_open_log(j, &j->process[i]));
     return FLEET_OK;
 }
 
@@ -205,7 +220,7 @@ fleet_status run_job_open(run_job *j, const run_options *o, int alive)
 {
     fleet_status status;
 
-    *j = (run_job){.options = o, .agent_listener = -1};
+    *j = (run_job){.options = o, .agent_listener = -1, .requests = -1};
     status = open_job(j, alive);
     run_nodes_close(j->nodes, status);
     j->nodes = NULL;
@@ -236,6 +251,8 @@ void run_job_close(run_job *j)
     fl_text_done(&j->master);
     run_agents_close(j);
     run_mpirun_close(j);
+    if (j->requests >= 0)
+        close(j->requests);
     run_folders_remove(j->options->word, j->options->log_folder);
     *j = (run_job){0};
 }

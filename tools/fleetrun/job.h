@@ -25,10 +25,13 @@ typedef struct run_restarts {
 
 typedef struct run_process {
     bool is_server, is_mpirun; /* else a worker, or with a stage: */
-    int stage;                 /* of a heter worker, from 1 on; else 0 */
-    int gpu;                   /* of a heter worker on one; else -1 */
-    bool by_mpirun;            /* a rank that mpirun starts, see agents.h */
-    int index;                 /* among its kind, of all nodes */
+    bool joins;     /* a server that the job does not begin with: it is this
+                    node's once fleetctl has asked for it */
+    bool counts;    /* one that joins is the job's by now: so is its failure */
+    int stage;      /* of a heter worker, from 1 on; else 0 */
+    int gpu;        /* of a heter worker on one; else -1 */
+    bool by_mpirun; /* a rank that mpirun starts, see agents.h */
+    int index;      /* among its kind, of all nodes */
     int local_rank;
     char *host;
     int port;
@@ -50,10 +53,12 @@ typedef struct run_job {
     run_nodes *nodes;     /* while they find each other; NULL: one node, or
                              lists */
     int signal;           /* that has ended the wait for them; 0: none */
-    run_process *process; /* servers, workers, heter workers; of all nodes; and
-                             mpirun */
-    int n_process, n_server, n_worker, n_heter; /* without mpirun */
-    int n_all;                                  /* with it */
+    run_process *process; /* servers, workers, heter workers; of all nodes;
+                             mpirun; servers that may join */
+    int n_process, n_server, n_worker, n_heter; /* that the job begins with */
+    int n_all;    /* with mpirun and servers that may join */
+    int node;     /* which one this is, of those that find each other; else 0 */
+    int requests; /* where fleetctl asks: watch_join.c; -1: nowhere */
     int n_local, n_host;
     int n_on_node; /* processes on this node; n_local: started by fleetrun */
     bool by_mpirun;
@@ -76,6 +81,10 @@ typedef struct run_job {
  * follows. */
 fleet_status run_job_open(run_job *j, const run_options *o, int alive);
 void run_job_close(run_job *j);
+
+/* Its socket is bound, and its log opened, unless it has one. */
+fleet_status run_job_bind(run_process *p);
+fleet_status run_job_open_log(const run_job *j, run_process *p);
 
 /* Start one of this node's, perhaps again: then with the socket, the log and
  * the environment of before. FLEET_ENOENT: there is no such program;

@@ -11,3 +11,10 @@ fleet_status run_journals_open(run_job *j);
 
 /* Write the ports down that the sockets have. */
 fleet_status run_journals_keep_ports(const run_job *j);
+
+/* Write down where a server is that joins the job, before it is started. */
+fleet_status run_journals_keep_joined(const run_job *j, const run_process *p);
+
+/* Those that this node had started, and that have been killed with all of the
+ * job, are this node's again. */
+fleet_status run_journals_find_joined(run_job *j);

@@ -369,21 +369,15 @@ static fleet_status check_replicas(run_options *o)
 /* Of a folder who has made it has said so. */
 static fleet_status check_servers_max(const run_options *o)
 {
-    if (o->servers_max < 0)
+    const int n = o->servers ? run_options_count(o->servers)
+                             : o->n_server * (o->meets ? o->n_node : 1);
+
+    if (o->servers_max < 0 || (n >= 1 && o->servers_max >= n))
         return FLEET_OK;
-    if (o->keys || o->servers || o->meets)
-        return fl_fail(FLEET_EINVAL,
-                       "--servers_max is for a job of one node, whose keys "
-                       "fleetrun makes: expected `fleetrun keys --server_num "
-                       "%d`",
-                       o->servers_max);
-    if (o->n_server < 1 || o->servers_max < o->n_server)
-        return fl_fail(
-            FLEET_EINVAL,
-            "--servers_max is %d, --server_num %d: expected servers, "
-            "and at least as many",
-            o->servers_max, o->n_server);
-    return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "--servers_max is %d, and the job begins with %d servers: "
+                   "expected servers, and at least as many",
+                   o->servers_max, n);
 }
 
 static fleet_status check_flags(run_options *o)

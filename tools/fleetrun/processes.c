@@ -284,6 +284,17 @@ static int count_workers(const run_options *o)
     return o->n_worker * (o->n_node > 1 && !o->ips ? o->n_node : o->n_ip);
 }
 
+/* Among its kind: servers that join are numbered behind the others. */
+static int number_of(const run_job *j, int i)
+{
+    if (i < j->n_server)
+        return i;
+    if (i >= j->n_process)
+        return i - j->n_process - j->by_mpirun + j->n_server;
+    i -= j->n_server;
+    return i < j->n_worker ? i : i - j->n_worker;
+}
+
 fleet_status run_processes_list(run_job *j)
 {
     const run_options *o = j->options;
@@ -297,18 +308,19 @@ fleet_status run_processes_list(run_job *j)
     j->needs_keys =
         j->n_server > 0 || (o->collective && o->devices && j->n_worker > 1);
     j->n_all = j->n_process + j->by_mpirun;
+    if (o->servers_max > j->n_server)
+        j->n_all += o->servers_max - j->n_server;
     j->process = fl_alloc_array((size_t)j->n_all, sizeof *j->process);
     if (!j->process)
         return FLEET_ENOMEM;
     for (int i = 0; i < j->n_all; i++) {
         run_process *p = &j->process[i];
 
-        p->is_server = i < j->n_server;
-        p->index = p->is_server ? i : i - j->n_server;
-        if (p->index >= j->n_worker && !p->is_server)
-            p->index -= j->n_worker;
+        p->is_mpirun = j->by_mpirun && i == j->n_process;
+        p->joins = !p->is_mpirun && i >= j->n_process;
+        p->is_server = i < j->n_server || p->joins;
+        p->index = number_of(j, i);
         p->gpu = -1;
-        p->is_mpirun = i == j->n_process;
         p->socket = p->log = p->agent = -1;
         p->output[0].from = p->output[1].from = -1;
     }
@@ -318,6 +330,35 @@ fleet_status run_processes_list(run_job *j)
     if (j->by_mpirun)
         j->process[j->n_process].is_local = true;
     return check_processes(j);
+}
+
+/* --- servers that join ---------------------------------------------------- */
+
+run_process *run_processes_joined(const run_job *j, int server)
+{
+    const int place = j->n_process + j->by_mpirun + server - j->n_server;
+
+    return server >= j->n_server && place < j->n_all ? &j->process[place]
+                                                     : NULL;
+}
+
+/* Where its servers are, if it has one. */
+static const char *host_of_joined(const run_job *j)
+{
+    const run_process *p = j->process;
+
+    while (!p->is_local)
+        p++;
+    return p->host;
+}
+
+fleet_status run_processes_take(const run_job *j, run_process *p)
+{
+    if (p->host)
+        return FLEET_OK;
+    p->host = fl_strdup(host_of_joined(j));
+    p->is_local = p->listens = true;
+    return p->host ? FLEET_OK : FLEET_ENOMEM;
 }
 
 /* --- several nodes that find each other ----------------------------------- */

@@ -109,6 +109,8 @@ static void handle_events(watch *w)
         watch_read_signals(w);
     if (w->polled[POLLED_AGENTS].revents)
         accept_agent(w);
+    if (w->polled[POLLED_REQUESTS].revents)
+        watch_read_requests(w);
 }
 
 static void wait_once(watch *w)
@@ -163,6 +165,8 @@ static fleet_status open_watch(watch *w)
     w->polled[POLLED_ALIVE] = (struct pollfd){.fd = w->alive, .events = POLLIN};
     w->polled[POLLED_AGENTS] =
         (struct pollfd){.fd = w->job->agent_listener, .events = POLLIN};
+    w->polled[POLLED_REQUESTS] =
+        (struct pollfd){.fd = w->job->requests, .events = POLLIN};
     return FLEET_OK;
 }
 

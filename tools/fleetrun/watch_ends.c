@@ -17,7 +17,7 @@
 
 enum { TAIL_LINES = 20, TAIL_BYTES = 16 << 10 };
 
-static const char *describe_status(int status)
+const char *watch_status_text(int status)
 {
     static char text[64];
 
@@ -158,11 +158,11 @@ static void report_failure(watch *w, const run_process *p, int pid)
         return;
     if (w->exit_status != 0) {
         watch_report("%s (pid %d) %s, too; see %s", run_process_name(p), pid,
-                     describe_status(p->status), run_process_log(w->job, p));
+                     watch_status_text(p->status), run_process_log(w->job, p));
         return;
     }
     snprintf(w->first, sizeof w->first, "%s (pid %d) %s%s%s",
-             run_process_name(p), pid, describe_status(p->status),
+             run_process_name(p), pid, watch_status_text(p->status),
              watch_restart_limit(w, p), why_not_outlived(w, p));
     watch_fail(w, p, exit_status_of(p->status));
 }
@@ -177,9 +177,11 @@ static void check_workers(watch *w)
         return;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         run_agents_release(&w->job->process[i]);
-    if (w->phase == WATCH_RUN)
+    if (w->phase == WATCH_RUN) {
         watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
                           "the last worker's end");
+        watch_terminate_newcomers(w);
+    }
     if (w->spares_servers)
         watch_terminate_servers(w);
 }
@@ -260,11 +262,11 @@ static void reap_process(watch *w, run_process *p)
         return;
     }
     snprintf(why, sizeof why, "%s (pid %d) %s", run_process_name(p), pid,
-             describe_status(p->status));
+             watch_status_text(p->status));
     if (watch_restart(w, p, why))
         return;
     run_job_leave_port(p);
-    if (!is_outlived(w, p, why))
+    if (!is_outlived(w, p, why) && watch_is_missed(w, p, why))
         report_failure(w, p, pid);
     check_workers(w);
 }

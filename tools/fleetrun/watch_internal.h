@@ -1,6 +1,7 @@
 /* watch_internal.h - the state of a running job, shared by the files of watch:
  * watch.c is the loop, watch_ends.c handles the ends of processes,
- * watch_phases.c ends them, watch_restart.c starts them again. */
+ * watch_phases.c ends them, watch_restart.c starts them again, watch_join.c
+ * starts servers that join. */
 #pragma once
 
 #include <poll.h>
@@ -13,7 +14,7 @@ enum {
     NEVER = -1
 };
 
-enum { POLLED_SIGNALS, POLLED_ALIVE, POLLED_AGENTS, N_POLLED };
+enum { POLLED_SIGNALS, POLLED_ALIVE, POLLED_AGENTS, POLLED_REQUESTS, N_POLLED };
 enum { POLLED_OF_EACH = 3 }; /* stdout, stderr, agent */
 
 /* What the processes that still run were sent, in this order. */
@@ -49,6 +50,7 @@ void watch_report(const char *format, ...)
 int64_t watch_now_ms(void);
 
 /* One that will be started again runs. */
+bool watch_lives(const watch *w, const run_process *p);
 int watch_count_running(const watch *w);   /* without mpirun */
 run_process *watch_mpirun(const watch *w); /* NULL: none is used */
 bool watch_any_runs(const watch *w);
@@ -60,8 +62,10 @@ void watch_enter_phase(watch *w, watch_phase phase, int ms, const char *since);
 void watch_kill_all(watch *w);
 void watch_deadline_passed(watch *w);
 
-/* The workers have ended: the servers that were spared may, too. */
+/* The workers have ended: the servers that were spared may, too; and those that
+ * nobody waits for, as the job does not know them yet. */
 void watch_terminate_servers(watch *w);
+void watch_terminate_newcomers(watch *w);
 
 /* A signal for fleetrun: the first one asks, a second one insists. */
 void watch_handle_signal(watch *w, int signal);
@@ -73,6 +77,9 @@ void watch_move_output(run_output *o);
 
 /* Read signals, and reap children that have ended. */
 void watch_read_signals(watch *w);
+
+/* "ended with status 1", in a buffer of the next call's. */
+const char *watch_status_text(int status);
 
 /* Handle the next message of a rank's agent, or its end. */
 void watch_read_agent(watch *w, run_process *p);
@@ -104,3 +111,11 @@ void watch_start_due(watch *w);
 
 /* In a line, if there were any. */
 void watch_report_restarts(const watch *w);
+
+/* --- watch_join.c --------------------------------------------------------- */
+
+/* Answer what fleetctl has asked. */
+void watch_read_requests(watch *w);
+
+/* p has ended; false: as it has not joined the job yet, that is a line. */
+bool watch_is_missed(watch *w, const run_process *p, const char *why);

@@ -31,7 +31,7 @@ int64_t watch_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static bool lives(const watch *w, const run_process *p)
+bool watch_lives(const watch *w, const run_process *p)
 {
     return p->pid > 0 || watch_is_due(w, p);
 }
@@ -40,8 +40,9 @@ int watch_count_running(const watch *w)
 {
     int n = 0;
 
-    for (int i = 0; i < w->job->n_process; i++)
-        n += lives(w, &w->job->process[i]);
+    for (int i = 0; i < w->job->n_all; i++)
+        n += !w->job->process[i].is_mpirun &&
+             watch_lives(w, &w->job->process[i]);
     return n;
 }
 
@@ -59,7 +60,7 @@ bool watch_any_runs(const watch *w)
 bool watch_ranks_run(const watch *w)
 {
     for (int i = w->job->n_server; i < w->job->n_process; i++)
-        if (lives(w, &w->job->process[i]))
+        if (watch_lives(w, &w->job->process[i]))
             return true;
     return false;
 }
@@ -98,8 +99,9 @@ static void signal_process(const run_process *p, int signal)
 /* mpirun ends by itself when its ranks have ended, and tidies up. */
 static void signal_all(const watch *w, int signal)
 {
-    for (int i = 0; i < w->job->n_process; i++)
-        signal_process(&w->job->process[i], signal);
+    for (int i = 0; i < w->job->n_all; i++)
+        if (!w->job->process[i].is_mpirun)
+            signal_process(&w->job->process[i], signal);
     if (watch_mpirun(w) && (w->at_once || !watch_ranks_run(w)))
         signal_process(watch_mpirun(w), signal);
 }
@@ -139,8 +141,16 @@ static void terminate_workers(watch *w, int ms, const char *since)
 void watch_terminate_servers(watch *w)
 {
     w->spares_servers = false;
-    for (int i = 0; i < w->job->n_server; i++)
-        signal_process(&w->job->process[i], SIGTERM);
+    for (int i = 0; i < w->job->n_all; i++)
+        if (w->job->process[i].is_server)
+            signal_process(&w->job->process[i], SIGTERM);
+}
+
+void watch_terminate_newcomers(watch *w)
+{
+    for (int i = w->job->n_process; i < w->job->n_all; i++)
+        if (w->job->process[i].joins && !w->job->process[i].counts)
+            signal_process(&w->job->process[i], SIGTERM);
 }
 
 static void report_late(const watch *w, const char *signal)
@@ -165,6 +175,14 @@ static void report_missing(const watch *w)
                          w->phase_ms / 1000.0);
 }
 
+static bool only_joined_run(const watch *w)
+{
+    for (int i = 0; i < w->job->n_process; i++)
+        if (watch_lives(w, &w->job->process[i]))
+            return false;
+    return true;
+}
+
 void watch_deadline_passed(watch *w)
 {
     if (w->phase == WATCH_RUN) {
@@ -174,8 +192,9 @@ void watch_deadline_passed(watch *w)
     } else if (w->phase == WATCH_GRACE) {
         /* Only servers are left, and all is done. With replicas that may be one
          * that the job did without: it sleeps, or was started again too late
-         * to find the others. */
-        if (w->exit_status == 0 && w->job->options->replicas < 2)
+         * to find the others. One that joins may wait for its first lane. */
+        if (w->exit_status == 0 && w->job->options->replicas < 2 &&
+            !only_joined_run(w))
             w->exit_status = 1;
         report_late(w, "SIGTERM");
         terminate_all(w, TERM_MS, "SIGTERM");

@@ -134,7 +134,7 @@ int64_t watch_next_restart(const watch *w)
 {
     int64_t next = NEVER;
 
-    for (int i = 0; i < w->job->n_process; i++) {
+    for (int i = 0; i < w->job->n_all; i++) {
         const run_process *p = &w->job->process[i];
 
         if (may_start(w, p) && (next == NEVER || p->restarts.due < next))
@@ -207,7 +207,7 @@ static void start_again(watch *w, run_process *p)
 
 void watch_start_due(watch *w)
 {
-    for (int i = 0; i < w->job->n_process; i++) {
+    for (int i = 0; i < w->job->n_all; i++) {
         run_process *p = &w->job->process[i];
 
         if (may_start(w, p) && p->restarts.due <= watch_now_ms())
@@ -220,7 +220,7 @@ void watch_report_restarts(const watch *w)
     fl_text text = {0};
     int n = 0;
 
-    for (int i = 0; i < w->job->n_process; i++) {
+    for (int i = 0; i < w->job->n_all; i++) {
         const run_process *p = &w->job->process[i];
 
         if (p->restarts.n == 0)

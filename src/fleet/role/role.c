@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "fleet/role/role.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -174,6 +176,31 @@ static fleet_status read_rank(fl_role *r)
     return r->collective && r->index == 0 ? take_inherited(r) : FLEET_OK;
 }
 
+static int port_of(int fd)
+{
+    struct sockaddr_storage at = {0};
+    socklen_t size = sizeof at;
+
+    if (fd <= 0 || getsockname(fd, (struct sockaddr *)&at, &size) != 0)
+        return -1;
+    return at.ss_family == AF_INET
+               ? ntohs(((struct sockaddr_in *)&at)->sin_port)
+           : at.ss_family == AF_INET6
+               ? ntohs(((struct sockaddr_in6 *)&at)->sin6_port)
+               : -1;
+}
+
+/* The environment may be that of another server, and what it says of a socket,
+ * too: then the descriptor is none of this process's. */
+static fleet_status take_own_socket(fl_role *r)
+{
+    const char *fd = fl_variable("FLEET_LISTEN_FD");
+    const char *port = fl_variable("PADDLE_PORT");
+
+    return fd && port && port_of(atoi(fd)) == atoi(port) ? take_inherited(r)
+                                                         : FLEET_OK;
+}
+
 /* A server that is not in the list of the job's servers: it comes while these
  * work, and has the next number, or a later one. */
 static fleet_status join_job(fl_role *r)
@@ -257,8 +284,8 @@ static fleet_status read_server(fl_role *r)
     r->kind = FLEET_SERVER;
     r->collective = fl_variable(collective_variable) != NULL;
     FL_TRY(find_own_endpoint(r));
-    if (r->joins) /* with the environment of another server, maybe */
-        return FLEET_OK;
+    if (r->joins)
+        return take_own_socket(r);
     FL_TRY(read_lane_ports(r));
     return take_inherited(r);
 }

@@ -488,7 +488,8 @@ fleet_status fl_server_run(fl_server *s)
     fl_server_log_end(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
-    if (s->o.joins && s->failed.code == FLEET_OK && !atomic_load(&s->had))
+    if (s->o.joins && s->failed.code == FLEET_OK && !atomic_load(&s->had) &&
+        !s->comes_back) /* else it may have been drained, and killed then */
         return fl_fail(FLEET_ETIMEDOUT,
                        "server %d, which joins: no lane has come to it within "
                        "%.1f s (connect deadline): expected `fleetctl add %s`",

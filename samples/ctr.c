@@ -13,10 +13,12 @@
  *   bin/fleetrun --nproc_per_node 2 bin/ctr wide_deep
  *   bin/fleetrun --server_num 1 --worker_num 2 --collective bin/ctr --hybrid
  *   bin/fleetrun --server_num 1 --worker_num 2 --heter_worker_num 1 bin/ctr
+ *   bin/fleetrun --server_num 1 --worker_num 2 --heter_worker_num "2;1" bin/ctr
  *
  * On servers workers take their steps together, with --async each for itself.
  * With --hybrid servers hold the tables, and ranks sum all other gradients.
- * Where heter workers are, they do the layers behind the embeddings. */
+ * Where heter workers are, they do the layers behind the embeddings; a third
+ * stage has those behind the first of them. */
 #include "adult.h"
 #include "sample.h"
 
@@ -42,7 +44,10 @@ static fleet_status guard_layers(training *t)
     if (fleet_heter_worker_num(t->fleet) == 0)
         return FLEET_OK;
     TRY(fleet_device_guard_from(t->program, "concat_0.tmp", "cpu"));
-    return fleet_device_guard_from(t->program, "fc_0.tmp", "gpu");
+    TRY(fleet_device_guard_from(t->program, "fc_0.tmp", "gpu"));
+    return fleet_stage_num(t->fleet) < 3
+               ? FLEET_OK
+               : fleet_device_guard_from(t->program, "fc_1.tmp", "cpu");
 }
 
 static fleet_status build_model(training *t)

@@ -1,5 +1,5 @@
 /* servers.c - the calls of a job with servers. */
-#include "fleet/heter/stage_job.h"
+#include "fleet/heter/stage_connect.h"
 #include "fleet/job/param_home.h"
 #include "fleet/job/position.h"
 #include "fleet/job/trail_mark.h"
@@ -319,7 +319,7 @@ static fleet_status connect_worker(fleet *f)
         FL_TRY(fl_worker_io_open(f->worker_io, f->store, &how,
                                  fl_text_chars(&f->terms)));
         FL_TRY(fleet_is_heter_worker(f) ? FLEET_OK : pass_on_load(f));
-        FL_TRY(fl_stage_job_meet(f));
+        FL_TRY(fl_stage_connect(f));
     }
     if (fl_has_ranks(f))
         return fl_ranks_join(f, fl_text_chars(&f->terms));
@@ -376,7 +376,7 @@ fleet_status fleet_stop_worker(fleet *f)
         FL_TRY(fl_ranks_leave(f));
     if (!has_servers(f))
         return FLEET_OK;
-    FL_TRY(fl_stage_job_leave(f));
+    FL_TRY(fl_stage_connect_leave(f));
     FL_TRY(fl_worker_io_leave(f->worker_io));
     log_cache(f);
     return FLEET_OK;

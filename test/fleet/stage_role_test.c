@@ -418,9 +418,9 @@ TEST(a_job_that_is_not_trained_in_stages_trains_nothing)
     x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
     o = fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s);
     loss = fleet_mean(p, fleet_fc(p, x, 1, NULL));
-    CHECK_FAILS(fleet_minimize(o, loss), FLEET_EUNSUPPORTED,
-                "fleet_minimize: a job of more than two stages: this version "
-                "does not train it in stages");
+    CHECK_FAILS(fleet_minimize(o, loss), FLEET_EINVAL,
+                "fleet_minimize: the guards of the program make 1 stage "
+                "(fleet_device_guard()), and the job has 3");
     CHECK(p->training.loss == NULL); /* so nothing trains it */
     CHECK_FAILS(fleet_run_heter_worker(f), FLEET_ESTATE,
                 "this process is no heter worker");

@@ -186,15 +186,23 @@ typedef struct hand {
     fl_socket *socket;
 } hand;
 
+/* Of the trainer's process; the second one counts its requests otherwise. */
+static uint32_t incarnation_now = 1;
+
+static uint64_t request_of(uint64_t step, int piece)
+{
+    return 1000 * incarnation_now + 10 * step + (uint64_t)piece + 1;
+}
+
 static void send_raw(const hand *h, fl_msg_kind kind, uint64_t step, int piece,
                      uint16_t flags)
 {
     const fl_msg_head head = {.version = FL_MSG_VERSION,
                               .kind = (uint8_t)kind,
                               .job = fl_msg_job("night", RUN),
-                              .incarnation = 1,
+                              .incarnation = incarnation_now,
                               .step = step,
-                              .request = 10 * step + (uint64_t)piece + 1,
+                              .request = request_of(step, piece),
                               .flags = flags,
                               .piece = (uint16_t)piece,
                               .peer = kind == FL_MSG_HELLO ? 0 : NONCE};
@@ -232,7 +240,7 @@ static void check_answer(const hand *h, uint64_t step, int piece, int status)
         CHECK_OK(fl_socket_receive(h->socket, NULL, &p));
     }
     CHECK_OK(fl_msg_decode(p, &msg));
-    CHECK_INT(msg.head.request, 10 * step + (uint64_t)piece + 1);
+    CHECK_INT(msg.head.request, request_of(step, piece));
     CHECK_INT(msg.head.status, status);
     fl_packet_drop(p);
 }
@@ -290,6 +298,38 @@ static fl_stage_log *open_log(void)
 
     CHECK_OK(fl_stage_log_open(&log, test_path("log"), 0, 1, false));
     return log;
+}
+
+TEST(answers_that_waited_for_the_log_are_of_the_process_that_asked_last)
+{
+    fl_stage_log *log;
+    fl_stage_server *s;
+    hand before, after;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    log = open_log();
+    s = open_server(log);
+    before = shake();
+    for (int i = 0; i < FLIGHT - 1; i++) {
+        send_piece(&before, STEP, i);
+        CHECK_INT(take_batch(s), i);
+        answer(s, i);
+    }
+    let_go(&before);
+    incarnation_now = 2;
+    after = shake();
+    for (int i = 0; i < FLIGHT - 1; i++) {
+        send_piece(&after, STEP, i);
+        check_answer(&after, STEP, i, FL_ANSWER_WAITING);
+    }
+    send_piece(&after, STEP, FLIGHT - 1);
+    CHECK_INT(take_batch(s), FLIGHT - 1);
+    answer(s, FLIGHT - 1);
+    for (int i = 0; i < FLIGHT; i++)
+        check_answer(&after, STEP, i, FL_ANSWER_OK);
+    let_go(&after);
+    fl_stage_server_close(s, NULL);
+    fl_stage_log_close(log);
 }
 
 TEST(with_a_log_they_are_answered_when_all_are_written_down)

@@ -1,6 +1,6 @@
-/* heter_async_test.c - async jobs of stages under fleetrun: each batch of each
- * worker is one update of each stage, whoever was faster; passes end for all;
- * what is not trained so is refused by name. */
+/* heter_async_test.c - async jobs of two and of three stages under fleetrun:
+ * each batch of each worker is one update of each stage, whoever was faster;
+ * passes end for all; what is not trained so is refused by name. */
 #define SUITE heter_async
 #include "launch_kit.h"
 #include "stage_process_kit.h"
@@ -21,20 +21,29 @@ enum { KEYS = 13, ROWS = 150, PASSES = 2 };
 /* --- a process of a job --------------------------------------------------- */
 
 /* The row of an id is part of the loss: by rate 1 each step takes 1 from it,
- * in whatever order they come. One table is in each stage. */
+ * in whatever order they come. One table is in each stage, and behind them a
+ * number, which is in a third one. */
 static fleet_var *build(fleet_program *p, fleet_var **id)
 {
     fleet_sparse_embedding_options zero = {
         .table = "early", .initializer = {FLEET_INIT_CONSTANT, 0, 0}};
-    fleet_var *a, *b;
+    fleet_var *sum;
 
     *id = fleet_data(p, "id", FLEET_INT64, (int64_t[]){-1, 1}, 2);
     (void)fleet_device_guard(p, "cpu");
-    a = fleet_sparse_embedding(p, *id, 1, &zero);
+    sum = fleet_sparse_embedding(p, *id, 1, &zero);
     (void)fleet_device_guard(p, "gpu");
     zero.table = "late";
-    b = fleet_sparse_embedding(p, *id, 1, &zero);
-    return fleet_mean(p, fleet_add(p, a, b));
+    sum = fleet_add(p, sum, fleet_sparse_embedding(p, *id, 1, &zero));
+    if (getenv("HETER_THREE"))
+        (void)fleet_device_guard(p, "cpu");
+    return fleet_mean(
+        p, fleet_add(p, sum,
+                     fleet_parameter(
+                         p, (int64_t[]){1, 1}, 2,
+                         &(fleet_param_attr){
+                             .name = "last",
+                             .initializer = {FLEET_INIT_CONSTANT, 0, 0}})));
 }
 
 static fleet_status print_rows(fleet *f, const char *table)
@@ -52,6 +61,8 @@ static fleet_status print_rows(fleet *f, const char *table)
 
 static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
 {
+    float last;
+
     for (int pass = 0; pass < PASSES; pass++) {
         FL_TRY(fleet_train_from_dataset(e, d, NULL, NULL));
         FL_TRY(fleet_barrier_worker(f));
@@ -59,6 +70,8 @@ static fleet_status train(fleet *f, fleet_executor *e, fleet_dataset *d)
     if (fleet_worker_index(f) == 0) {
         FL_TRY(print_rows(f, "early"));
         FL_TRY(print_rows(f, "late"));
+        FL_TRY(fleet_parameter_get(f, "last", &last, 1));
+        printf("last=%g\n", (double)last);
     }
     return fleet_stop_worker(f);
 }
@@ -122,16 +135,28 @@ static void check_rows(const char *table)
     }
 }
 
+static void check_job(const char *flags)
+{
+    CHECK_INT(run_job(flags), 0);
+    check_rows("early");
+    check_rows("late");
+    CHECK_INT(atoi(launch_value("workerlog.0", "last")), -ROWS * PASSES);
+}
+
 /* Sums below 2^24 are exact, in whatever order they come. */
 TEST(each_batch_is_one_update_of_each_stage)
 {
-    CHECK_INT(run_job("--server_num 2 --worker_num 3 --heter_worker_num 2"), 0);
-    check_rows("early");
-    check_rows("late");
+    check_job("--server_num 2 --worker_num 3 --heter_worker_num 2");
     setenv("HETER_FLIGHT", "1", 1);
-    CHECK_INT(run_job("--server_num 2 --worker_num 3 --heter_worker_num 2"), 0);
-    check_rows("early");
-    check_rows("late");
+    check_job("--server_num 2 --worker_num 3 --heter_worker_num 2");
+}
+
+TEST(each_batch_is_one_update_of_each_of_three_stages)
+{
+    setenv("HETER_THREE", "1", 1);
+    check_job("--server_num 1 --worker_num 3 --heter_worker_num 2;1");
+    setenv("HETER_FLIGHT", "1", 1);
+    check_job("--server_num 1 --worker_num 3 --heter_worker_num 1;2");
 }
 
 TEST(refuses_batches_in_flight_without_stages)

@@ -1,15 +1,17 @@
-/* heter_recovery_test.c - jobs of stages under fleetrun, of datasets: with
- * several batches in flight they have the bits of the uncut job that merges as
- * many; with --supervise and processes of each role that are killed those of a
- * job that nothing has befallen, so no batch was trained twice, and none was
- * lost. */
+/* heter_recovery_test.c - jobs of two and of three stages under fleetrun, of
+ * datasets: with several batches in flight they have the bits of the uncut job
+ * that merges as many; with --supervise and processes of each role that are
+ * killed those of a job that nothing has befallen, so no batch was trained
+ * twice, and none was lost. */
 #define SUITE heter_recovery
 #include "launch_kit.h"
 #include "stage_process_kit.h"
 #include "supervise_kit.h"
 #include "test.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "fleet/heter/stage_job.h"
 
 enum { WORKERS = 3, PASSES = 2, ROWS = 1500 };
 
@@ -33,7 +36,8 @@ static fleet_var *embed(fleet_program *p, fleet_var *ids, const char *table)
             .table = table, .initializer = {FLEET_INIT_UNIFORM, -0.5f, 0.5f}});
 }
 
-/* Tables and layers on both sides, and random numbers behind the cut. */
+/* Tables and layers on both sides, more layers in a third stage, and random
+ * numbers behind the cuts. */
 static fleet_var *build(fleet_program *p, fleet_var *in[3])
 {
     fleet_var *label = in[0] =
@@ -49,6 +53,9 @@ static fleet_var *build(fleet_program *p, fleet_var *in[3])
     (void)fleet_device_guard(p, "gpu");
     h = fleet_concat(p, (fleet_var *[]){h, embed(p, c, "late")}, 2, 1);
     h = fleet_dropout(p, fleet_fc(p, h, 6, NULL), 0.3f);
+    if (getenv("HETER_THREE"))
+        (void)fleet_device_guard(p, "cpu");
+    h = fleet_dropout(p, fleet_fc(p, h, 5, NULL), 0.2f);
     h = fleet_fc(p, h, 2, NULL);
     return fleet_mean(p, fleet_softmax_with_cross_entropy(p, h, label, NULL));
 }
@@ -85,6 +92,30 @@ static void set_batches(const fleet *f, fleet_distributed_strategy *s)
         s->gradient_merge_configs.k_steps = n;
 }
 
+/* Heter worker 0 dies, once in a job, when it has the last stage's answer to
+ * its fifth batch, of which it has written nothing down. */
+static fl_stage_link next_stage;
+
+static fleet_status die_behind_answer(fl_stage_link *link,
+                                      const fl_stage_batch *b)
+{
+    static int batches;
+    const char *path = getenv("HETER_DIES");
+
+    FL_TRY(next_stage.receive(link, b));
+    if (++batches == 5 && open(path, O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0)
+        raise(SIGKILL);
+    return FLEET_OK;
+}
+
+static void make_mortal(const fleet *f)
+{
+    if (!getenv("HETER_DIES") || fleet_heter_worker_index(f) != 0)
+        return;
+    next_stage = f->stage_job->link;
+    f->stage_job->link.receive = die_behind_answer;
+}
+
 /* A process that died as it ended had done all. */
 static fleet_status run_process(fleet **f)
 {
@@ -101,6 +132,7 @@ static fleet_status run_process(fleet **f)
     loss = build(p, in);
     o = fleet_distributed_optimizer(*f, fleet_adam(*f, 0.05f, NULL), &s);
     FL_TRY(fleet_minimize(o, loss));
+    make_mortal(*f);
     status =
         stage_process_work(*f, p,
                            &(fleet_dataset_options){.format = FLEET_MULTISLOT,
@@ -151,6 +183,8 @@ typedef supervise_victim victims[VICTIMS];
 
 static const victims of_each_role = {
     {"heter.0", 0}, {"worker.1", 0}, {"heter.1", 0}, {"server.0", 0}};
+static const victims between_others = {
+    {"heter.0", 0}, {"heter.2", 0}, {"heter.1", 0}, {"worker.1", 0}};
 static const victims without_stages = {
     {"worker.2", 0}, {"worker.1", 0}, {"worker.2", 0}, {"server.0", 0}};
 
@@ -172,6 +206,7 @@ static int kill_each(launch l, const victims who, uint64_t draw, int64_t all)
 }
 
 #define STAGES "--server_num 1 --worker_num 3 --heter_worker_num 2"
+#define THREE  "--server_num 1 --worker_num 3 --heter_worker_num 2;1"
 
 static const char *script_of(int batches)
 {
@@ -199,6 +234,10 @@ TEST_LIMIT(batches_in_flight_have_the_bits_of_merged_ones, 300)
     CHECK_TEXT(launch_value("workerlog.0", "LOSS"), loss);
     CHECK_INT(launch_run(STAGES, script), 0);
     CHECK_TEXT(hash_of(), hash);
+    setenv("HETER_THREE", "1", 1);
+    CHECK_INT(launch_run(THREE, script), 0);
+    CHECK_TEXT(hash_of(), hash);
+    CHECK_TEXT(launch_value("workerlog.0", "LOSS"), loss);
 }
 
 static void kill_and_compare(int batches, const char *more, const victims who)
@@ -236,6 +275,35 @@ TEST_LIMIT(sync_ends_with_the_bits_of_an_undisturbed_job, 1200)
 TEST_LIMIT(so_it_does_with_batches_in_flight, 1200)
 {
     kill_and_compare(3, STAGES, of_each_role);
+}
+
+/* The last stage has trained a batch, and is asked for it again. */
+TEST_LIMIT(a_batch_that_the_next_stage_has_trained_is_trained_once, 300)
+{
+    const char *script = script_of(1), *hash;
+
+    launch_deadline_ms = 100000;
+    setenv("HETER_THREE", "1", 1);
+    CHECK_INT(launch_run(THREE, script), 0);
+    hash = hash_of();
+    setenv("HETER_DIES", test_path("dies"), 1);
+    CHECK_INT(launch_run(supervise_flags(THREE), script), 0);
+    CHECK_TEXT(hash_of(), hash);
+    CHECK(access(test_path("dies"), F_OK) == 0);
+}
+
+/* Heter workers of the middle stage have died behind batches that the last
+ * stage had trained, and in front of them. */
+TEST_LIMIT(so_it_does_in_three_stages, 1200)
+{
+    setenv("HETER_THREE", "1", 1);
+    kill_and_compare(1, THREE, between_others);
+}
+
+TEST_LIMIT(so_it_does_in_three_stages_with_batches_in_flight, 1200)
+{
+    setenv("HETER_THREE", "1", 1);
+    kill_and_compare(3, THREE, between_others);
 }
 
 /* A push is of a round of them. */

@@ -6,22 +6,31 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fleet/heter/stage_job.h"
+#include "fleet/heter/stage_connect.h"
 #include "fleet/heter/stage_program.h"
 #include "ps/stage/stage_wire.h"
 #include "ps/stage/step_parts.h"
-#include "runtime/exec/executor.h"
+#include "runtime/exec/crew.h"
+#include "runtime/exec/feed_fetch.h"
 #include "runtime/plan/remote.h"
 #include "runtime/store/mirror.h"
+
+/* A batch that has come. */
+typedef struct came_batch {
+    fl_stage_buffer *room; /* by crossing */
+    fleet_feed *feed;
+    int64_t (*dims)[FLEET_MAX_DIM];
+} came_batch;
 
 typedef struct stage_loop {
     fleet *f;
     fl_stage_job *job;
     fleet_executor *e;
-    fl_stage_buffer *room; /* by crossing */
-    fleet_feed *feed;
-    int64_t (*dims)[FLEET_MAX_DIM];
-    float *gradient; /* of one crossing */
+    fl_crew *crew;    /* of a stage between two, with several batches in
+                        flight; NULL: a batch is computed as it comes */
+    came_batch *came; /* by the crew's members; or one */
+    int n_came;       /* of one trainer, to be computed together */
+    float *gradient;  /* of one crossing */
     size_t gradient_capacity;
     fl_msg msg;
     int n_batch;   /* of this round */
@@ -32,41 +41,44 @@ typedef struct stage_loop {
 
 /* --- a batch -------------------------------------------------------------- */
 
-static fleet_status read_feeds(stage_loop *l, const fl_packet *p)
+static fleet_status read_feeds(stage_loop *l, const came_batch *to,
+                               const fl_packet *p)
 {
     FL_TRY(fl_msg_decode(p, &l->msg));
     l->is_last = l->msg.head.flags & FL_MSG_END_OF_STEP;
     FL_TRY(fl_stage_capacity(&l->msg, &l->e->max_batch));
-    for (int i = 0; i < l->job->n; i++) {
+    for (int i = 0; i < l->job->in.n; i++) {
         const fleet_var *v =
-            fleet_program_var(l->job->program, l->job->crossing[i]);
+            fleet_program_var(l->job->program, l->job->in.name[i]);
         fl_stage_value value;
 
-        FL_TRY(fl_stage_read(&l->msg, i + 1, v, &l->room[i], &value));
-        memcpy(l->dims[i], v->shape.dim, sizeof l->dims[i]);
+        FL_TRY(fl_stage_read(&l->msg, i + 1, v, &to->room[i], &value));
+        memcpy(to->dims[i], v->shape.dim, sizeof v->shape.dim);
         if (v->ragged || fl_shape_batched(&v->shape))
-            l->dims[i][0] = value.rows;
-        l->feed[i] = (fleet_feed){.name = v->name,
-                                  .dtype = v->dtype,
-                                  .data = value.data,
-                                  .dims = l->dims[i],
-                                  .n_dim = v->ragged ? 1 : v->shape.n_dim,
-                                  .offsets = value.offsets};
+            to->dims[i][0] = value.rows;
+        to->feed[i] = (fleet_feed){.name = v->name,
+                                   .dtype = v->dtype,
+                                   .data = value.data,
+                                   .dims = to->dims[i],
+                                   .n_dim = v->ragged ? 1 : v->shape.n_dim,
+                                   .offsets = value.offsets};
     }
     return FLEET_OK;
 }
 
-/* Random numbers are by the batch's number in the job. */
+/* Random numbers are by the batch's number in the job. It goes on as it has
+ * come: by its trainer and number. */
 static void set_batch_number(stage_loop *l, int trainer)
 {
     l->f->store->worker = trainer;
+    l->job->now = trainer - l->job->first_trainer;
+    l->job->number = l->msg.head.step;
 }
 
 static fleet_status write_gradient(stage_loop *l, fl_msg_writer *w, int i,
                                    int number)
 {
-    const fleet_var *v =
-        fleet_program_var(l->job->program, l->job->crossing[i]);
+    const fleet_var *v = fleet_program_var(l->job->program, l->job->in.name[i]);
     const int64_t n = fl_shape_count(&v->shape, l->e->last_batch);
     const fl_stage_value value = {.var = v, .rows = 1, .cols = n, .ld = n};
     fl_stage_value to = value;
@@ -86,8 +98,8 @@ static fleet_status write_answer(stage_loop *l, fl_msg_writer *w, float *loss)
     int number = 0;
 
     FL_TRY(fl_stage_write(w, number, &value));
-    for (int i = 0; i < l->job->n; i++)
-        if (l->job->goes_back[i])
+    for (int i = 0; i < l->job->in.n; i++)
+        if (l->job->in.goes_back[i])
             FL_TRY(write_gradient(l, w, i, ++number));
     return FLEET_OK;
 }
@@ -110,8 +122,6 @@ static fleet_status answer_batch(stage_loop *l, int trainer, float loss)
 
     fl_stage_server_begin(l->job->server, trainer, &w);
     status = write_answer(l, &w, &loss);
-    if (status == FLEET_OK)
-        status = end_part(l);
     parts.lane = fl_worker_io_last_part(l->f->worker_io, &parts.settings);
     if (status == FLEET_OK)
         return fl_stage_server_answer(l->job->server, trainer, &w, &parts);
@@ -131,23 +141,70 @@ static fleet_status wait_for_lanes(stage_loop *l)
     return x->sync ? FLEET_OK : x->methods->wait_update(x);
 }
 
-static fleet_status train_batch(stage_loop *l, int trainer, const fl_packet *p)
+static fleet_status compute_one(stage_loop *l, float *loss)
+{
+    fleet_fetch fetch = {.var = l->job->program->training.loss,
+                         .data = loss,
+                         .size = sizeof *loss};
+
+    return fleet_executor_run(l->e, l->came[0].feed, l->job->in.n, &fetch, 1);
+}
+
+/* All go on to the next stage before what comes of the first is waited for. */
+static fleet_status compute_together(stage_loop *l)
+{
+    const size_t bytes = l->e->program->n_var * sizeof(fl_input);
+    int64_t rows[FL_MOST_MEMBERS];
+
+    for (int i = 0; i < l->n_came; i++) {
+        FL_TRY(fl_executor_bind(l->e, l->came[i].feed, l->job->in.n, &rows[i]));
+        memcpy(fl_crew_input(l->crew, i), l->e->input, bytes);
+    }
+    return fl_crew_round(l->crew, rows, l->n_came);
+}
+
+static fleet_status answer_together(stage_loop *l, int trainer)
+{
+    for (int i = 0; i < l->n_came; i++) {
+        double loss;
+
+        fl_crew_show(l->crew, i);
+        (void)fl_executor_loss_of(l->e, l->e->n_run, &loss);
+        FL_TRY(answer_batch(l, trainer, (float)loss));
+    }
+    return FLEET_OK;
+}
+
+/* What has come of the trainer. */
+static fleet_status train_batches(stage_loop *l, int trainer)
 {
     float loss = 0;
-    fleet_fetch fetch = {.var = l->job->program->training.loss,
-                         .data = &loss,
-                         .size = sizeof loss};
-    fleet_status status = read_feeds(l, p);
+    fleet_status status = l->crew ? compute_together(l) : compute_one(l, &loss);
 
-    set_batch_number(l, trainer);
-    if (status == FLEET_OK)
-        status = fleet_executor_run(l->e, l->feed, l->job->n, &fetch, 1);
     if (status != FLEET_OK)
         return fl_fail_in(status, "%s, a batch of worker %d", l->job->name,
                           trainer);
-    l->n_batch++;
-    status = wait_for_lanes(l);
-    return status == FLEET_OK ? answer_batch(l, trainer, loss) : status;
+    l->n_batch += l->n_came;
+    FL_TRY(wait_for_lanes(l));
+    FL_TRY(end_part(l));
+    return l->crew ? answer_together(l, trainer)
+                   : answer_batch(l, trainer, loss);
+}
+
+static fleet_status take_batch(stage_loop *l, int trainer, const fl_packet *p)
+{
+    fleet_status status = read_feeds(l, &l->came[l->n_came], p);
+
+    if (status != FLEET_OK)
+        return fl_fail_in(status, "%s, a batch of worker %d", l->job->name,
+                          trainer);
+    set_batch_number(l, trainer);
+    l->n_came++;
+    if (l->crew && !l->is_last)
+        return FLEET_OK;
+    status = train_batches(l, trainer);
+    l->n_came = 0;
+    return status;
 }
 
 /* --- rounds --------------------------------------------------------------- */
@@ -188,14 +245,16 @@ static fleet_status serve_trainer(stage_loop *l, int trainer,
     fl_packet *p;
 
     do {
-        FL_TRY(fl_stage_server_next(l->job->server, trainer, l->n_batch > 0,
-                                    event, &p));
+        FL_TRY(fl_stage_server_next(l->job->server, trainer,
+                                    l->n_batch + l->n_came > 0, event, &p));
         status =
-            *event == FL_STAGE_BATCH ? train_batch(l, trainer, p) : FLEET_OK;
+            *event == FL_STAGE_BATCH ? take_batch(l, trainer, p) : FLEET_OK;
         fl_packet_drop(p);
         FL_TRY(status);
     } while (*event == FL_STAGE_BATCH && !l->is_last);
-    return FLEET_OK;
+    return *event == FL_STAGE_PASS_ENDED || *event == FL_STAGE_LEFT
+               ? fl_stage_connect_tell(l->job, trainer)
+               : FLEET_OK;
 }
 
 static fleet_status run_round(stage_loop *l)
@@ -224,7 +283,17 @@ static fleet_status run_round(stage_loop *l)
 
 /* --- in async ------------------------------------------------------------- */
 
-/* A batch is a step of the heter worker's, which waits for no other step. */
+static fleet_status tell_all(stage_loop *l)
+{
+    const fl_stage_job *job = l->job;
+
+    for (int i = 0; i < job->n_trainer; i++)
+        FL_TRY(fl_stage_connect_tell(l->job, job->first_trainer + i));
+    return FLEET_OK;
+}
+
+/* A batch is a step of the heter worker's, which waits for no other step; those
+ * that a crew computes together come one behind the other. */
 static fleet_status serve_any(stage_loop *l)
 {
     fl_stage_event event;
@@ -234,10 +303,15 @@ static fleet_status serve_any(stage_loop *l)
 
     FL_TRY(fl_stage_server_any(l->job->server, &trainer, &event, &p));
     if (event == FL_STAGE_BATCH)
-        status = train_batch(l, trainer, p);
+        status = take_batch(l, trainer, p);
     fl_packet_drop(p);
+    FL_TRY(status);
+    if (l->n_came > 0)
+        return serve_trainer(l, trainer, &event);
     l->over = event == FL_STAGE_LEFT;
-    return event == FL_STAGE_PASS_ENDED ? close_pass(l) : status;
+    if (event != FL_STAGE_BATCH)
+        FL_TRY(tell_all(l));
+    return event == FL_STAGE_PASS_ENDED ? close_pass(l) : FLEET_OK;
 }
 
 /* --- after a process that died -------------------------------------------- */
@@ -275,31 +349,63 @@ static fleet_status restore_parts(stage_loop *l)
     return FLEET_OK;
 }
 
-static fleet_status serve_until_left(stage_loop *l)
+static fleet_status make_room(stage_loop *l, int n)
 {
-    const size_t n = (size_t)l->job->n + 1;
+    const size_t n_value = (size_t)l->job->in.n + 1;
 
-    FL_TRY(restore_parts(l));
-    FL_TRY(FL_NEW(&l->room, n * sizeof *l->room));
-    FL_TRY(FL_NEW(&l->feed, n * sizeof *l->feed));
-    FL_TRY(FL_NEW(&l->dims, n * sizeof *l->dims));
+    FL_TRY(FL_NEW(&l->came, (size_t)n * sizeof *l->came));
+    for (int i = 0; i < n; i++) {
+        came_batch *b = &l->came[i];
+
+        FL_TRY(FL_NEW(&b->room, n_value * sizeof *b->room));
+        FL_TRY(FL_NEW(&b->feed, n_value * sizeof *b->feed));
+        FL_TRY(FL_NEW(&b->dims, n_value * sizeof *b->dims));
+    }
+    return FLEET_OK;
+}
+
+static fleet_status make_executor(stage_loop *l)
+{
+    const fl_crew_kind kind = {.n = l->job->n_in_flight,
+                               .hogwild = !l->f->store->remote->sync,
+                               .in_flight = true};
+
     l->e = fleet_executor_create(l->job->program, NULL);
     if (!l->e)
         return fl_last_code();
+    return fl_stage_job_has_crew(l->job)
+               ? fl_crew_of(l->e, &kind, l->job->name, &l->crew)
+               : FLEET_OK;
+}
+
+static fleet_status serve_until_left(stage_loop *l)
+{
+    FL_TRY(restore_parts(l));
+    FL_TRY(make_executor(l));
+    FL_TRY(make_room(l, l->crew ? l->job->n_in_flight : 1));
     while (!l->over)
         FL_TRY(l->f->store->remote->sync ? run_round(l) : serve_any(l));
     return FLEET_OK;
 }
 
+static void free_room(const stage_loop *l, const came_batch *b)
+{
+    for (int i = 0; b->room && i < l->job->in.n; i++)
+        fl_stage_buffer_done(&b->room[i]);
+    fl_free(b->room);
+    fl_free(b->feed);
+    fl_free(b->dims);
+}
+
 static void free_loop(stage_loop *l)
 {
-    fleet_executor_destroy(l->e);
-    for (int i = 0; l->room && i < l->job->n; i++)
-        fl_stage_buffer_done(&l->room[i]);
-    fl_free(l->room);
-    fl_free(l->feed);
-    fl_free(l->dims);
+    const int n = l->crew ? l->job->n_in_flight : 1;
+
+    for (int i = 0; l->came && i < n; i++)
+        free_room(l, &l->came[i]);
+    fl_free(l->came);
     fl_free(l->gradient);
+    fleet_executor_destroy(l->e); /* and its crew */
 }
 
 static fleet_status check_call(const fleet *f)

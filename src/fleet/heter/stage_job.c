@@ -1,4 +1,5 @@
-/* stage_job.c - from a program and a role to a stage; connecting it. */
+/* stage_job.c - from a program and a role to a stage, and which processes it
+ * has beside it. */
 #include "fleet/heter/stage_job.h"
 
 #include <stdio.h>
@@ -34,9 +35,6 @@ static fleet_status check_job(const fleet *f)
     if (!is_sync(f) && fl_handle_mode(f) != FL_PS_ASYNC)
         return refuse_stages(fl_job_mode_name(fl_handle_mode(f)),
                              "expected ps-sync or ps-async");
-    if (f->role.stages.n > 2)
-        return refuse_stages("a job of more than two stages",
-                             "expected heter workers of one");
     if (f->stage_job)
         return refuse_stages("a second program", "expected one in a handle");
     return FLEET_OK;
@@ -159,24 +157,40 @@ static fleet_status check_trains(const fl_cut *cut)
     return FLEET_OK;
 }
 
-static fleet_status check_cut(const fleet *f, const fl_cut *cut)
+/* A server is not told how many stages there are, as Fleet's launcher does it:
+ * each behind the first has a heter worker. */
+static fleet_status check_number(const fleet *f, int n)
 {
-    const fleet_program *p = cut->program;
-    const int n = f->role.stages.n > 0 ? f->role.stages.n : 2;
+    const fl_stage_role *s = &f->role.stages;
+    const int most =
+        s->n_heter + 1 < FL_MOST_STAGE ? s->n_heter + 1 : FL_MOST_STAGE;
 
-    if (cut->n_stage > 2)
-        return refuse_stages("a program of more than two stages",
-                             "expected guards that make two");
-    if (cut->n_stage != n)
+    if (s->n > 0 ? n == s->n : n > 1 && n <= most)
+        return FLEET_OK;
+    if (s->n > 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_minimize: the guards of the program make %d "
                        "stage%s (fleet_device_guard()), and the job has %d",
-                       cut->n_stage, cut->n_stage > 1 ? "s" : "", n);
-    if (cut->stage[0].n_out > FL_MOST_CROSSING)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "fleet_minimize: %d variables cross from stage 0: "
-                       "expected %d at most",
-                       cut->stage[0].n_out, (int)FL_MOST_CROSSING);
+                       n, n > 1 ? "s" : "", s->n);
+    return fl_fail(FLEET_EINVAL,
+                   "fleet_minimize: the guards of the program make %d stage%s "
+                   "(fleet_device_guard()): expected 2 to %d, as the job has "
+                   "%d heter worker%s",
+                   n, n > 1 ? "s" : "", most, s->n_heter,
+                   s->n_heter > 1 ? "s" : "");
+}
+
+static fleet_status check_cut(const fleet *f, const fl_cut *cut)
+{
+    const fleet_program *p = cut->program;
+
+    FL_TRY(check_number(f, cut->n_stage));
+    for (int i = 0; i < cut->n_stage; i++)
+        if (cut->stage[i].n_out > FL_MOST_CROSSING)
+            return fl_fail(FLEET_EUNSUPPORTED,
+                           "fleet_minimize: %d variables cross from stage %d: "
+                           "expected %d at most",
+                           cut->stage[i].n_out, i, (int)FL_MOST_CROSSING);
     for (size_t i = 0; i < p->n_node; i++)
         FL_TRY(check_reads(p->node[i], cut->stage_of[i] > 0));
     return check_trains(cut);
@@ -184,12 +198,17 @@ static fleet_status check_cut(const fleet *f, const fl_cut *cut)
 
 /* --- the stage of this process -------------------------------------------- */
 
+static fl_stage_link *link_now(const fl_stage_job *job)
+{
+    return fl_stage_client_link(job->way[job->now].client);
+}
+
 static fleet_status send_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
-    fl_stage_job *job = (fl_stage_job *)(void *)link;
+    const fl_stage_job *job = (fl_stage_job *)(void *)link;
     fl_stage_link *to;
 
-    if (!job->client)
+    if (!job->way[job->now].client)
         return fl_fail(FLEET_ESTATE,
                        "the next stage is not connected: call "
                        "fleet_init_worker() before, and fleet_stop_worker() "
@@ -199,62 +218,129 @@ static fleet_status send_batch(fl_stage_link *link, const fl_stage_batch *b)
                        "fleet_executor_run: strategy.pipeline has %d batches "
                        "in flight, which fleet_train_from_dataset() brings",
                        job->n_in_flight);
-    to = fl_stage_client_link(job->client);
+    to = link_now(job);
     return to->send(to, b);
 }
 
 static fleet_status receive_batch(fl_stage_link *link, const fl_stage_batch *b)
 {
-    fl_stage_job *job = (fl_stage_job *)(void *)link;
-    fl_stage_link *to = fl_stage_client_link(job->client);
+    fl_stage_link *to = link_now((fl_stage_job *)(void *)link);
 
     return to->receive(to, b);
 }
 
-/* Names live as long as the handle: the whole program may go before it. */
-static fleet_status describe_boundary(const fl_role *r, fl_stage_job *job,
-                                      const fl_stage *s)
+static void add_counts(fl_text *text, const fl_stage_role *s)
+{
+    for (int i = 0; i < s->n; i++)
+        fl_text_add(text, "%s%d", i ? ", " : "", s->num[i]);
+}
+
+/* From a stage to the next one. Names live as long as the handle: the whole
+ * program may go before it. */
+static fleet_status describe_boundary(const fl_role *r, const fl_stage_job *job,
+                                      const fl_stage *s, int stage,
+                                      fl_boundary *b)
 {
     fl_text text = {0};
 
-    FL_TRY(FL_NEW(&job->crossing, ((size_t)s->n_out + 1) * sizeof(char *)));
-    FL_TRY(FL_NEW(&job->goes_back, (size_t)s->n_out + 1));
-    fl_text_add(&text, "workers %d, heter workers %d, batches in flight %d\n",
-                r->worker_num, r->stages.n_heter, job->n_in_flight);
+    FL_TRY(FL_NEW(&b->name, ((size_t)s->n_out + 1) * sizeof(char *)));
+    FL_TRY(FL_NEW(&b->goes_back, (size_t)s->n_out + 1));
+    fl_text_add(&text, "from stage %d, trainers of stages ", stage);
+    add_counts(&text, &r->stages);
+    fl_text_add(&text, ", batches in flight %d\n", job->n_in_flight);
     for (int i = 0; i < s->n_out; i++) {
         const fleet_var *v = s->out[i].var;
 
         fl_text_add(&text, "%s %s%s%s%s\n", v->name, fleet_dtype_name(v->dtype),
                     fl_shape_print(&v->shape).chars, v->ragged ? " ragged" : "",
                     s->out[i].has_gradient ? ", gradient back" : "");
-        job->crossing[i] = fl_strdup(v->name);
-        job->goes_back[i] = s->out[i].has_gradient;
-        job->n = i + 1;
-        if (!job->crossing[i])
+        b->name[i] = fl_strdup(v->name);
+        b->goes_back[i] = s->out[i].has_gradient;
+        b->n = i + 1;
+        if (!b->name[i])
             return FLEET_ENOMEM;
     }
-    job->boundary = text.chars;
+    b->text = text.chars;
     return text.status;
 }
 
-/* Heter workers share out the workers in runs, so that the gradients of heter
- * workers, one after the other, are in the order of the workers. */
-static int first_trainer_of(const fl_role *r, int heter)
+static fleet_status describe_boundaries(const fl_role *r, fl_stage_job *job,
+                                        const fl_cut *cut)
 {
-    return heter * r->worker_num / r->stages.n_heter;
+    const int own = r->stages.own;
+
+    if (own > 0)
+        FL_TRY(
+            describe_boundary(r, job, &cut->stage[own - 1], own - 1, &job->in));
+    return own + 1 < cut->n_stage
+               ? describe_boundary(r, job, &cut->stage[own], own, &job->out)
+               : FLEET_OK;
 }
 
-static void find_neighbours(const fleet *f, fl_stage_job *job)
+/* The heter workers of a stage share out the workers in runs, so that the
+ * gradients of heter workers, one after the other, are in the order of the
+ * workers. i: in its stage. */
+static int first_trainer_of(const fl_role *r, int stage, int i)
 {
-    const fl_role *r = &f->role;
+    return i * r->worker_num / r->stages.num[stage];
+}
 
-    job->heter = fleet_is_heter_worker(f) ? r->index : 0;
-    while (fleet_is_worker(f) &&
-           first_trainer_of(r, job->heter + 1) <= r->index)
-        job->heter++;
-    job->first_trainer = first_trainer_of(r, job->heter);
-    job->n_trainer = first_trainer_of(r, job->heter + 1) - job->first_trainer;
-    snprintf(job->name, sizeof job->name, "heter worker %d", job->heter);
+/* Which heter worker of a stage serves that worker. */
+static int heter_of(const fl_role *r, int stage, int worker)
+{
+    int i = 0;
+
+    while (first_trainer_of(r, stage, i + 1) <= worker)
+        i++;
+    return fl_stage_role_first(&r->stages, stage) + i;
+}
+
+/* To the next stage. */
+static fleet_status find_ways(const fl_role *r, fl_stage_job *job, int first,
+                              int n)
+{
+    FL_TRY(FL_NEW(&job->way, ((size_t)n + 1) * sizeof *job->way));
+    for (job->n_way = 0; job->n_way < n; job->n_way++) {
+        fl_stage_way *w = &job->way[job->n_way];
+
+        w->worker = first + job->n_way;
+        w->heter = heter_of(r, r->stages.own + 1, w->worker);
+        snprintf(w->name, sizeof w->name, "heter worker %d", w->heter);
+    }
+    return FLEET_OK;
+}
+
+/* In front of the second stage are the workers. */
+static fleet_status find_trainers(const fl_role *r, fl_stage_job *job)
+{
+    const int own = r->stages.own;
+    const int at = r->index - fl_stage_role_first(&r->stages, own);
+
+    snprintf(job->name, sizeof job->name, "heter worker %d", r->index);
+    job->first_trainer = first_trainer_of(r, own, at);
+    job->n_trainer = first_trainer_of(r, own, at + 1) - job->first_trainer;
+    FL_TRY(FL_NEW(&job->key, ((size_t)job->n_trainer + 1) * sizeof *job->key));
+    for (int i = 0; i < job->n_trainer; i++)
+        job->key[i] = own > 1 ? r->worker_num +
+                                    heter_of(r, own - 1, job->first_trainer + i)
+                              : job->first_trainer + i;
+    return FLEET_OK;
+}
+
+static fleet_status find_neighbours(const fl_role *r, fl_stage_job *job)
+{
+    const bool is_last = r->stages.own + 1 == r->stages.n;
+
+    if (r->stages.own == 0)
+        return find_ways(r, job, r->index, 1);
+    FL_TRY(find_trainers(r, job));
+    return is_last ? FLEET_OK
+                   : find_ways(r, job, job->first_trainer, job->n_trainer);
+}
+
+bool fl_stage_job_has_crew(const fl_stage_job *job)
+{
+    return job->in.text && job->out.text && job->n_in_flight > 1;
 }
 
 static void set_training(fleet *f, const fleet_program *whole,
@@ -262,7 +348,7 @@ static void set_training(fleet *f, const fleet_program *whole,
 {
     job->program->training = whole->training;
     job->program->training.loss = loss;
-    if (fleet_is_heter_worker(f) && is_sync(f))
+    if (fleet_is_heter_worker(f) && is_sync(f) && !fl_stage_job_has_crew(job))
         job->program->training.merge.steps = job->n_in_flight;
     f->store->counts_no_batch = fleet_is_heter_worker(f) && is_sync(f);
 }
@@ -291,8 +377,8 @@ static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
     f->stage_job = job;
     job->link = (fl_stage_link){.send = send_batch, .receive = receive_batch};
     job->n_in_flight = fl_strategy_in_flight(&f->strategy);
-    find_neighbours(f, job);
-    FL_TRY(describe_boundary(&f->role, job, &cut->stage[0]));
+    FL_TRY(find_neighbours(&f->role, job));
+    FL_TRY(describe_boundaries(&f->role, job, cut));
     FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
                             &job->program, &loss));
     set_training(f, p, job, loss);
@@ -325,115 +411,6 @@ fleet_status fl_stage_job_make(fleet *f, fleet_program *p)
     return status;
 }
 
-/* --- connecting ----------------------------------------------------------- */
-
-static fleet_status job_status(void *arg)
-{
-    fleet *f = arg;
-
-    return fl_worker_io_status(f->worker_io);
-}
-
-static fleet_status end_pass(void *arg)
-{
-    fleet *f = arg;
-
-    return f->stage_job->client ? fl_stage_client_end_pass(f->stage_job->client)
-                                : FLEET_OK;
-}
-
-static uint64_t next_step(void *arg)
-{
-    fleet *f = arg;
-
-    return fl_worker_io_steps(f->worker_io) + 1;
-}
-
-/* How long a process that has died may take to be started again. */
-static int64_t restart_ms(const fleet *f)
-{
-    return f->strategy.log != FLEET_DURABLE_NONE
-               ? f->strategy.log_configs.restart_deadline_ms
-               : 0;
-}
-
-static fleet_status connect_trainer(fleet *f)
-{
-    const fl_role *r = &f->role;
-    fl_stage_job *job = f->stage_job;
-    const fl_stage_client_options o = {
-        .log = &f->context.log,
-        .address = r->stages.heter[job->heter],
-        .name = job->name,
-        .key = r->worker_num + job->heter,
-        .keys = r->keys,
-        .job = r->job_id,
-        .run = fl_worker_io_run(f->worker_io),
-        .incarnation = fl_worker_io_incarnation(f->worker_io),
-        .trainer = r->index,
-        .boundary = job->boundary,
-        .n_in_flight = job->n_in_flight,
-        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
-        .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
-        .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-        .step_ms = r->deadline_ms[FL_STEP_DEADLINE] + restart_ms(f),
-        .restart_ms = restart_ms(f),
-        .number = next_step,
-        .status = job_status,
-        .arg = f};
-
-    FL_TRY(fl_stage_client_open(&job->client, &o));
-    fl_worker_io_before_pass_ends(f->worker_io, end_pass, f);
-    return FLEET_OK;
-}
-
-/* In the folder of its trail, which is its own. */
-static fleet_status open_log(const fleet *f, fl_stage_job *job, uint32_t *nonce)
-{
-    uint64_t number;
-    const char *folder = fl_worker_io_trail(f->worker_io, &number);
-
-    if (!folder)
-        return FLEET_OK;
-    *nonce = (uint32_t)(number ^ number >> 32) | 1;
-    return fl_stage_log_open(&job->log, folder, job->first_trainer,
-                             job->n_trainer,
-                             f->strategy.log == FLEET_DURABLE_POWER);
-}
-
-static fleet_status connect_heter_worker(fleet *f)
-{
-    const fl_role *r = &f->role;
-    fl_stage_job *job = f->stage_job;
-    fl_stage_server_options o = {.log = &f->context.log,
-                                 .address = r->stages.heter[r->index],
-                                 .listen_fd = r->listen_fd,
-                                 .keys = r->keys,
-                                 .insecure = r->insecure,
-                                 .name = job->name,
-                                 .job = r->job_id,
-                                 .run = fl_worker_io_run(f->worker_io),
-                                 .first_trainer = job->first_trainer,
-                                 .n_trainer = job->n_trainer,
-                                 .boundary = job->boundary,
-                                 .n_in_flight = job->n_in_flight,
-                                 .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
-                                 .step_ms = r->deadline_ms[FL_STEP_DEADLINE] +
-                                            restart_ms(f),
-                                 .status = job_status,
-                                 .arg = f};
-
-    FL_TRY(open_log(f, job, &o.nonce));
-    o.stage_log = job->log;
-    if (job->n_trainer == 0)
-        FL_WARN(&f->context.log,
-                "%s has nothing to do: the job has %d heter workers for %d "
-                "worker%s, and one serves all batches of a worker",
-                job->name, r->stages.n_heter, r->worker_num,
-                r->worker_num > 1 ? "s" : "");
-    return fl_stage_server_open(&job->server, &o);
-}
-
 void fl_stage_job_mark(fleet *f)
 {
     const fl_map *params = &f->store->params;
@@ -446,46 +423,13 @@ void fl_stage_job_mark(fleet *f)
     }
 }
 
-/* A heter worker is in no sum, and listens before a trainer looks for it. One
- * that goes on has met its trainers. */
-fleet_status fl_stage_job_meet(fleet *f)
+static void free_boundary(const fl_boundary *b)
 {
-    uint64_t step, updates;
-
-    if (fleet_is_heter_worker(f)) {
-        FL_TRY(connect_heter_worker(f));
-        if (!is_sync(f)) /* batches pull the weights of then */
-            return FLEET_OK;
-        return fl_stage_server_goes_on(f->stage_job->server, &step, &updates)
-                   ? fl_worker_io_stand(f->worker_io, step, (int64_t)updates)
-                   : fl_worker_io_close_pass(f->worker_io);
-    }
-    FL_TRY(fl_worker_io_barrier(f->worker_io));
-    return f->stage_job ? connect_trainer(f) : FLEET_OK;
-}
-
-/* Weights of the other stage: no server answers this worker afterwards. */
-static fleet_status catch_up(fleet *f)
-{
-    fleet_status status;
-
-    FL_TRY(fl_store_synchronize(f->store));
-    pthread_rwlock_wrlock(&f->store->lock);
-    status = fl_remote_catch_up(f->store);
-    pthread_rwlock_unlock(&f->store->lock);
-    return status;
-}
-
-fleet_status fl_stage_job_leave(fleet *f)
-{
-    fl_stage_job *job = f->stage_job;
-
-    if (!job || !job->client)
-        return FLEET_OK;
-    FL_TRY(fl_stage_client_leave(job->client));
-    fl_stage_client_close(job->client);
-    job->client = NULL;
-    return catch_up(f);
+    for (int i = 0; i < b->n; i++)
+        fl_free((char *)b->name[i]);
+    fl_free(b->name);
+    fl_free(b->goes_back);
+    fl_free(b->text);
 }
 
 void fl_stage_job_close(fleet *f)
@@ -495,15 +439,15 @@ void fl_stage_job_close(fleet *f)
 
     if (!job)
         return;
-    fl_stage_client_close(job->client);
+    for (int i = 0; i < job->n_way; i++)
+        fl_stage_client_close(job->way[i].client);
     fl_stage_server_close(job->server,
                           *why ? why : "the heter worker has ended");
     fl_stage_log_close(job->log);
-    for (int i = 0; i < job->n; i++)
-        fl_free((char *)job->crossing[i]);
-    fl_free(job->crossing);
-    fl_free(job->goes_back);
-    fl_free(job->boundary);
+    free_boundary(&job->in);
+    free_boundary(&job->out);
+    fl_free(job->way);
+    fl_free(job->key);
     fl_free(job);
     f->stage_job = NULL;
 }

@@ -121,6 +121,11 @@ static fleet_status say(fl_stage_client *c, uint16_t flags)
     return wait_for_answer(c, r);
 }
 
+uint64_t fl_stage_client_progress(const fl_stage_client *c)
+{
+    return fl_client_progress(c->client);
+}
+
 fleet_status fl_stage_client_end_pass(fl_stage_client *c)
 {
     return say(c, FL_MSG_PASS_END);
@@ -315,10 +320,12 @@ void fl_stage_client_close(fl_stage_client *c)
         return;
     if (c->client && !c->left) {
         const char *why = fleet_last_error();
-        char text[900];
+        char name[32], text[900];
 
-        snprintf(text, sizeof text, "worker %d has given up: %.700s",
-                 c->o.trainer, *why ? why : "it has not left the job");
+        snprintf(name, sizeof name, "worker %d", c->o.trainer);
+        snprintf(text, sizeof text, "%s has given up: %.700s",
+                 c->o.own_name ? c->o.own_name : name,
+                 *why ? why : "it has not left the job");
         fl_client_fail(c->client, FLEET_EPEER, text, true);
     }
     if (c->client)

@@ -1,9 +1,9 @@
-/* stage_client.h - a trainer's link (runtime/stages/stage_link.h) to the
- * process of the next stage: a batch goes to it, and its loss and gradients
- * come back. By requests of ps/worker/client.h, so that a lost message is sent
- * again, a slow process waited for, and a dead one named. Batches in flight
- * have one number, and places of their own in it: they are the pieces of a
- * step.
+/* stage_client.h - the link (runtime/stages/stage_link.h) of a trainer, or of a
+ * heter worker for one trainer's batches, to the process of the next stage: a
+ * batch goes to it, and its loss and gradients come back. By requests of
+ * ps/worker/client.h, so that a lost message is sent again, a slow process
+ * waited for, and a dead one named. Batches in flight have one number, and
+ * places of their own in it: they are the pieces of a step.
  *
  * Threads: one at a time. Nothing is sent while no call waits: that this
  * trainer lives its servers know. */
@@ -18,13 +18,14 @@ typedef struct fl_stage_client fl_stage_client;
 
 typedef struct fl_stage_client_options {
     fl_log *log;
-    const char *address; /* of the other process: "tcp://ip:port" */
-    const char *name;    /* for messages: "heter worker 0" */
-    int key;             /* which worker's key it has */
-    const fl_keys *keys; /* NULL: none are used */
+    const char *address;  /* of the other process: "tcp://ip:port" */
+    const char *name;     /* for messages: "heter worker 0" */
+    const char *own_name; /* of this process; NULL: it is the trainer */
+    int key;              /* which worker's key it has */
+    const fl_keys *keys;  /* NULL: none are used */
     const char *job;
     uint32_t run, incarnation; /* as the job's servers have given them */
-    int trainer;               /* this one */
+    int trainer;               /* whose batches they are */
     const char *boundary;      /* what crosses: both processes say the same */
     int n_in_flight;           /* batches at once; 0: 1 */
     int64_t connect_ms, request_ms, peer_ms, step_ms; /* deadlines */
@@ -52,6 +53,9 @@ fleet_status fl_stage_client_open(fl_stage_client **client,
 void fl_stage_client_close(fl_stage_client *c);
 
 fl_stage_link *fl_stage_client_link(fl_stage_client *c);
+
+/* It grows while the other process gets on with its own work. */
+uint64_t fl_stage_client_progress(const fl_stage_client *c);
 
 /* The trainer's pass is over: no batch of it comes any more. */
 fleet_status fl_stage_client_end_pass(fl_stage_client *c);

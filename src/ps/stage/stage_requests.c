@@ -166,7 +166,7 @@ static void begin_number(const fl_stage_server *s, fl_stage_peer *t,
         t->request[i] = (fl_stage_request){.batch = NULL};
     }
     t->number = number;
-    t->n_taken = 0;
+    t->n_taken = t->n_answered = 0;
     t->whole = false;
 }
 
@@ -222,7 +222,10 @@ static void take_end(fl_stage_server *s, fl_stage_peer *t)
     fl_stage_begin_answer(s, head, FL_ANSWER_OK, &w);
     if (fl_msg_end(&w, true, &p) != FLEET_OK)
         return; /* it comes again */
-    t->n_ended += (head->flags & FL_MSG_PASS_END) != 0;
+    if (head->flags & FL_MSG_PASS_END) {
+        t->n_ended++;
+        t->ended_at = head->step;
+    }
     t->left = head->flags & FL_MSG_LEAVE;
     r = record_of_end(s, t, head->step);
     if (s->o.stage_log && fl_stage_log_write(s->o.stage_log, (int)head->stream,
@@ -238,16 +241,12 @@ static void take_end(fl_stage_server *s, fl_stage_peer *t)
     q->answer_is_new = true;
 }
 
-/* The process that asks may be another one than that which asked first. */
-static bool head_anew(fl_stage_server *s, fl_stage_request *q)
+static bool write_anew(fl_stage_server *s, fl_stage_request *q,
+                       const fl_msg_head *head)
 {
-    const fl_msg_head *head = &s->msg.head;
     fl_msg_writer w;
     fl_packet *p;
 
-    if (q->answered.request == head->request &&
-        q->answered.incarnation == head->incarnation)
-        return true;
     if (fl_msg_decode(q->answer, &s->again) != FLEET_OK)
         return false;
     fl_stage_begin_answer(s, head, FL_ANSWER_OK, &w);
@@ -260,12 +259,15 @@ static bool head_anew(fl_stage_server *s, fl_stage_request *q)
     return true;
 }
 
-/* What cannot be written now is asked for again. */
-static void answer_again(fl_stage_server *s, fl_stage_request *q)
+bool fl_stage_head_anew(fl_stage_server *s, fl_stage_request *q,
+                        const fl_msg_head *head)
 {
-    q->answer_is_new = head_anew(s, q);
-    if (!q->answer_is_new)
-        fl_error_clear();
+    if ((q->answered.request == head->request &&
+         q->answered.incarnation == head->incarnation) ||
+        write_anew(s, q, head))
+        return true;
+    fl_error_clear();
+    return false;
 }
 
 static void take_batch(fl_stage_server *s, fl_stage_peer *t,
@@ -311,7 +313,7 @@ static void take_request(fl_stage_server *s, fl_stage_peer *t, fl_packet *p)
     fl_stage_request *q = &t->request[has_place ? head->piece : 0];
 
     if (has_place && head->step == t->number && is_answered(s, t, q))
-        answer_again(s, q);
+        q->answer_is_new = fl_stage_head_anew(s, q, head);
     else if (is_behind(t, head->step) && is_end(head))
         answer_briefly(s, &t->peer, head, FL_ANSWER_OK);
     else if (has_place && head->step == t->number && !t->whole && !is_end(head))
@@ -360,7 +362,7 @@ static void take_known(fl_stage_server *s, const fl_peer *from, fl_packet *p)
 }
 
 /* Strangers, workers of other heter workers, and senders whose key is of
- * another worker, are not answered. */
+ * another process than brings the worker's batches, are not answered. */
 static bool is_let_in(const fl_stage_server *s, const fl_peer *from)
 {
     const fl_msg_head *head = &s->msg.head;
@@ -369,7 +371,7 @@ static bool is_let_in(const fl_stage_server *s, const fl_peer *from)
            head->stream - (uint32_t)s->o.first_trainer <
                (uint32_t)s->o.n_trainer &&
            (!s->guard || from->sender == 0 ||
-            from->sender == (int32_t)head->stream + 1);
+            from->sender == fl_stage_key_of(s, head->stream) + 1);
 }
 
 void fl_stage_take_packet(fl_stage_server *s, const fl_peer *from, fl_packet *p)

@@ -99,11 +99,27 @@ static bool has_left(const fl_stage_server *s, const fl_stage_peer *t)
     return t->left && !(s->o.stage_log && t->n_ended > s->n_over);
 }
 
-/* Under the lock: what the trainer has brought, if anything. */
+/* Under the lock: the next batch, if it has come. */
+static bool take_batch(const fl_stage_server *s, fl_stage_peer *t,
+                       fl_stage_event *event, fl_packet **p)
+{
+    const fl_stage_request *q = fl_stage_next_batch(s, t);
+
+    if (!q)
+        return false;
+    t->n_taken++;
+    *p = fl_packet_keep(q->batch);
+    *event = FL_STAGE_BATCH;
+    return true;
+}
+
+/* Under the lock: what the trainer has brought, if anything. With a log a batch
+ * behind a pass waits until that is over: the next process may not know it yet,
+ * and the batch would be of the step that lanes have as the pass's end. */
 static bool has_event(fl_stage_server *s, fl_stage_peer *t,
                       fl_stage_event *event, fl_packet **p)
 {
-    const fl_stage_request *q = fl_stage_next_batch(s, t);
+    const bool ended = t->n_ended > s->n_over;
 
     *p = NULL;
     if (t->trained) {
@@ -111,14 +127,10 @@ static bool has_event(fl_stage_server *s, fl_stage_peer *t,
         *event = FL_STAGE_TRAINED;
         return true;
     }
-    if (q) {
-        t->n_taken++;
-        *p = fl_packet_keep(q->batch);
-        *event = FL_STAGE_BATCH;
+    if (!(ended && s->o.stage_log) && take_batch(s, t, event, p))
         return true;
-    }
     *event = has_left(s, t) ? FL_STAGE_LEFT : FL_STAGE_PASS_ENDED;
-    return t->left || t->n_ended > s->n_over;
+    return t->left || ended;
 }
 
 static void wait_a_little(fl_stage_server *s)
@@ -198,7 +210,7 @@ static bool has_any(fl_stage_server *s, int *trainer, fl_stage_event *event,
         if (fl_stage_next_batch(s, t)) {
             s->served = at;
             *trainer = s->o.first_trainer + at;
-            return has_event(s, t, event, p);
+            return take_batch(s, t, event, p);
         }
         left += t->left;
         ended += t->left || t->n_ended > s->n_over;
@@ -219,16 +231,17 @@ fleet_status fl_stage_server_any(fl_stage_server *s, int *trainer,
     return status;
 }
 
-static fl_stage_request *taken_last(const fl_stage_server *s, int trainer)
+/* Of the batches that were taken. */
+static fl_stage_request *first_unanswered(const fl_stage_server *s, int trainer)
 {
     const fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
 
-    return &t->request[t->n_taken - 1];
+    return &t->request[t->n_answered];
 }
 
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w)
 {
-    fl_stage_request *q = taken_last(s, trainer);
+    fl_stage_request *q = first_unanswered(s, trainer);
 
     pthread_mutex_lock(&s->lock);
     q->answered = q->asked;
@@ -254,25 +267,28 @@ static fleet_status write_down(const fl_stage_server *s, int trainer,
     return fl_stage_log_write(s->o.stage_log, trainer, &r, parts->lane, answer);
 }
 
-/* Under the lock. */
-static void hand_over(const fl_stage_server *s, fl_stage_peer *t,
-                      fl_stage_request *q, fl_packet *p, bool last)
+/* Under the lock. While answers wait to be written down another process may
+ * ask. */
+static void hand_over(fl_stage_server *s, fl_stage_peer *t, fl_stage_request *q,
+                      fl_packet *p, bool last)
 {
     fl_stage_keep_answer(q, p);
+    t->n_answered++;
     q->answer_is_new = !s->o.stage_log;
     if (!last)
         return;
     t->whole = true;
     t->trained_at = s->step + 1;
     for (int i = 0; s->o.stage_log && i < t->n_taken; i++)
-        t->request[i].answer_is_new = true;
+        t->request[i].answer_is_new =
+            fl_stage_head_anew(s, &t->request[i], &t->request[i].asked);
 }
 
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
                                     fl_msg_writer *w,
                                     const fl_stage_parts *parts)
 {
-    fl_stage_request *q = taken_last(s, trainer);
+    fl_stage_request *q = first_unanswered(s, trainer);
     const bool last = q->answered.flags & FL_MSG_END_OF_STEP;
     fleet_status status = FLEET_OK;
     fl_packet *p;
@@ -297,6 +313,26 @@ void fl_stage_server_stands(fl_stage_server *s, uint64_t step, uint64_t updates)
     pthread_mutex_lock(&s->lock);
     s->step = step;
     s->updates = updates;
+    pthread_mutex_unlock(&s->lock);
+}
+
+fl_stage_place fl_stage_server_where(fl_stage_server *s, int trainer)
+{
+    const fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    fl_stage_place at;
+
+    pthread_mutex_lock(&s->lock);
+    at = (fl_stage_place){t->number, t->ended_at, t->n_ended, s->n_over,
+                          t->left};
+    pthread_mutex_unlock(&s->lock);
+    return at;
+}
+
+void fl_stage_server_gets_on(fl_stage_server *s, uint64_t progress)
+{
+    pthread_mutex_lock(&s->lock);
+    s->progress += progress != s->next_progress;
+    s->next_progress = progress;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -380,6 +416,7 @@ static fleet_status restore_trainer(fl_stage_server *s, int trainer)
         return FLEET_OK;
     t->number = r->number;
     t->n_ended = r->n_ended;
+    t->ended_at = r->number; /* if it is an end, which alone matters */
     t->left = r->left;
     t->trained_at = r->n_lane > 0 ? r->step + 1 : 0;
     if (!s->goes_on || r->step > s->step) {

@@ -1,4 +1,5 @@
-/* stage_server.h - a process of a later stage, as its trainers reach it: a
+/* stage_server.h - a process of a later stage, as its trainers reach it, or as
+ * heter workers of the stage before bring their trainers' batches: a
  * socket, and a thread that answers hellos and heartbeats and takes requests,
  * while another thread computes and waits for the job's servers. A trainer has
  * one request under way, or as many batches as may be in flight, which have one
@@ -26,6 +27,8 @@ typedef struct fl_stage_server_options {
     const char *job;
     uint32_t run;                 /* as the job's servers have given it */
     int first_trainer, n_trainer; /* workers that it serves: their streams */
+    const int *key; /* by them: which worker's key the process has that brings
+                       their batches; NULL: their own */
     const char *boundary;     /* what crosses: trainers have to say the same */
     int n_in_flight;          /* batches of a trainer at once; 0: 1 */
     int64_t peer_ms, step_ms; /* deadlines */
@@ -74,15 +77,29 @@ typedef struct fl_stage_parts {
     fl_update_settings settings;
 } fl_stage_parts;
 
-/* Begin the answer to the batch that was taken last, which is that trainer's,
- * and hand it over. With a log the answers to batches that are in flight
- * together are sent once the last one is there and all of them are written
- * down, with the parts: parts are of the last one, and may be NULL without a
- * log. */
+/* Begin the answer to the trainer's batch that was taken first and is not
+ * answered, and hand it over. With a log the answers to batches that are in
+ * flight together are sent once the last one is there and all of them are
+ * written down, with the parts: parts are of the last one, and may be NULL
+ * without a log. */
 void fl_stage_server_begin(fl_stage_server *s, int trainer, fl_msg_writer *w);
 fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
                                     fl_msg_writer *w,
                                     const fl_stage_parts *parts);
+
+/* Where a trainer is by its requests: the number of the last one, of the last
+ * end of a pass, and what it has ended. */
+typedef struct fl_stage_place {
+    uint64_t number, ended_at, n_ended;
+    uint64_t n_over; /* passes that are over for all */
+    bool left;
+} fl_stage_place;
+
+fl_stage_place fl_stage_server_where(fl_stage_server *s, int trainer);
+
+/* This process waits for the next stage, whose progress is that now: trainers
+ * that wait for this process hear that it gets on. */
+void fl_stage_server_gets_on(fl_stage_server *s, uint64_t progress);
 
 /* A round begins: that many steps and updates are behind it. */
 void fl_stage_server_stands(fl_stage_server *s, uint64_t step,

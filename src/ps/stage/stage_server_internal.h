@@ -26,7 +26,9 @@ typedef struct fl_stage_peer {
     bool whole;          /* all of that was answered, as far as there is a log
                             written down: the next number may come */
     int n_taken;         /* of these batches, by the other thread */
+    int n_answered;      /* by it */
     uint64_t n_ended;    /* passes that it has ended */
+    uint64_t ended_at;   /* number of the last such request */
     uint64_t progress;   /* requests */
     uint64_t trained_at; /* the heter worker's step that its last batch is part
                             of; 0: there was none */
@@ -52,7 +54,9 @@ struct fl_stage_server {
     fl_error error;
     fl_stage_peer *trainer; /* n_trainer of them */
     uint64_t n_over;        /* passes that are over for all */
-    uint64_t progress;      /* of this process: batches that it has done */
+    uint64_t progress;      /* of this process: batches that it has done, and
+                               what the next stage gets on with */
+    uint64_t next_progress; /* of that stage, as it was last */
     int awaited;            /* the trainer that the other thread waits for */
     int served;             /* fl_stage_server_any() was its batch last */
     uint64_t step, updates; /* where the heter worker stands */
@@ -60,6 +64,13 @@ struct fl_stage_server {
     fl_msg msg;             /* the thread's, that is being read */
     fl_msg again;           /* an answer that is written again */
 };
+
+/* Whose key its messages come with. */
+static inline int fl_stage_key_of(const fl_stage_server *s, uint32_t stream)
+{
+    return s->o.key ? s->o.key[stream - (uint32_t)s->o.first_trainer]
+                    : (int)stream;
+}
 
 /* By its stream, which is one of the server's. */
 static inline fl_stage_peer *fl_stage_peer_of(const fl_stage_server *s,
@@ -89,6 +100,12 @@ void fl_stage_begin_answer(const fl_stage_server *s, const fl_msg_head *to,
 /* An answer to it is kept until a request of the next number comes. The packet
  * becomes the server's. */
 void fl_stage_keep_answer(fl_stage_request *q, fl_packet *p);
+
+/* Its answer, headed as an answer to that request: the process that asks may be
+ * another one than that which asked first. false: it cannot be written now, and
+ * is asked for again. */
+bool fl_stage_head_anew(fl_stage_server *s, fl_stage_request *q,
+                        const fl_msg_head *head);
 
 /* What is to be written down of it: of an end, and the head of a batch's. */
 fl_stage_record fl_stage_record_of(const fl_stage_server *s,

@@ -300,6 +300,11 @@ fleet_status fl_client_status(const fl_client *c)
     return fl_error_raise(&c->error);
 }
 
+uint64_t fl_client_progress(const fl_client *c)
+{
+    return c->progress;
+}
+
 /* --- answers -------------------------------------------------------------- */
 
 static fl_request *find_request(const fl_client_lane *l, uint64_t id)

@@ -167,5 +167,8 @@ void fl_client_fail(fl_client *c, fleet_status code, const char *why,
                     bool tell);
 fleet_status fl_client_status(const fl_client *c); /* sets the text, too */
 
+/* It grows while lanes answer, and get on with their own work. */
+uint64_t fl_client_progress(const fl_client *c);
+
 /* The name that was given to a lane. */
 const char *fl_client_lane_name(const fl_client *c, int lane);

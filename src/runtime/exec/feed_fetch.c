@@ -133,8 +133,8 @@ static fleet_status check_weights(const fleet_executor *e, int64_t batch)
     return FLEET_OK;
 }
 
-static fleet_status bind_feeds(fleet_executor *e, const fleet_feed *feed, int n,
-                               int64_t *batch)
+fleet_status fl_executor_bind(fleet_executor *e, const fleet_feed *feed, int n,
+                              int64_t *batch)
 {
     const char *first = NULL;
 
@@ -333,7 +333,7 @@ fleet_status fleet_executor_run(fleet_executor *e, const fleet_feed *feed,
     FL_TRY(fl_context_check(e->context));
     for (int i = 0; i < n_fetch; i++)
         FL_TRY(fl_executor_want(e, fetch[i].var));
-    FL_TRY(bind_feeds(e, feed, n_feed, &batch));
+    FL_TRY(fl_executor_bind(e, feed, n_feed, &batch));
     FL_TRY(fl_executor_plan(e, batch, &c));
     FL_TRY(check_complete(e, c->plan));
     for (int i = 0; i < n_fetch; i++) /* a refused call has trained nothing */

@@ -470,14 +470,29 @@ fleet_status fl_ranks_join(fleet *f, const char *terms)
 
 fleet_status fl_ranks_barrier(fleet *f)
 {
-    return f->comm ? fl_store_join(f->store) : not_joined();
+    return f->comm ? fl_store_join(f->store, NULL, NULL) : not_joined();
+}
+
+typedef struct reduction {
+    fl_comm *comm;
+    fl_reduce how;
+    double *x;
+    int n;
+} reduction;
+
+static fleet_status reduce_now(void *arg)
+{
+    const reduction *r = arg;
+
+    return r->comm->methods->all_reduce(r->comm, r->how, FL_WIRE_F64, r->x,
+                                        r->x, r->n, NULL);
 }
 
 fleet_status fl_ranks_reduce(fleet *f, fl_reduce how, double *x, int n)
 {
-    FL_TRY(fl_ranks_barrier(f));
-    return f->comm->methods->all_reduce(f->comm, how, FL_WIRE_F64, x, x, n,
-                                        NULL);
+    reduction r = {f->comm, how, x, n};
+
+    return f->comm ? fl_store_join(f->store, reduce_now, &r) : not_joined();
 }
 
 /* All ranks leave alike, with their own parts alone, whatever each of them has

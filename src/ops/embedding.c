@@ -59,17 +59,24 @@ static fleet_status want_rows(const fl_node *n, fl_var_kind kind)
     return fl_want_shape(n, IN_TABLE, "a table of rows");
 }
 
-static fleet_status embedding_infer(fl_node *n)
+/* dim numbers for each id of a sample. */
+static fleet_status set_rows(fl_node *n, int64_t ids, int64_t dim)
 {
-    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
+    const int64_t dims[] = {-1, ids, dim};
     fl_shape out;
 
+    FL_TRY(fl_shape_check(n->op->name, dims, 3));
+    out = fl_shape_2(-1, ids * dim);
+    fl_set_out(n, 0, &out);
+    return FLEET_OK;
+}
+
+static fleet_status embedding_infer(fl_node *n)
+{
     FL_TRY(want_rows(n, FL_VAR_PARAM));
     FL_TRY(want_ids(n, false));
     bound_ids(n, n->in[IN_TABLE]->shape.dim[0]);
-    out = fl_shape_2(-1, fl_in_cols(n, IN_IDS) * dim);
-    fl_set_out(n, 0, &out);
-    return FLEET_OK;
+    return set_rows(n, fl_in_cols(n, IN_IDS), n->in[IN_TABLE]->shape.dim[1]);
 }
 
 /* Check an id; *row is -1 for the padding. */
@@ -305,14 +312,9 @@ static fleet_status check_lookup(fl_node *n)
 
 static fleet_status sparse_infer(fl_node *n)
 {
-    const fleet_var *ids = n->in[IN_IDS];
-    int64_t dim = n->in[IN_TABLE]->shape.dim[1];
-    fl_shape out;
-
     FL_TRY(check_lookup(n));
-    out = fl_shape_2(-1, ids->ragged ? dim : fl_in_cols(n, IN_IDS) * dim);
-    fl_set_out(n, 0, &out);
-    return FLEET_OK;
+    return set_rows(n, n->in[IN_IDS]->ragged ? 1 : fl_in_cols(n, IN_IDS),
+                    n->in[IN_TABLE]->shape.dim[1]);
 }
 
 /* The slots of all nodes that this one works for. */

@@ -52,10 +52,12 @@ static fleet_status fc_infer(fl_node *n)
                        "%s",
                        n->op->name, x->name, fl_shape_print(&x->shape).chars,
                        w->name, fl_shape_print(&w->shape).chars);
-    if (n->n_in > IN_B && n->in[IN_B] &&
-        (n->in[IN_B]->shape.n_dim != 1 ||
-         n->in[IN_B]->shape.dim[0] != w->shape.dim[1]))
-        return fl_want_shape(n, IN_B, "one number for each unit");
+    if (n->n_in > IN_B && n->in[IN_B]) {
+        FL_TRY(fl_want_dtype(n, IN_B, FLEET_FLOAT32));
+        if (n->in[IN_B]->shape.n_dim != 1 ||
+            n->in[IN_B]->shape.dim[0] != w->shape.dim[1])
+            return fl_want_shape(n, IN_B, "one number for each unit");
+    }
     out = fl_shape_2(x->shape.dim[0], w->shape.dim[1]);
     fl_set_out(n, 0, &out);
     return FLEET_OK;

@@ -233,6 +233,82 @@ TEST(a_weight_is_no_fetch)
     fake_group_close(&g);
 }
 
+/* The same memory under another name. */
+TEST(a_weight_in_another_shape_is_no_fetch)
+{
+    enum { WIDE = 5 };
+    const kit_options how = {0};
+    fleet *f = kit_handle(&how);
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *x = kit_data(p, "x", WIDE);
+    fleet_var *y = fleet_fc(p, x, WIDE, &(fleet_fc_options){.name = "layer"});
+    fleet_var *loss = fleet_mean(p, y), *flat;
+    kit_batch *b = kit_batch_new(3);
+    float weights[WIDE * WIDE];
+    fleet_executor *e;
+    fake_group g;
+
+    kit_floats(b, "x", WIDE, 1);
+    flat = fleet_reshape(p, fleet_program_var(p, "layer.w"),
+                         (int64_t[]){WIDE * WIDE}, 1);
+    CHECK_OK(fleet_minimize(kit_optimizer(f, &how), loss));
+    fake_group_open(&g, 1);
+    f->store->agree = &g.rank[0].rounds;
+    f->store->share = (fl_share){0, 2, 3};
+    e = fleet_executor_create(p, &(fleet_executor_options){.for_test = 1});
+    CHECK(e != NULL);
+    CHECK_FAILS(kit_fetch(e, b, flat, weights, WIDE * WIDE), FLEET_EUNSUPPORTED,
+                "is a parameter in another shape, which");
+    fleet_executor_destroy(e);
+    kit_batch_free(b);
+    f->store->agree = NULL;
+    fake_group_close(&g);
+    fleet_destroy(f);
+}
+
+/* --- other threads -------------------------------------------------------- */
+
+static fl_store *watched;
+
+static fleet_status reduce_under_the_lock(fl_comm *p, fl_reduce how,
+                                          fl_wire_type type, const void *in,
+                                          void *out, int64_t n,
+                                          fl_work **how_far)
+{
+    (void)p, (void)how, (void)type, (void)in, (void)out, (void)n, (void)how_far;
+    CHECK(pthread_rwlock_tryrdlock(&watched->lock) != 0);
+    watched = NULL;
+    return FLEET_OK;
+}
+
+/* One that waits for the lock would ask ranks for weights, which add sums. */
+TEST(no_thread_speaks_to_the_ranks_between_a_pass_and_its_sums)
+{
+    fl_comm_class methods;
+    fl_comm *before;
+    fake_group g;
+    kit_model m;
+    double sum = 0;
+
+    fake_group_open(&g, 1);
+    open_rank(&m, &g.rank[0], 0);
+    methods = *g.rank[0].p.methods;
+    methods.all_reduce = reduce_under_the_lock;
+    g.rank[0].p.methods = &methods;
+    watched = m.f->store;
+    CHECK_OK(fl_executor_end_pass(m.e, &sum, 1));
+    CHECK(watched == NULL);
+    before = m.f->comm;
+    m.f->comm = &g.rank[0].p;
+    watched = m.f->store;
+    CHECK_OK(fl_ranks_reduce(m.f, FL_ALL_SUM, &sum, 1));
+    CHECK(watched == NULL);
+    m.f->comm = before;
+    m.f->store->agree = NULL;
+    kit_close(&m);
+    fake_group_close(&g);
+}
+
 /* A program with a head that its loss does not need: "aux", of a layer's
  * weights, and "also", of none. */
 static void fetch_heads(bool again, const char *layer, const char *aux,

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 enum { PASSES = 2, BATCH = 16, BATCHES = (SCENE_LINES + BATCH - 1) / BATCH };
 
 /* A training, and at which of its batches it is stopped. All-zero fields are
@@ -491,6 +493,12 @@ TEST(it_saves_every_so_many_steps_and_keeps_the_last_ones)
     CHECK_TEXT(newest, test_path("all/checkpoint-000003"));
     CHECK_OK(fleet_train_from_dataset(l.s.e, l.s.data, &o, NULL));
     CHECK(has_checkpoint(6) && has_checkpoint(7) && !has_checkpoint(8));
+    test_file("all/checkpoint-000009", "what cannot be read");
+    fleet_free(newest);
+    CHECK_OK(fleet_newest_checkpoint(every.folder, &newest));
+    CHECK_TEXT(newest, test_path("all/checkpoint-000007"));
+    fleet_free(newest);
+    newest = fl_strdup(test_path("all/checkpoint-000003"));
     scene_close(&l.s);
 
     later.seen = 30;

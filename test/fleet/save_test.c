@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "fleet/save/save.h"
 
 static void goes_on_alike(const char *optimizer)
 {
@@ -290,6 +291,56 @@ TEST(a_block_that_stands_in_place_of_another_is_found)
                 "block 0 of \"w\" stands twice");
     fl_free(part);
     fleet_destroy(f);
+}
+
+/* The first record of at least two rows. */
+static uint64_t *keys_of_a_bucket(char *part, size_t size)
+{
+    fl_record r;
+
+    for (size_t at = 0; at + sizeof r < size; at += 4) {
+        memcpy(&r, part + at, sizeof r);
+        if (r.magic == FL_RECORD_MAGIC && r.kind == FL_RECORD_ROWS && r.n > 1)
+            return (uint64_t *)(void *)(part + at + sizeof r);
+    }
+    test_fail(__FILE__, __LINE__, "no bucket has two rows");
+    return NULL;
+}
+
+/* Before the rows of the process that loads are given up. */
+TEST(a_row_that_stands_twice_or_in_place_of_another_is_found_first)
+{
+    static const char *const words[] = {"stands twice", "stands in another",
+                                        "stands behind a larger one"};
+
+    for (int how = 0; how < 3; how++) {
+        char was[17], is[17], *part;
+        uint64_t *key, first;
+        scene a, b;
+        size_t size;
+
+        scene_trained(&a, "adam", 7);
+        CHECK_OK(fleet_save_persistables(a.f, test_path("saved")));
+        scene_trained(&b, "adam", 8);
+        const uint64_t before = scene_hash(&b);
+        CHECK_OK(fl_file_read(test_path("saved/part-00000"), &part, &size));
+        snprintf(was, sizeof was, "%016llx",
+                 (unsigned long long)fl_hash(part, size, 0));
+        key = keys_of_a_bucket(part, size);
+        first = key[0];
+        key[0] = how == 1 ? ~first : how == 2 ? key[1] : first;
+        key[1] = how == 1 ? key[1] : first;
+        snprintf(is, sizeof is, "%016llx",
+                 (unsigned long long)fl_hash(part, size, 0));
+        test_file_bytes("saved/part-00000", part, size);
+        forge(was, is);
+        CHECK_FAILS(fleet_load_model(b.f, test_path("saved")), FLEET_ECORRUPT,
+                    words[how]);
+        CHECK(scene_hash(&b) == before);
+        fl_free(part);
+        scene_close(&a);
+        scene_close(&b);
+    }
 }
 
 static void keep_lines(void *user, fleet_log_level level, const char *line)

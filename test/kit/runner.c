@@ -8,6 +8,9 @@
  * What begins with -- is Criterion's, and not looked at. Of a test that passed
  * it prints how long it took and how much its processes computed.
  *
+ * FLEET_TEST_LEAVE_OUT says how the names of tests begin that are not run, and
+ * FLEET_TEST_SECONDS after how long none begins any more: their suites are
+ * named.
  * The last line is "N passed, N failed, N skipped, N left out"; the exit status
  * is 1 if a test failed or none ran.
  */
@@ -57,6 +60,7 @@ typedef struct tally {
     int running, most; /* most: processors */
     int64_t idle_ms;   /* of all processors, when the window began */
     int64_t window_ms; /* when that was */
+    int64_t until_ms;  /* then no test begins any more; 0: no such time */
     int passed, failed, skipped, left_out;
 } tally;
 
@@ -219,8 +223,25 @@ static bool is_left_out(const char *name)
     return false;
 }
 
+static bool is_late(const tally *n)
+{
+    return n->until_ms && fl_now_ms() >= n->until_ms;
+}
+
+/* One test is left out for want of time: its suite is named once. */
+static void leave_out(tally *n, const char *suite)
+{
+    static const char *last = "";
+
+    n->left_out++;
+    if (strcmp(last, suite) != 0)
+        printf("left out for want of time: %s\n", suite);
+    last = suite;
+}
+
 int main(int argc, char **argv)
 {
+    const char *seconds = getenv("FLEET_TEST_SECONDS");
     const char *wanted =
         argc >= 2 && strncmp(argv[1], "--", 2) ? argv[1] : NULL;
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -228,6 +249,8 @@ int main(int argc, char **argv)
                        : processors > MOST_CHILDREN ? MOST_CHILDREN
                                                     : (int)processors};
 
+    if (seconds)
+        n.until_ms = fl_now_ms() + 1000ll * atoi(seconds);
     begin_window(&n);
     for (const test_case *t = tests; t; t = t->next) {
         char name[300];
@@ -237,6 +260,8 @@ int main(int argc, char **argv)
             continue;
         if (is_left_out(name))
             n.left_out++;
+        else if (is_late(&n))
+            leave_out(&n, t->suite);
         else
             start(&n, t);
     }

@@ -571,6 +571,8 @@ TEST(failures_of_their_functions_reach_the_caller)
                 "told: forward(): not forward");
     CHECK_FAILS(step_told((orders){.backward = FLEET_ECONFIG}), FLEET_ECONFIG,
                 "told: backward(): not backward");
+    CHECK_FAILS(step_told((orders){.backward = FLEET_ENUMERIC}), FLEET_ENUMERIC,
+                "batch 1: told: backward(): not backward");
     CHECK_FAILS(step_told((orders){.forward = FLEET_EIO, .silent = true}),
                 FLEET_EIO, "told: forward() returned FLEET_EIO");
     CHECK_FAILS(

@@ -460,7 +460,9 @@ static void act_all(random_job *j)
         act(j, i);
         clip(j);
         if (j->k->lane->busy || j->k->lane->saving)
-            end_command(j->k, draw(j, 4) ? FLEET_OK : FLEET_EIO);
+            end_command(j->k, draw(j, 4)                          ? FLEET_OK
+                              : j->k->command == FL_COMMAND_WRITE ? FLEET_EINVAL
+                                                                  : FLEET_EIO);
         drain(j->k);
     }
     j->k->now_ms++;
@@ -1206,6 +1208,29 @@ TEST(a_load_that_failed_fails_again_in_a_replay)
         lane_close(&live);
         lane_close(&again);
         close_journal();
+    }
+}
+
+/* There may be room when the log is read, and other rows than now. */
+TEST(a_write_that_failed_for_want_of_room_ends_the_job_and_is_not_in_the_log)
+{
+    for (int has_log = 0; has_log < 2; has_log++) {
+        lane_kit k;
+
+        if (has_log)
+            open_journal();
+        lane_open(&k, SIM_SGD, 1, false);
+        lane_write(&k, 0, 1, "rows");
+        end_command(&k, FLEET_EIO);
+        drain(&k);
+        CHECK_INT(fl_lane_state_of(k.lane),
+                  has_log ? FL_LANE_FAILED : FL_LANE_RUNS);
+        if (has_log) {
+            CHECK_CONTAINS(fl_lane_error(k.lane)->text, "there is no room");
+            CHECK_INT(journal.n, 0);
+            close_journal();
+        }
+        lane_close(&k);
     }
 }
 

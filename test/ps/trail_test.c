@@ -5,8 +5,10 @@
 #include "test.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -480,6 +482,25 @@ TEST(a_push_that_cannot_be_made_safe_is_not_sent)
     CHECK_FAILS(fl_trail_push(t, 2, 0, none, LANES), FLEET_EIO,
                 "worker-3/push-0 cannot be flushed: ");
     fl_disk_use(NULL);
+    fl_trail_close(t);
+}
+
+/* The thread is the host's, which has no handler for SIGXFSZ. */
+TEST(a_push_larger_than_files_may_be_is_refused_and_the_process_lives)
+{
+    const struct rlimit most = {1000, 1000};
+    char bytes[2000] = {0};
+    fl_frame frame = {bytes, sizeof bytes};
+    fl_packet p = {.n_frame = 1, .frame = &frame};
+    fl_packet *const list[] = {&p};
+    const fl_trail_packets lane[LANES] = {{list, 1}, {NULL, 0}};
+    fl_trail *t = open_trail(RUN);
+
+    CHECK(signal(SIGXFSZ, SIG_DFL) != SIG_ERR);
+    CHECK(setrlimit(RLIMIT_FSIZE, &most) == 0);
+    push(t, 1, 0, 1);
+    CHECK_FAILS(fl_trail_push(t, 2, 0, lane, LANES), FLEET_EIO,
+                "cannot be written: ");
     fl_trail_close(t);
 }
 

@@ -327,6 +327,39 @@ TEST(a_parameter_that_is_not_a_number_is_named)
     kit_close(&m);
 }
 
+/* Of ragged data there are more numbers than samples, or fewer. */
+static void check_ragged_nan(int64_t rows, int64_t per_row)
+{
+    const int64_t n = per_row > 0 ? rows * per_row : 1;
+    float *values = calloc((size_t)n, sizeof *values);
+    int64_t *offsets;
+    kit_batch *b = kit_batch_new(rows);
+    kit_model m = {.f = kit_handle(&(kit_options){0})};
+    fleet_var *x;
+
+    m.p = fleet_program_create(m.f);
+    x = fleet_sequence_pool(m.p, fleet_data_ragged_floats(m.p, "x"), FLEET_SUM);
+    m.m.loss = fleet_mean(m.p, fleet_fc(m.p, x, 1, NULL));
+    CHECK_OK(fleet_minimize(fleet_sgd(m.f, 1), m.m.loss));
+    m.e = fleet_executor_create(m.p, NULL);
+    CHECK(m.e != NULL);
+    free(kit_ragged_floats(b, "x", 1, 1));
+    values[n - 1] = NAN;
+    b->feed[0].data = values;
+    offsets = (int64_t *)(uintptr_t)b->feed[0].offsets;
+    for (int64_t i = 0; i <= rows; i++)
+        offsets[i] = per_row > 0 ? i * per_row : i == rows;
+    check_nan(&m, b, "because input \"x\", which sequence_pool reads, is not");
+    kit_batch_free(b);
+    kit_close(&m);
+}
+
+TEST(a_ragged_input_that_is_not_a_number_is_named)
+{
+    check_ragged_nan(4, 3);
+    check_ragged_nan(40, 0);
+}
+
 /* A tower of nothing else, so that what is no number has no other way. */
 static void open_tower(kit_model *m, fleet_activation activation, int units)
 {

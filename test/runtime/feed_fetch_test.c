@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fleet/job/handle.h"
+#include "runtime/exec/feed_fetch.h"
 #include "runtime/graph/op.h"
 
 /* A model, a batch of four, and its feeds to spoil. */
@@ -381,6 +383,30 @@ TEST(a_fetch_without_room_is_no_batch_of_a_merge_group)
     CHECK_OK(fleet_executor_run(s.m.e, feed, n, &fetch, 1));
     CHECK(kit_hash(s.m.f) != s.hash);
     close_scene(&s);
+}
+
+/* Each of them has made a plan for a size of batch of its own. */
+TEST(calls_that_are_refused_leave_the_last_iteration_to_be_fetched_from)
+{
+    float loss = 0, same = 0;
+    fleet_fetch fetch = {.data = &same, .size = sizeof same};
+    kit_batch *b;
+    kit_model m;
+
+    kit_open(&m, KIT_MLP, &(kit_options){0});
+    b = kit_batch_for(&m, 40, 3);
+    CHECK_OK(kit_fetch(m.e, b, m.m.loss, &loss, 1));
+    kit_batch_free(b);
+    for (int i = 0; i < 10; i++) {
+        b = kit_batch_for(&m, 1 + i, 3);
+        CHECK_STATUS(kit_fetch(m.e, b, m.m.loss, &same, 0), FLEET_ESHAPE);
+        kit_batch_free(b);
+    }
+    CHECK_INT(m.f->store->updates, 1);
+    fetch.var = m.m.loss;
+    CHECK_OK(fl_executor_fetch(m.e, &fetch));
+    CHECK(same == loss);
+    kit_close(&m);
 }
 
 TEST(a_fetch_without_memory_gets_the_dimensions)

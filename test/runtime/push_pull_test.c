@@ -5,9 +5,11 @@
 #include "workers_kit.h"
 #include "test.h"
 
+#include "runtime/exec/feed_fetch.h"
 #include "runtime/exec/prefetch.h"
 #include "runtime/exec/plan_cache.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the same bits ------------------------------------------------------- */
@@ -52,6 +54,32 @@ TEST(one_worker_trains_as_one_process_does)
                                            .threads = 2,
                                            .l2_decay = 0.01f});
     }
+}
+
+/* The pull for the next batch has had its data in hand, maybe shorter. */
+TEST(data_that_is_fetched_is_of_the_batch_that_was_trained)
+{
+    float *numbers;
+    size_t bytes;
+    crew c;
+    work k;
+
+    crew_open(&c, 1, true, KIT_CTR, &(kit_options){0});
+    work_open(&k, &c.m[0], 2, 3);
+    const fleet_feed *feed = &k.b[0]->feed[0];
+    const fleet_var *v = fleet_program_var(c.m[0].p, feed->name);
+    bytes = (size_t)(k.b[0]->rows * k.b[0]->dims[0][1]) * sizeof *numbers;
+    numbers = malloc(bytes);
+    CHECK_OK(fl_executor_want(c.m[0].e, v));
+    CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
+    CHECK(strstr(c.w[0].calls, "pull1") != NULL);
+    CHECK_OK(fl_executor_fetch(
+        c.m[0].e, &(fleet_fetch){.var = v, .data = numbers, .size = bytes}));
+    CHECK(memcmp(numbers, feed->data, bytes) == 0);
+    free(numbers);
+    CHECK_OK(crew_train(c.m[0].e, &k, 1, 0));
+    work_close(&k);
+    crew_close(&c);
 }
 
 TEST(pooled_slots_train_as_in_one_process)
@@ -222,7 +250,7 @@ TEST(many_batch_sizes_after_a_pull_ahead_do_no_harm)
     work k;
 
     crew_open(&c, 1, true, KIT_CTR, &(kit_options){0});
-    work_open(&k, &c.m[0], 2, 50);
+    work_open(&k, &c.m[0], 2, 23);
     CHECK_OK(crew_train(c.m[0].e, &k, 0, 1));
     for (int64_t rows = 1; rows < 12; rows++) { /* more plans than are kept */
         fl_compiled *other;
@@ -232,7 +260,7 @@ TEST(many_batch_sizes_after_a_pull_ahead_do_no_harm)
     CHECK_CONTAINS(c.w[0].calls, "settle drop1");
     CHECK_OK(crew_iterate(c.m[0].e, k.b[1]));
     CHECK(fake_server_hash(&c.server) ==
-          crew_alone(KIT_CTR, &(kit_options){0}, 2, 50));
+          crew_alone(KIT_CTR, &(kit_options){0}, 2, 23));
     work_close(&k);
     crew_close(&c);
 }

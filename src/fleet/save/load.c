@@ -10,6 +10,7 @@
 #include "fleet/save/load_chain.h"
 #include "fleet/save/manifest.h"
 #include "fleet/save/row_ages.h"
+#include "runtime/store/table_api.h"
 
 /* --- parts ---------------------------------------------------------------- */
 
@@ -167,6 +168,26 @@ static fleet_status expect_parts(const fl_saved *s)
     return FLEET_OK;
 }
 
+/* The keys of a record rise, and all are its bucket's. */
+static fleet_status check_keys(const fl_saved *s, const fl_saved_record *r)
+{
+    uint64_t key, before = 0;
+
+    for (size_t i = 0; i < (size_t)r->head.n; i++, before = key) {
+        memcpy(&key, r->payload + i * sizeof key, sizeof key);
+        if (fl_bucket_of(fl_mix(key)) != (int)r->head.index ||
+            (i > 0 && key <= before))
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: key %llu of \"%s\" stands %s",
+                           s->folder.path, (unsigned long long)key,
+                           s->table[r->head.item].name,
+                           i > 0 && key == before  ? "twice"
+                           : i > 0 && key < before ? "behind a larger one"
+                                                   : "in another key's place");
+    }
+    return FLEET_OK;
+}
+
 static fleet_status count_record(void *arg, const fl_saved_record *r)
 {
     fl_saved *s = arg;
@@ -175,6 +196,8 @@ static fleet_status count_record(void *arg, const fl_saved_record *r)
 
     if (r->head.kind == FL_RECORD_LIFE || r->head.kind == FL_RECORD_GONE)
         return FLEET_OK;
+    if (r->head.kind == FL_RECORD_ROWS)
+        FL_TRY(check_keys(s, r));
     if (dense) {
         FL_TRY(fl_grow(&s->block, &s->block_capacity, s->n_block + 1,
                        sizeof *s->block));

@@ -92,7 +92,12 @@ static fleet_status open_link(const fl_saved *s, const char *parent,
                        link->chained ? "it has not all rows, as it adds to "
                                        "others itself"
                                      : "it adds to none");
-    return check_tables(s, link);
+    FL_TRY(check_tables(s, link));
+    if (link->updates > s->updates)
+        return fl_fail(FLEET_ECORRUPT,
+                       "it has %lld updates, and what adds to it %lld",
+                       (long long)link->updates, (long long)s->updates);
+    return FLEET_OK;
 }
 
 static fleet_status open_links(fl_saved *s, const fl_at *chain,
@@ -216,16 +221,26 @@ static int compare_newest(const void *a, const void *b)
     return x->link > y->link ? -1 : x->link < y->link;
 }
 
-static void keep_newest(fl_saved_newer *newer)
+static fleet_status keep_newest(const fl_saved *s, int table)
 {
+    fl_saved_newer *newer = &s->newer[table];
+    newest one, before = {0};
     size_t n = 0;
 
     if (newer->n > 1)
         qsort(newer->of, newer->n, sizeof *newer->of, compare_newest);
-    for (size_t i = 0; i < newer->n; i++)
-        if (i == 0 || newer->of[i].key != newer->of[i - 1].key)
-            newer->of[n++] = newer->of[i];
+    for (size_t i = 0; i < newer->n; i++, before = one) {
+        one = newer->of[i];
+        if (i > 0 && one.key == before.key && one.link == before.link)
+            return fl_fail(FLEET_ECORRUPT,
+                           "%s: damaged: key %llu of \"%s\" stands twice",
+                           link_at(s, one.link)->folder.path,
+                           (unsigned long long)one.key, s->table[table].name);
+        if (i == 0 || one.key != before.key)
+            newer->of[n++] = one;
+    }
     newer->n = n;
+    return FLEET_OK;
 }
 
 static int compare_key(const void *key, const void *entry)
@@ -271,7 +286,7 @@ fleet_status fl_chain_count(fl_saved *s)
     for (g.link = 1; g.link <= s->n_link; g.link++)
         FL_TRY(fl_saved_each_own(link_at(s, g.link), gather_keys, &g));
     for (int i = 0; i < s->n_table; i++) {
-        keep_newest(&s->newer[i]);
+        FL_TRY(keep_newest(s, i));
         s->table[i].n = 0;
         for (size_t j = 0; j < s->newer[i].n; j++)
             s->table[i].n += s->newer[i].of[j].is_row;

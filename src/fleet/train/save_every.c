@@ -99,6 +99,7 @@ static fleet_status use_nothing(void *arg, fl_saved *s)
 static fleet_status choose_whole(const char *folder, const int64_t *number,
                                  size_t n, fl_log *log, char **path)
 {
+    fleet_status bad = FLEET_OK;
     char why[500] = "";
 
     for (size_t i = 0; i < n; i++) {
@@ -112,17 +113,19 @@ static fleet_status choose_whole(const char *folder, const int64_t *number,
             return FLEET_OK;
         }
         fl_free(one);
-        if (status != FLEET_ECORRUPT && status != FLEET_ENOENT)
+        if (status != FLEET_ECORRUPT && status != FLEET_EIO &&
+            status != FLEET_ENOENT)
             return status;
         if (status == FLEET_ENOENT) /* meanwhile it was removed */
             continue;
         snprintf(why, sizeof why, "%s", fleet_last_error());
+        bad = bad == FLEET_EIO ? bad : status;
         if (log)
             FL_WARN(log, "a checkpoint is passed over: %s", why);
     }
     if (!*why)
         return fl_fail(FLEET_ENOENT, "%s: there is no checkpoint", folder);
-    return fl_fail(FLEET_ECORRUPT,
+    return fl_fail(bad,
                    "%s: no checkpoint is whole; the last one that was tried: "
                    "%s",
                    folder, why);
@@ -271,8 +274,11 @@ fleet_status fl_save_every_write(const fleet_save_every *o, fleet *f)
     fl_free(number);
     fl_free(path);
     FL_TRY(status);
-    FL_TRY(list_saves(o->folder, &number, &n));
-    remove_old(o, number, n);
+    if (list_saves(o->folder, &number, &n) == FLEET_OK)
+        remove_old(o, number, n);
+    else
+        FL_WARN(&f->context.log, "save_every: no old save is removed: %s",
+                fleet_last_error());
     fl_free(number);
     return FLEET_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 /* Small records are gathered; a part of COPIED_BELOW bytes or more is written
  * from where it lies. */
@@ -120,8 +121,14 @@ static fleet_status journal_failed(const char *what, const char *path)
 static fleet_status write_bytes(fl_journal_writer *w, const void *data,
                                 size_t size)
 {
-    errno = fl_disk_write(w->fd, data, size);
-    return errno ? journal_failed("written", w->path) : FLEET_OK;
+    fl_hush hush; /* a server may be opened by a thread of the host's */
+    int failed;
+
+    fl_hush_begin(&hush);
+    failed = fl_disk_write(w->fd, data, size);
+    fl_hush_end(&hush);
+    errno = failed;
+    return failed ? journal_failed("written", w->path) : FLEET_OK;
 }
 
 static fleet_status write_buffer(fl_journal_writer *w)

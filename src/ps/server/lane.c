@@ -547,6 +547,15 @@ void fl_lane_note_change(fl_ps_lane *l, fleet_status status)
         l->version = l->o.layout->store->updates;
 }
 
+/* What a log cannot do again: a write that has failed half-way, for a reason
+ * that may be gone by then. */
+static bool is_past_replay(const fl_ps_lane *l, fleet_status status)
+{
+    return l->command.kind == FL_COMMAND_WRITE && l->o.journal.put &&
+           (status == FLEET_ENOMEM || status == FLEET_EIO ||
+            status == FLEET_ETIMEDOUT);
+}
+
 void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
                          const uint64_t sums[2])
 {
@@ -557,6 +566,8 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
     fl_feed_note_command(l);
     if (l->loading)
         fl_lane_end_load(l, status, text);
+    else if (is_past_replay(l, status))
+        fl_lane_abort(l, status, text);
     else if (l->requester.packet)
         answer_query(l, status, text, sums);
     else

@@ -323,6 +323,19 @@ fleet_status fl_executor_take_over(fleet_executor *e)
     return before && before != e ? before->backend->drain(before) : FLEET_OK;
 }
 
+/* A metric has met what is not finite: the step that made it is named, if one
+ * is found, or else what has failed says why. */
+static fleet_status name_nonfinite(const fleet_executor *e, fl_compiled *c,
+                                   int64_t batch, fleet_status status)
+{
+    fl_error why;
+
+    fl_error_take(&why, status);
+    FL_TRY(fl_compiled_find_nonfinite(c, batch, e->n_run));
+    fl_error_raise(&why);
+    return FLEET_OK;
+}
+
 fleet_status fl_executor_run_part(fleet_executor *e, fl_compiled *c,
                                   int64_t batch, fl_phase phase)
 {
@@ -330,9 +343,9 @@ fleet_status fl_executor_run_part(fleet_executor *e, fl_compiled *c,
 
     if (status != FLEET_OK && c->engine == FL_ENGINE_COMM)
         return status; /* of other processes, not the batch's */
-    if (status == FLEET_ENUMERIC && e->training) /* a metric has found it */
-        return fl_compiled_find_nonfinite(c, batch, e->n_run);
-    if (status == FLEET_EINVAL) /* a label or an id: which batch's? */
+    if (status == FLEET_ENUMERIC && e->training)
+        FL_TRY(name_nonfinite(e, c, batch, status));
+    if (status == FLEET_EINVAL || status == FLEET_ENUMERIC)
         return fl_fail_in(status, "batch %" PRId64, e->n_run);
     return status;
 }

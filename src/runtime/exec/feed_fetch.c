@@ -195,6 +195,12 @@ static fleet_status check_fetch(const fleet_executor *e, const fl_plan *plan,
         return fl_fail(FLEET_EINVAL, "fetch: \"%s\" is not computed",
                        f->var->name);
     v = &plan->value[at];
+    if (plan->gathers && plan->value[v->root].kind == FL_VALUE_PARAM)
+        return fl_fail(FLEET_EUNSUPPORTED,
+                       "fetch: \"%s\" is a parameter in another shape, which "
+                       "ranks share out (strategy.sharding_configs.stage %d): "
+                       "fleet_parameter_get() gives it",
+                       f->var->name, e->store->share.stage);
     f->n_dim = v->shape.n_dim;
     for (int i = 0; i < v->shape.n_dim; i++)
         f->dims[i] = v->shape.dim[i];

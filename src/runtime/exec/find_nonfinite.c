@@ -7,9 +7,8 @@
 
 #include "runtime/exec/compile.h"
 
-static bool is_finite(const fl_arg *a, int64_t batch)
+static bool is_finite(const fl_arg *a, int64_t rows)
 {
-    int64_t rows = a->factor ? batch * a->factor : a->rows;
     const float *x = (const float *)(const void *)(*a->base + a->offset);
 
     for (int64_t r = 0; r < rows; r++)
@@ -17,6 +16,17 @@ static bool is_finite(const fl_arg *a, int64_t batch)
             if (!isfinite(x[r * a->ld + i]))
                 return false;
     return true;
+}
+
+/* Of ragged data there are as many values as the last offset says. */
+static int64_t rows_of(const fl_compiled *c, int value, const fl_arg *a,
+                       int64_t batch)
+{
+    const fl_value *root = &c->plan->value[fl_plan_root(c->plan, value)];
+
+    if (root->kind == FL_VALUE_FEED && root->var->ragged)
+        return ((const int64_t *)(const void *)a->base[1])[batch];
+    return a->factor ? batch * a->factor : a->rows;
 }
 
 /* The first operand that is not finite among the operands that the step reads,
@@ -32,10 +42,22 @@ static int find_nonfinite(const fl_compiled *c, const fl_instance *in,
             c->plan->value[fl_plan_root(c->plan, o->value)].kind ==
                 FL_VALUE_TABLE)
             continue;
-        if (!is_finite(&in->arg[i], batch))
+        if (!is_finite(&in->arg[i], rows_of(c, o->value, &in->arg[i], batch)))
             return o->value;
     }
     return -1;
+}
+
+static const char *kind_of(const fl_compiled *c, int value)
+{
+    switch (c->plan->value[fl_plan_root(c->plan, value)].kind) {
+    case FL_VALUE_FEED:
+        return "input";
+    case FL_VALUE_PARAM:
+        return "parameter";
+    default:
+        return "value";
+    }
 }
 
 static fleet_status report_first(const fl_compiled *c, const fl_step *s,
@@ -47,8 +69,8 @@ static fleet_status report_first(const fl_compiled *c, const fl_step *s,
         return fl_fail(FLEET_ENUMERIC,
                        "batch %" PRId64 ": the loss is not finite, because "
                        "%s \"%s\", which %s reads, is not",
-                       n_run, v->kind == FL_VALUE_FEED ? "input" : "parameter",
-                       v->name, s->node ? s->node->op->name : s->kernel->name);
+                       n_run, kind_of(c, value), v->name,
+                       s->node ? s->node->op->name : s->kernel->name);
     return fl_fail(FLEET_ENUMERIC,
                    "batch %" PRId64 ": the loss is not finite: op %s is the "
                    "first whose result is not (\"%s\")",
@@ -100,6 +122,13 @@ fleet_status fl_compiled_find_nonfinite(fl_compiled *c, int64_t batch,
         if (value >= 0)
             return report_first(c, in->step, value, true, n_run);
     }
+    return FLEET_OK;
+}
+
+fleet_status fl_compiled_report_nonfinite(fl_compiled *c, int64_t batch,
+                                          int64_t n_run)
+{
+    FL_TRY(fl_compiled_find_nonfinite(c, batch, n_run));
     return fl_fail(
         FLEET_ENUMERIC, "batch %" PRId64 ": the loss is not finite%s", n_run,
         c->plan->gathers ? "; by which op is not known, as weights are shared "

@@ -41,7 +41,7 @@ fleet_status fl_host_check(fleet_executor *e, fl_compiled *c, int64_t batch)
         return FLEET_OK;
     memcpy(&loss, fl_compiled_pointer(c, at), sizeof loss);
     if (c->plan->loss >= 0 && !isfinite(loss))
-        return fl_compiled_find_nonfinite(c, batch, e->n_run);
+        return fl_compiled_report_nonfinite(c, batch, e->n_run);
     fl_executor_note_loss(e, e->n_run, batch, loss);
     return FLEET_OK;
 }

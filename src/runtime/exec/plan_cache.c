@@ -70,6 +70,31 @@ static int64_t capacity_for(const fleet_executor *e, int64_t batch)
     return size < batch ? batch : size;
 }
 
+/* The plan that was wanted least lately; but the last iteration's is fetched
+ * from. */
+static fl_compiled **oldest_plan(fleet_executor *e)
+{
+    fl_compiled **oldest = NULL;
+
+    for (fl_compiled **at = &e->compiled; *at; at = &(*at)->next)
+        if (*at != e->last)
+            oldest = at;
+    return oldest;
+}
+
+/* Iterations under way name their plans. */
+static fleet_status evict(fleet_executor *e, fl_compiled **at)
+{
+    fl_compiled *c = *at;
+
+    FL_TRY(e->backend->drain(e));
+    if (e->current.c == c)
+        fl_executor_forget(e);
+    *at = c->next;
+    fl_compiled_destroy(e, c);
+    return FLEET_OK;
+}
+
 /* The plan for a batch of that many rows: the last ones are kept. */
 static fleet_status find_plan(fleet_executor *e, int64_t batch,
                               fl_compiled **compiled)
@@ -79,21 +104,14 @@ static fleet_status find_plan(fleet_executor *e, int64_t batch,
     fl_compiled **at = &e->compiled;
     int n = 0;
 
-    while (*at && (*at)->plan->batch != key) {
-        if (++n == MOST_PLANS && (*at)->next == NULL)
-            break;
-        at = &(*at)->next;
-    }
-    if (*at && (*at)->plan->batch == key) {
+    for (; *at && (*at)->plan->batch != key; at = &(*at)->next)
+        n++;
+    if (*at) {
         *compiled = *at;
         *at = (*compiled)->next;
     } else {
-        if (n == MOST_PLANS) {
-            if (e->current.c == *at)
-                fl_executor_forget(e);
-            fl_compiled_destroy(e, *at);
-            *at = NULL;
-        }
+        if (n >= MOST_PLANS)
+            FL_TRY(evict(e, oldest_plan(e)));
         FL_TRY(make_plan(e, key, compiled));
     }
     (*compiled)->next = e->compiled;

@@ -169,6 +169,8 @@ fleet_status fl_executor_finish_update(fleet_executor *e, fl_compiled *next,
 
     if (x->sync)
         pull_next(e, next, pushed);
+    if (x->sync && next == e->last) /* what is fetched is of this batch */
+        fl_compiled_bind(e->last, e->input, e->last_batch, true);
     status = pushed ? x->methods->wait_update(x) : FLEET_OK;
     follow_updates(e, x);
     return status;
@@ -219,22 +221,41 @@ void fl_member_drop_pull(const fleet_executor *e, const fl_compiled *c, int i)
 
 /* --- passes -------------------------------------------------------------- */
 
-fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
+typedef struct pass_sums {
+    fleet_executor *e;
+    double *sum;
+    int n;
+} pass_sums;
+
+/* Under the store's lock. */
+static fleet_status add_sums(void *arg)
 {
+    const pass_sums *p = arg;
+    fleet_executor *e = p->e;
     fl_remote *x = e->store->remote;
     fl_comm *ranks = e->store->agree ? e->store->agree->comm : NULL;
     fleet_status status;
 
-    if (ranks) /* afterwards no rank trains any more */
-        FL_TRY(fl_executor_join(e));
     if (!x)
-        return ranks ? ranks->methods->all_reduce(
-                           ranks, FL_ALL_SUM, FL_WIRE_F64, sum, sum, n, NULL)
-                     : FLEET_OK;
-    pthread_rwlock_wrlock(&e->store->lock);
+        return ranks->methods->all_reduce(ranks, FL_ALL_SUM, FL_WIRE_F64,
+                                          p->sum, p->sum, p->n, NULL);
     fl_executor_drop(e);
-    status = x->methods->end_pass(x, sum, n);
+    status = x->methods->end_pass(x, p->sum, p->n);
     follow_updates(e, x);
+    return status;
+}
+
+fleet_status fl_executor_end_pass(fleet_executor *e, double *sum, int n)
+{
+    pass_sums p = {e, sum, n};
+    fleet_status status;
+
+    if (e->store->agree) /* afterwards no rank trains any more */
+        return fl_executor_join(e, add_sums, &p);
+    if (!e->store->remote)
+        return FLEET_OK;
+    pthread_rwlock_wrlock(&e->store->lock);
+    status = add_sums(&p);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }

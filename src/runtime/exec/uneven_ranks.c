@@ -72,7 +72,7 @@ static fleet_status join_update(fleet_executor *e, fl_compiled *c, bool *over)
     return status;
 }
 
-fleet_status fl_executor_join(fleet_executor *e)
+fleet_status fl_executor_join(fleet_executor *e, fl_rank_call *then, void *arg)
 {
     fleet_status status = FLEET_OK;
     bool over = false;
@@ -87,15 +87,34 @@ fleet_status fl_executor_join(fleet_executor *e)
     while (!over && status == FLEET_OK)
         status = join_update(e, c, &over);
     e->joins = false;
+    if (status == FLEET_OK && then)
+        status = then(arg);
     pthread_rwlock_unlock(&e->store->lock);
     return status;
 }
 
-fleet_status fl_store_join(fl_store *s)
+static fleet_status join_untrained(fl_store *s, fl_rank_call *then, void *arg)
 {
-    fleet_status status =
-        s->trainer ? fl_executor_join(s->trainer) : wait_without_update(s);
+    fleet_status status;
 
+    pthread_rwlock_wrlock(&s->lock);
+    status = wait_without_update(s);
+    if (status == FLEET_OK && then)
+        status = then(arg);
+    pthread_rwlock_unlock(&s->lock);
+    return status;
+}
+
+fleet_status fl_store_join(fl_store *s, fl_rank_call *then, void *arg)
+{
+    fleet_executor *trainer;
+    fleet_status status;
+
+    pthread_rwlock_rdlock(&s->lock);
+    trainer = s->trainer;
+    pthread_rwlock_unlock(&s->lock);
+    status = trainer ? fl_executor_join(trainer, then, arg)
+                     : join_untrained(s, then, arg);
     if (status != FLEET_OK)
         fl_agree_abort(s->agree, fleet_last_error());
     return status;

@@ -463,6 +463,11 @@ fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
 
     if (!fl_program_ok(p))
         return NULL;
+    if (p->sealed) { /* executors may be reading its nodes */
+        fl_fail(FLEET_ESTATE,
+                "the program has run: \"%s\" can no longer be added", op->name);
+        return fl_program_failed(p, FLEET_ESTATE);
+    }
     n = fl_arena_alloc(&p->arena, sizeof *n);
     if (!n)
         return fl_program_failed(p, FLEET_ENOMEM);

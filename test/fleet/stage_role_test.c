@@ -2,6 +2,7 @@
  * that Fleet's launcher sets; each variable that is missing or contradicts
  * another is named. */
 #define SUITE stage_role
+#include "gpu_kit.h"
 #include "test.h"
 
 #include <fcntl.h>
@@ -425,6 +426,82 @@ TEST(a_job_that_is_not_trained_in_stages_trains_nothing)
     CHECK_FAILS(fleet_run_heter_worker(f), FLEET_ESTATE,
                 "this process is no heter worker");
     fleet_destroy(f);
+}
+
+/* --- more than two stages ------------------------------------------------- */
+
+/* A layer for each, on a CPU and a GPU by turns. */
+static fleet_program *build_stages(fleet *f, int n, fleet_var **loss)
+{
+    fleet_program *p = fleet_program_create(f);
+    fleet_var *h = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 2}, 2);
+
+    for (int i = 0; i < n; i++) {
+        CHECK_OK(fleet_device_guard(p, i % 2 ? "gpu" : "cpu"));
+        h = fleet_fc(p, h, 2, NULL);
+    }
+    *loss = fleet_mean(p, h);
+    return p;
+}
+
+static fleet_status minimize_stages(fleet *f, fleet_var *loss, int in_flight)
+{
+    fleet_distributed_strategy s = FLEET_DISTRIBUTED_STRATEGY_INIT;
+
+    s.a_sync = 0;
+    s.pipeline = in_flight > 1;
+    s.pipeline_configs.accumulate_steps = in_flight;
+    return fleet_minimize(
+        fleet_distributed_optimizer(f, fleet_sgd(f, 0.1f), &s), loss);
+}
+
+static fleet *open_server(void)
+{
+    be_of_job();
+    setenv("TRAINING_ROLE", "PSERVER", 1);
+    setenv("POD_IP", "h", 1);
+    setenv("PADDLE_PORT", "1", 1);
+    return open_fleet();
+}
+
+/* Three heter workers are of one to three stages. */
+TEST(a_server_takes_as_many_stages_as_heter_workers_may_make)
+{
+    for (int n = 1; n < 6; n++) {
+        fleet *f = open_server();
+        fleet_var *loss;
+
+        (void)build_stages(f, n, &loss);
+        if (n > 1 && n < 5)
+            CHECK_OK(minimize_stages(f, loss, 1));
+        else
+            CHECK_FAILS(minimize_stages(f, loss, 1), FLEET_EINVAL,
+                        "(fleet_device_guard()): expected 2 to 4, as the job "
+                        "has 3 heter workers");
+        fleet_destroy(f);
+    }
+}
+
+TEST(a_gpu_between_two_stages_has_one_batch_in_flight)
+{
+    gpu_kit_open();
+    for (int n = 1; n < 3; n++) {
+        fleet_program *p;
+        fleet_var *loss;
+        fleet *f;
+
+        be_heter(0);
+        f = open_fleet();
+        p = build_stages(f, 3, &loss);
+        CHECK_OK(fleet_program_place(p, FLEET_GPU(0), NULL));
+        if (n == 1)
+            CHECK_OK(minimize_stages(f, loss, n));
+        else
+            CHECK_FAILS(minimize_stages(f, loss, n), FLEET_EUNSUPPORTED,
+                        "strategy.pipeline with a GPU between two stages");
+        fleet_destroy(f);
+    }
+    gpu_kit_close();
 }
 
 /* Its number is none of a worker: of 2 files it would have the third. */

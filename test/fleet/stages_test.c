@@ -3,6 +3,7 @@
  * values, loss, gradients, and what is trained; also where several batches are
  * in flight between the stages. */
 #define SUITE stages
+#include "gpu_kit.h"
 #include "stages_kit.h"
 #include "test.h"
 
@@ -28,6 +29,7 @@ typedef struct record {
     const fl_cut *cut; /* that stages are of now */
     int step;          /* that they do */
     int compared[2];   /* values, gradients, so far */
+    int deep;          /* cuts into three stages */
 } record;
 
 static bool is_recorded(const fleet_var *v)
@@ -212,6 +214,7 @@ static int sweep(record *r, const stages_model *how, size_t width)
         if (status == FLEET_OK) {
             check_stages(r, &cut, how);
             legal += cut.n_stage > 1;
+            r->deep += cut.n_stage > 2;
         } else {
             CHECK_INT(status, FLEET_EUNSUPPORTED);
             CHECK(strstr(fleet_last_error(), "one stage has to have it") ||
@@ -241,6 +244,19 @@ static void check_model(stages_builder *build, int two, int three)
 TEST(every_cut_of_wide_deep_has_the_bits_of_the_whole)
 {
     check_model(fleet_wide_deep, 9, 5);
+}
+
+/* The second cut at each distance from the first. */
+TEST(every_cut_of_wide_deep_into_three_has_the_bits_of_the_whole)
+{
+    static record r;
+    stages_model how = stages_model_of(fleet_wide_deep);
+
+    record_whole(&r, &how);
+    for (size_t width = 1; width < r.w.p->n_node; width++)
+        (void)sweep(&r, &how, width);
+    free_record(&r);
+    CHECK_INT(r.deep, 37);
 }
 
 TEST(every_cut_of_deepfm_has_the_bits_of_the_whole)
@@ -324,4 +340,44 @@ TEST(batches_in_flight_have_the_bits_of_a_merge_group)
     stages_close(&s);
     fl_cut_done(&cut);
     stages_whole_close(&w);
+}
+
+/* --- a GPU between two CPUs ----------------------------------------------- */
+
+/* What crosses goes by the host's memory. */
+TEST(a_stage_between_two_may_be_on_a_gpu)
+{
+    stages_model how = stages_model_of(fleet_wide_deep);
+    stages_whole w, placed;
+    fl_cut cut;
+    stages s = {.n = 0};
+
+    gpu_kit_open();
+    stages_whole_build(&w, &how);
+    stages_whole_build(&placed, &how);
+    CHECK_OK(fleet_program_place(placed.p, FLEET_GPU(0), NULL));
+    CHECK_OK(fleet_device_guard_from(placed.p, placed.p->node[0]->out[0]->name,
+                                     "cpu"));
+    CHECK_OK(fleet_device_guard_from(placed.p, "fc_0.tmp", "gpu"));
+    CHECK_OK(fleet_device_guard_from(placed.p, "fc_1.tmp", "cpu"));
+    CHECK_OK(fl_cut_make(&cut, placed.p, placed.m.loss, 0));
+    CHECK_INT(cut.n_stage, 3);
+    stages_open(&s, &cut, &how);
+    w.e = fleet_executor_create(w.p, NULL);
+    for (int i = 0; i < STEPS; i++) {
+        kit_batch *b = stages_batch(ROWS, i);
+        fleet_feed feed[KIT_MOST_FEEDS];
+        float loss[2];
+        fleet_fetch fetch = {.var = w.m.loss, .data = loss, .size = 4};
+
+        CHECK_OK(fleet_executor_run(w.e, feed, kit_feeds(b, feed), &fetch, 1));
+        CHECK_OK(stages_run(&s, b, &loss[1]));
+        CHECK_CLOSE(&loss[1], loss, 1, 1e-5f);
+        kit_batch_free(b);
+    }
+    stages_close(&s);
+    fl_cut_done(&cut);
+    stages_whole_close(&placed);
+    stages_whole_close(&w);
+    gpu_kit_close();
 }

@@ -182,7 +182,8 @@ static fleet_status train_until_killed(fleet *f, fleet_executor *e,
 
 static void say_pid(fleet *f)
 {
-    const bool heter = is_wanted("kill-heter") && fleet_is_heter_worker(f);
+    const bool heter =
+        is_wanted("kill-heter") && fleet_heter_worker_index(f) == 0;
     const bool worker = is_wanted("kill-worker") && fleet_worker_index(f) == 1;
     FILE *file = heter || worker ? fopen(getenv("TEST_HETER_PID"), "w") : NULL;
 
@@ -351,6 +352,16 @@ TEST(a_heter_worker_that_is_killed_is_named_by_all)
     CHECK(run("kill-heter", "--heter_worker_num=1") != 0);
     CHECK_CONTAINS(launch_log("workerlog.0"), "heter worker 0");
     CHECK_CONTAINS(launch_log("workerlog.1"), "heter worker 0");
+    CHECK_CONTAINS(launch_log("serverlog.0"), "heter worker 0");
+}
+
+TEST(so_is_one_between_two_stages)
+{
+    setenv("FLEET_PEER_DEADLINE_MS", "1500", 1);
+    setenv("TEST_HETER_STAGES", "3", 1);
+    CHECK(run("kill-heter", "--heter_worker_num=1;1") != 0);
+    CHECK_CONTAINS(launch_log("workerlog.0"), "heter worker 0");
+    CHECK_CONTAINS(launch_log("heterlog.1"), "heter worker 0");
     CHECK_CONTAINS(launch_log("serverlog.0"), "heter worker 0");
 }
 

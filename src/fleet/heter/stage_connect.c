@@ -68,7 +68,7 @@ static int64_t step_ms(const fleet *f)
            between * r->deadline_ms[FL_PEER_DEADLINE];
 }
 
-static fleet_status connect_way(fleet *f, fl_stage_way *w)
+static fleet_status connect_way(fleet *f, fl_stage_way *w, int64_t connect_ms)
 {
     const fl_role *r = &f->role;
     const fl_stage_job *job = f->stage_job;
@@ -86,7 +86,7 @@ static fleet_status connect_way(fleet *f, fl_stage_way *w)
         .trainer = w->worker,
         .boundary = job->out.text,
         .n_in_flight = job->n_in_flight,
-        .connect_ms = r->deadline_ms[FL_CONNECT_DEADLINE],
+        .connect_ms = connect_ms,
         .request_ms = r->deadline_ms[FL_REQUEST_DEADLINE],
         .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
         .step_ms = step_ms(f),
@@ -108,18 +108,36 @@ static fleet_status end_pass(void *arg)
     return w->client ? fl_stage_client_end_pass(w->client) : FLEET_OK;
 }
 
-/* Of passes that were over for the process before the next stage knows. */
+/* Of a heter worker. Of passes that were over for the process before the next
+ * stage knows. Where the worker has left, as well, that stage may know it, and
+ * have left. */
+static fleet_status connect_on(fleet *f, fl_stage_way *w)
+{
+    const int *ms = f->role.deadline_ms;
+    const fl_stage_place at =
+        fl_stage_server_where(f->stage_job->server, w->worker);
+    fleet_status status = connect_way(
+        f, w, ms[at.left ? FL_REQUEST_DEADLINE : FL_CONNECT_DEADLINE]);
+
+    w->n_ended = at.n_over;
+    w->left = at.left && status == FLEET_ETIMEDOUT;
+    if (!w->left)
+        return status;
+    FL_INFO(&f->context.log, "%s: worker %d has left, and %s has, too",
+            f->stage_job->name, w->worker, w->name);
+    fl_error_clear();
+    return FLEET_OK;
+}
+
 static fleet_status connect_ways(fleet *f)
 {
     fl_stage_job *job = f->stage_job;
 
-    for (job->now = 0; job->now < job->n_way; job->now++) {
-        fl_stage_way *w = &job->way[job->now];
-
-        FL_TRY(connect_way(f, w));
-        if (job->server)
-            w->n_ended = fl_stage_server_where(job->server, w->worker).n_over;
-    }
+    for (job->now = 0; job->now < job->n_way; job->now++)
+        FL_TRY(job->server
+                   ? connect_on(f, &job->way[job->now])
+                   : connect_way(f, &job->way[job->now],
+                                 f->role.deadline_ms[FL_CONNECT_DEADLINE]));
     job->now = 0;
     return FLEET_OK;
 }

@@ -169,7 +169,7 @@ fleet_status fl_executor_finish_update(fleet_executor *e, fl_compiled *next,
 
     if (x->sync)
         pull_next(e, next, pushed);
-    if (x->sync && next == e->last) /* what is fetched is of this batch */
+    if (x->sync && next && next == e->last) /* fetches are of this batch */
         fl_compiled_bind(e->last, e->input, e->last_batch, true);
     status = pushed ? x->methods->wait_update(x) : FLEET_OK;
     follow_updates(e, x);

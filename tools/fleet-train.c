@@ -74,9 +74,13 @@ static void show_validation(const fleet_evaluation *e)
 {
     if (e && isfinite(e->loss))
         fprintf(stderr, "  validation loss %.4f", e->loss);
-    if (e)
+    if (e && (isfinite(e->auc) || isfinite(e->accuracy)))
         fprintf(stderr, "  %s %.4f", isfinite(e->auc) ? "auc" : "accuracy",
                 isfinite(e->auc) ? e->auc : e->accuracy);
+    for (int i = 0; e && i < e->n_ranking; i++)
+        fprintf(stderr, "  %s@%lld %.4f",
+                e->ranking[i].kind == FLEET_RECALL_AT ? "recall" : "ndcg",
+                (long long)e->ranking[i].k, e->ranking[i].value);
 }
 
 static void show_progress(void *user, const fleet_progress *p)

@@ -172,9 +172,9 @@ typedef struct fleet_model {
     fleet_task task[FLEET_MOST_TASKS]; /* the first n_task */
     fleet_var *conversion;  /* esmm: [B, 1] probability of a conversion behind a
                               click; else NULL */
-    fleet_var *user, *item; /* of models of retrieval: vectors [B, N], of which
-                               the prediction is a function of the dot; else
-                               NULL */
+    fleet_var *user, *item; /* of models of retrieval and of sasrec: vectors
+                               [B, N], of which the prediction is a function of
+                               the dot; else NULL */
 } fleet_model;
 
 /* --- click models --------------------------------------------------------- */

@@ -18,9 +18,25 @@ typedef struct fleet_task_evaluation {
     double auc, logloss, accuracy;
 } fleet_task_evaluation;
 
+/* Metrics of retrieval: each sample has one item that is to be found among all
+ * items; its place is 1 and how many of them have a larger dot with the
+ * sample's user vector, those of an equal one in an order by chance. */
+typedef enum fleet_ranking_kind {
+    FLEET_RECALL_AT, /* share of samples whose item is in one of k places */
+    FLEET_NDCG_AT    /* mean of 1 / log2(place + 1); behind place k 0 */
+} fleet_ranking_kind;
+
+typedef struct fleet_ranking {
+    fleet_ranking_kind kind;
+    int64_t k;    /* 1 to 1,000,000 */
+    double value; /* that an evaluation found */
+} fleet_ranking;
+
+enum { FLEET_MOST_RANKINGS = 8 };
+
 /* What an evaluation found. auc and logloss are NAN unless there are two
  * classes. Of a model of several tasks auc, logloss and accuracy are the first
- * one's. */
+ * one's; of one without a label they are NAN. */
 typedef struct fleet_evaluation {
     int64_t samples;
     double auc;      /* of 65,536 buckets */
@@ -30,6 +46,9 @@ typedef struct fleet_evaluation {
                         there is none */
     int64_t n_task;  /* 0: the model has one label */
     fleet_task_evaluation task[FLEET_MOST_TASKS]; /* the first n_task */
+    int n_ranking;                                /* 0: none was asked for */
+    fleet_ranking ranking[FLEET_MOST_RANKINGS];   /* the first n_ranking */
+    int64_t items; /* among which an item was to be found */
 } fleet_evaluation;
 
 /* fleet_evaluate - run all of a dataset through an executor for test, and
@@ -49,6 +68,25 @@ FLEET_API fleet_status fleet_evaluate(fleet_executor *executor,
                                       fleet_dataset *dataset,
                                       const fleet_model *model,
                                       fleet_evaluation *evaluation);
+
+/* fleet_evaluate_ranking - the same, and n metrics of retrieval, of a model
+ * that has vectors of users and items (model->user, model->item).
+ *
+ * All items are those of the samples of `items`, a dataset of the same slots,
+ * each once: an item is what its vector is made of, the values of the slots on
+ * which model->item depends. They are scored in each call. An item of `dataset`
+ * that is not among them is one more for its sample. Of a model with a label,
+ * which need not have one here, samples of label 1 alone have an item to find.
+ *
+ *   FLEET_EINVAL  no vectors, or of different lengths; n, k or a kind out of
+ *                 range
+ *   FLEET_EEND    also: `items` has no sample; no label is 1
+ *   FLEET_ENUMERIC  also: a vector is not finite
+ */
+FLEET_API fleet_status fleet_evaluate_ranking(
+    fleet_executor *executor, fleet_dataset *dataset, fleet_dataset *items,
+    const fleet_model *model, const fleet_ranking *metrics, int n,
+    fleet_evaluation *evaluation);
 
 /* What the closing line says besides what the handle knows. */
 typedef struct fleet_report {
@@ -71,7 +109,8 @@ typedef struct fleet_report {
  *  "auc":0.9061,"logloss":0.3171,"accuracy":0.8549,"loss":...,
  *  "samples_per_s":...,"seconds":...,"params_hash":"..."}
  * and for an evaluation of several tasks, behind the accuracy, "tasks":
- * [{"label":"income","auc":...,"logloss":...,"accuracy":...}, ...].
+ * [{"label":"income","auc":...,"logloss":...,"accuracy":...}, ...], and for one
+ * with metrics of retrieval these by name: "recall@10":...,"ndcg@10":...
  * Text for fleet_free(); NULL: see fleet_last_error(). */
 FLEET_API char *fleet_report_line(fleet *fleet, const fleet_report *report);
 

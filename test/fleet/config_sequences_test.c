@@ -215,7 +215,7 @@ TEST(pairs_need_no_label_unless_they_are_evaluated)
     accepted(PAIRS("two_tower", "", USER ", " ITEM ", " LOG_Q("q", "float")));
     refused(PAIRS("two_tower", ", \"test\": [\"a\"]", USER ", " ITEM),
             "slots: expected one slot with \"role\": \"label\", by which "
-            "dataset.test is evaluated, got 0");
+            "dataset.test is evaluated, or `metrics`, got 0");
     refused(PAIRS("din", "", HISTORY ", " ITEM),
             "slots: expected one slot with \"role\": \"label\", got 0");
     refused(

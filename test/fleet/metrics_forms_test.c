@@ -188,7 +188,8 @@ static void check_kept(const char *text, int64_t lines, bool goes_on,
     snprintf(all, sizeof all, "%s%s%s", fl_metric_columns, *text ? "\n" : "",
              text);
     path = test_file("kept", all);
-    CHECK_OK(fl_metric_log_open(&m, path, FL_LINES_CSV, 0xaa, lines, NULL));
+    CHECK_OK(
+        fl_metric_log_open(&m, path, fl_metric_columns, 0xaa, lines, NULL));
     CHECK_INT(m.goes_on, goes_on);
     CHECK_INT(m.is_empty, *text == 0);
     fl_metric_log_close(&m);

@@ -317,7 +317,7 @@ static void check_kept(const char *text, int64_t lines, bool goes_on,
     char *now;
     size_t size;
 
-    CHECK_OK(fl_metric_log_open(&m, path, FL_LINES_JSON, 0xaa, lines, NULL));
+    CHECK_OK(fl_metric_log_open(&m, path, NULL, 0xaa, lines, NULL));
     CHECK_INT(m.goes_on, goes_on);
     fl_metric_log_add(&m, "{\"step\":99}");
     fl_metric_log_close(&m);
@@ -349,8 +349,7 @@ static void check_foreign(const char *text)
     char *now;
     size_t size;
 
-    CHECK_FAILS(fl_metric_log_open(&m, path, FL_LINES_JSON, 0, 0, NULL),
-                FLEET_EFORMAT,
+    CHECK_FAILS(fl_metric_log_open(&m, path, NULL, 0, 0, NULL), FLEET_EFORMAT,
                 "is a file of something else: expected lines that begin with "
                 "{\"run\": or {\"step\":");
     CHECK(m.fd < 0);
@@ -395,12 +394,12 @@ TEST(one_training_at_a_time_has_the_file)
     const char *path = test_path("m");
     fl_metric_log m, other;
 
-    CHECK_OK(fl_metric_log_open(&m, path, FL_LINES_JSON, 0, 0, NULL));
-    CHECK_FAILS(fl_metric_log_open(&other, path, FL_LINES_JSON, 0, 0, NULL),
+    CHECK_OK(fl_metric_log_open(&m, path, NULL, 0, 0, NULL));
+    CHECK_FAILS(fl_metric_log_open(&other, path, NULL, 0, 0, NULL),
                 FLEET_EEXIST, "metrics_log: another training is writing");
     CHECK(other.fd < 0);
     fl_metric_log_close(&m);
-    CHECK_OK(fl_metric_log_open(&other, path, FL_LINES_JSON, 0, 0, NULL));
+    CHECK_OK(fl_metric_log_open(&other, path, NULL, 0, 0, NULL));
     fl_metric_log_close(&other);
 }
 
@@ -414,10 +413,10 @@ TEST_LIMIT(a_fifo_is_not_waited_for, 20)
 
     signal(SIGPIPE, SIG_DFL);
     CHECK(mkfifo(path, 0600) == 0);
-    CHECK_FAILS(fl_metric_log_open(&m, path, FL_LINES_JSON, 0, 0, NULL),
-                FLEET_EIO, "metrics_log: cannot open");
+    CHECK_FAILS(fl_metric_log_open(&m, path, NULL, 0, 0, NULL), FLEET_EIO,
+                "metrics_log: cannot open");
     reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    CHECK_OK(fl_metric_log_open(&m, path, FL_LINES_JSON, 0, 0, NULL));
+    CHECK_OK(fl_metric_log_open(&m, path, NULL, 0, 0, NULL));
     while (!m.has_failed && n++ < 1000000)
         fl_metric_log_add(&m, "{\"step\":1}");
     CHECK(m.has_failed);
@@ -455,7 +454,7 @@ static void begin_on_full_disk(fl_metric_log *m, const char *path, int write)
     disk = fl_disk_system;
     disk.write = write_half;
     full_at = write;
-    CHECK_OK(fl_metric_log_open(m, path, FL_LINES_JSON, 0, 0, NULL));
+    CHECK_OK(fl_metric_log_open(m, path, NULL, 0, 0, NULL));
     fl_disk_use(&disk);
     fl_metric_log_add(m, "{\"run\":1}");
 }

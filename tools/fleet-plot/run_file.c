@@ -24,13 +24,14 @@ const char *const column_name[] = {"loss",
 const char *const axis_name[] = {"step", "samples", "time", NULL};
 
 /* A line of a metrics_log has some 400 bytes. */
-enum { MOST_LINE = 1 << 16, MOST_CELLS = 16 };
+enum { MOST_LINE = 1 << 16, MOST_CELLS = 24 };
 
 typedef struct reading {
     const char *path, *label;
     FILE *file;
     axis by;
     bool all, csv;
+    int cells;    /* of a row of CSV */
     int64_t line; /* its number */
     char *text;   /* of the line, MOST_LINE + 2 bytes */
     size_t length;
@@ -255,18 +256,18 @@ static bool take_cells(const reading *r, char *const cell[], numbers *n)
 static fleet_status take_row(reading *r)
 {
     const run *last;
-    char *cell[MOST_CELLS], row[MOST_LINE + 2];
+    char *cell[MOST_CELLS], row[MOST_LINE + 2], expected[60];
     numbers n = {0};
 
     memcpy(row, r->text, r->length + 1);
-    if (split(row, cell) != cell_of("time") + 1 || strlen(row) != 16)
-        return refuse(r, "a run and 12 numbers with commas between them");
+    snprintf(expected, sizeof expected,
+             "a run and %d numbers with commas between them", r->cells - 1);
+    if (split(row, cell) != r->cells || strlen(row) != 16)
+        return refuse(r, expected);
     last = r->n_run > 0 ? &r->to->run[r->to->n - 1] : NULL;
     if (!last || strcmp(last->id, cell[0]) != 0)
         FL_TRY(begin_run(r, cell[0], strlen(cell[0])));
-    return take_cells(r, cell, &n)
-               ? add_line(r, &n)
-               : refuse(r, "a run and 12 numbers with commas between them");
+    return take_cells(r, cell, &n) ? add_line(r, &n) : refuse(r, expected);
 }
 
 /* --- a file --------------------------------------------------------------- */
@@ -291,17 +292,28 @@ static fleet_status next_line(reading *r, bool *more)
                                   : refuse(r, "lines of at most 65,536 bytes");
 }
 
+/* Further columns may be behind those that are drawn. */
+static bool begins_columns(reading *r)
+{
+    const size_t n = strlen(fl_metric_columns);
+
+    r->csv = strncmp(r->text, fl_metric_columns, n) == 0 &&
+             (r->text[n] == 0 || r->text[n] == ',');
+    r->cells = cell_of("time") + 1;
+    for (const char *at = r->text + n; r->csv && *at; at++)
+        r->cells += *at == ',';
+    return r->csv;
+}
+
 static fleet_status take_line(reading *r)
 {
     static const char begins[] = "{\"run\":";
-    const char *names = fl_metric_columns;
 
     if (memchr(r->text, 0, r->length))
         return refuse(r, "text");
     if (r->line > 1)
         return r->csv ? take_row(r) : take_json(r);
-    r->csv = strcmp(r->text, names) == 0;
-    if (r->csv)
+    if (begins_columns(r))
         return FLEET_OK;
     if (strncmp(r->text, begins, strlen(begins)) != 0)
         return refuse(r,

@@ -152,6 +152,8 @@ static void sasrec(fl_ctr *c, fleet_model *m)
         x = sasrec_block(c, x, mask, h.dim, (int)i);
     x = layer_norm(c, x, "norm");
     last = fl_history_last(c, &h, x);
+    m->user = last;
+    m->item = h.item;
     fl_model_finish_binary(
         p, fleet_reduce_sum(p, fleet_mul(p, last, h.item), 1, 1), &c->weights,
         m);

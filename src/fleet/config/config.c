@@ -221,7 +221,7 @@ static fleet_status read_top(fl_config *c)
         "model",          "optimizer",   "strategy", "device",    "epochs",
         "seed",           "dataset",     "slots",    "save",      "save_every",
         "validate_every", "metrics_log", "load",     "deadlines", "trainer",
-        "ps_gpu",         NULL};
+        "ps_gpu",         "metrics",     NULL};
     fl_at root = fl_at_root(c->json), at;
     const char *device = "cpu";
 
@@ -246,6 +246,7 @@ static fleet_status read_top(fl_config *c)
     at = fl_at_key(&root, "dataset");
     FL_TRY(fl_config_read_dataset(c, &at));
     FL_TRY(read_ps_gpu(c, &root));
+    FL_TRY(fl_config_read_metrics(c, &root));
     at = fl_at_key(&root, "slots");
     FL_TRY(fl_config_read_slots(c, &at));
     at = fl_at_key(&root, "model");

@@ -29,7 +29,8 @@ typedef enum fl_metric_kind {
     FL_METRIC_LOSS,
     FL_METRIC_AUC,
     FL_METRIC_LOGLOSS,
-    FL_METRIC_ACCURACY
+    FL_METRIC_ACCURACY,
+    FL_METRIC_RANKING /* one of `metrics` */
 } fl_metric_kind;
 
 /* How the optimizer is said. */
@@ -86,19 +87,22 @@ typedef struct fl_config {
     int memory_shuffle; /* before each epoch; 0: none */
     int64_t memory_limit;
     int64_t ps_gpu_bytes; /* of strategy's use_ps_gpu; 0: what the GPU has */
-    const char **train, **test, **validation;
-    int n_train, n_test, n_validation;
+    const char **train, **test, **validation, **items;
+    int n_train, n_test, n_validation, n_items;
+    fleet_ranking ranking[FLEET_MOST_RANKINGS]; /* `metrics`: n_ranking */
+    int n_ranking;
     bool validates;         /* between batches of the first worker; */
     int64_t validate_steps; /* 0: between passes */
-    fl_metric_kind metric;  /* by which validations are judged */
+    fl_metric_kind metric;  /* by which validations are judged; */
+    int judge;              /* FL_METRIC_RANKING: by which of `ranking` */
     double min_delta;
-    int64_t patience;        /* 0: none, it never stops early */
-    const char *save_best;   /* NULL: none */
-    const char *metrics_log; /* NULL: none */
-    bool metrics_csv;        /* not JSON */
-    const char *tensorboard; /* folder of event files; NULL: none */
-    int64_t metrics_steps;   /* 0: the default */
-    int64_t histogram_steps; /* 0: there are no histograms */
+    int64_t patience;            /* 0: none, it never stops early */
+    const char *save_best;       /* NULL: none */
+    const char *metrics_log;     /* NULL: none */
+    const char *metrics_columns; /* of a CSV; NULL: it is JSON */
+    const char *tensorboard;     /* folder of event files; NULL: none */
+    int64_t metrics_steps;       /* 0: the default */
+    int64_t histogram_steps;     /* 0: there are no histograms */
     fl_config_slot *slot;
     fleet_slot *data_slot; /* the same in a row, as a dataset takes them */
     int n_slot;

@@ -92,10 +92,10 @@ static fleet_status check_labels(const fl_config *c, const fl_config_counts *n,
                              n->labels);
     if (!m->label_may_lack || n->labels != 0)
         FL_TRY(fl_config_one_label(n, path));
-    else if (c->n_test > 0 || c->n_validation > 0)
+    else if (c->n_ranking == 0 && (c->n_test > 0 || c->n_validation > 0))
         return fl_fail(FLEET_ECONFIG,
                        "%s: expected one slot with \"role\": \"label\", by "
-                       "which dataset.%s is evaluated, got 0",
+                       "which dataset.%s is evaluated, or `metrics`, got 0",
                        path, c->n_test > 0 ? "test" : "validation");
     return FLEET_OK;
 }

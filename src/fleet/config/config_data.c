@@ -85,8 +85,10 @@ static fleet_status check_stdin(const fl_config *c, const fl_at *at)
     if (train && test)
         return fl_at_expected(&one, "files: \"-\", standard input, can be read "
                                     "once, and train does");
-    one = fl_at_key(at, "validation");
-    return has_stdin(c->validation, c->n_validation)
+    one =
+        fl_at_key(at, has_stdin(c->items, c->n_items) ? "items" : "validation");
+    return has_stdin(c->validation, c->n_validation) ||
+                   has_stdin(c->items, c->n_items)
                ? fl_at_expected(&one,
                                 "files, which are read several times, and "
                                 "not \"-\", standard input")
@@ -176,29 +178,13 @@ static fleet_status check_options(const fl_config *c, const fl_at *at)
 
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
 {
-    static const char *const keys[] = {"format",
-                                       "train",
-                                       "test",
-                                       "pipe_command",
-                                       "pipe_timeout_ms",
-                                       "batch_size",
-                                       "thread_num",
-                                       "shuffle",
-                                       "lease_lines",
-                                       "separator",
-                                       "header",
-                                       "skip_lines",
-                                       "missing",
-                                       "comment",
-                                       "validation",
-                                       "max_bad_lines",
-                                       "cache",
-                                       "in_memory",
-                                       "memory_shuffle",
-                                       "memory_limit",
-                                       "negative_rate",
-                                       "draw_most",
-                                       NULL};
+    static const char *const keys[] = {
+        "format",          "train",         "test",       "pipe_command",
+        "pipe_timeout_ms", "batch_size",    "thread_num", "shuffle",
+        "lease_lines",     "separator",     "header",     "skip_lines",
+        "missing",         "comment",       "validation", "items",
+        "max_bad_lines",   "cache",         "in_memory",  "memory_shuffle",
+        "memory_limit",    "negative_rate", "draw_most",  NULL};
     int format = 0;
     fl_at one;
 
@@ -215,6 +201,7 @@ fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at)
     FL_TRY(read_files(c, at, "test", false, &c->test, &c->n_test));
     FL_TRY(read_files(c, at, "validation", false, &c->validation,
                       &c->n_validation));
+    FL_TRY(read_files(c, at, "items", false, &c->items, &c->n_items));
     FL_TRY(check_stdin(c, at));
     return check_options(c, at);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fleet/config/config.h"
+#include "fleet/train/ranking.h"
 
 fleet_status fl_config_read_model(fl_config *c, const fl_at *at);
 fleet_status fl_config_read_dataset(fl_config *c, const fl_at *at);
@@ -10,7 +11,11 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 /* A text that is not empty. */
 fleet_status fl_config_path(const fl_at *at, const char **path);
 
-extern const char *const fl_metric_names[]; /* by kind; NULL ends them */
+/* Of what validations are judged by, into the text. */
+void fl_config_metric_name(const fl_config *c, char name[FL_RANKING_NAME]);
+
+/* Metrics of retrieval. After the dataset, before the slots. */
+fleet_status fl_config_read_metrics(fl_config *c, const fl_at *root);
 
 /* What is looked at while it trains: validations. After the dataset. */
 fleet_status fl_config_read_watch(fl_config *c, const fl_at *root);

@@ -110,5 +110,7 @@ fleet_status fl_run_check(fl_config_run *t, char **line)
         FL_TRY(try_batch(t, t->test, "dataset.test"));
     if (t->validated && t->validated != t->test)
         FL_TRY(try_batch(t, t->validated, "dataset.validation"));
+    if (t->items && t->c->n_items > 0)
+        FL_TRY(try_batch(t, t->items, "dataset.items"));
     return fleet_is_first_worker(t->f) ? print_run(t, line) : FLEET_OK;
 }

@@ -35,6 +35,7 @@ typedef struct fl_config_run {
     fleet_program *program;
     fleet_model model;
     fleet_dataset *train, *test;
+    fleet_dataset *items;     /* with `metrics`, where it evaluates */
     fleet_dataset *validated; /* in the first worker: what validations evaluate,
                                  which may be `test`; NULL: there are none */
     fl_run_state seen;
@@ -69,6 +70,10 @@ typedef struct fl_config_run {
  * the files; the test data is the first worker's. */
 fleet_status fl_run_make_datasets(fl_config_run *t);
 fleet_status fl_run_make_model(fl_config_run *t);
+
+/* A dataset, with `metrics` if there are some. */
+fleet_status fl_run_evaluate(fl_config_run *t, fleet_dataset *d,
+                             fleet_evaluation *found);
 
 /* And load what is to be loaded. */
 fleet_status fl_run_make_executors(fl_config_run *t);

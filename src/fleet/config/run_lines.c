@@ -3,12 +3,14 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "fleet/job/dataset.h"
+#include "fleet/train/ranking.h"
 #include "runtime/exec/executor.h"
 
 enum { EVERY = 100 }; /* batches, as lines of the log are */
@@ -67,8 +69,8 @@ static fleet_status write_first_line(fl_config_run *t)
 {
     fl_text text = {0};
 
-    if (t->c->metrics_csv)
-        fl_text_add(&text, "%s", fl_metric_columns);
+    if (t->c->metrics_columns)
+        fl_text_add(&text, "%s", t->c->metrics_columns);
     else
         fl_text_add(&text,
                     "{\"run\":\"%016" PRIx64 "\",\"step\":%" PRId64
@@ -85,7 +87,7 @@ static fleet_status begin_run(fl_config_run *t)
 {
     t->seen.run = fl_nonce() | 1;
     t->seen.line.n = 0;
-    if (!t->c->metrics_csv || t->lines.is_empty)
+    if (!t->c->metrics_columns || t->lines.is_empty)
         FL_TRY(write_first_line(t));
     t->lines.goes_on = !t->lines.has_failed;
     t->lines.is_empty = t->lines.has_failed;
@@ -95,8 +97,8 @@ static fleet_status begin_run(fl_config_run *t)
 static fleet_status open_lines(fl_config_run *t)
 {
     FL_TRY(fl_metric_log_open(&t->lines, t->c->metrics_log,
-                              t->c->metrics_csv ? FL_LINES_CSV : FL_LINES_JSON,
-                              t->seen.run, t->seen.line.n, &t->f->context.log));
+                              t->c->metrics_columns, t->seen.run,
+                              t->seen.line.n, &t->f->context.log));
     return t->lines.goes_on ? FLEET_OK : begin_run(t);
 }
 
@@ -176,14 +178,32 @@ static fleet_status take_numbers(fl_config_run *t, bool validated, told *now)
                                              &now->rate);
 }
 
+enum { NAME = 16 + FL_RANKING_NAME };
+
+/* "validation_recall@10" */
+static void name_ranking(const fleet_evaluation *v, int i, const char *in_front,
+                         char key[NAME])
+{
+    char name[FL_RANKING_NAME];
+
+    fl_ranking_name(&v->ranking[i], name);
+    snprintf(key, NAME, "%s%s", in_front, name);
+}
+
 /* --- as JSON -------------------------------------------------------------- */
 
 static void add_validation(fl_text *text, const fleet_evaluation *v)
 {
+    char key[NAME];
+
     fl_text_member(text, "validation_loss", v->loss, 9);
     fl_text_member(text, "validation_auc", v->auc, 9);
     fl_text_member(text, "validation_logloss", v->logloss, 9);
     fl_text_member(text, "validation_accuracy", v->accuracy, 9);
+    for (int i = 0; i < v->n_ranking; i++) {
+        name_ranking(v, i, "validation_", key);
+        fl_text_member(text, key, v->ranking[i].value, 9);
+    }
     fl_text_add(text, ",\"validation_samples\":%" PRId64, v->samples);
 }
 
@@ -213,7 +233,7 @@ static void add_cell(fl_text *text, double x, int digits)
         fl_text_add(text, ",");
 }
 
-/* fl_metric_columns[] */
+/* metrics_columns */
 static void put_row(const fl_config_run *t, const told *now, fl_text *text)
 {
     const fleet_evaluation none = {.auc = (double)NAN,
@@ -234,14 +254,18 @@ static void put_row(const fl_config_run *t, const told *now, fl_text *text)
     add_cell(text, v->accuracy, 9);
     add_cell(text, now->found ? (double)v->samples : (double)NAN, 18);
     fl_text_add(text, ",%.3f", wall_time());
+    for (int i = 0; i < t->c->n_ranking; i++)
+        add_cell(text, now->found ? v->ranking[i].value : (double)NAN, 9);
 }
 
 /* --- as an event ---------------------------------------------------------- */
 
 static fleet_status add_event_of(fl_config_run *t, const told *now)
 {
+    enum { FIRST = 8 };
     const fleet_evaluation *v = now->found;
-    const fl_event_scalar all[] = {
+    char tag[FLEET_MOST_RANKINGS][NAME];
+    fl_event_scalar all[FIRST + FLEET_MOST_RANKINGS] = {
         {"train/loss", now->loss},
         {"train/samples_per_s", now->speed},
         {"train/learning_rate", (double)now->rate},
@@ -250,10 +274,15 @@ static fleet_status add_event_of(fl_config_run *t, const told *now)
         {"validation/auc", v ? v->auc : (double)NAN},
         {"validation/logloss", v ? v->logloss : (double)NAN},
         {"validation/accuracy", v ? v->accuracy : (double)NAN}};
+    int n = FIRST;
 
-    return t->events.fd < 0 ? FLEET_OK
-                            : fl_event_log_add(&t->events, t->seen.step, all,
-                                               sizeof all / sizeof *all);
+    for (int i = 0; v && i < v->n_ranking; i++) {
+        name_ranking(v, i, "validation/", tag[i]);
+        all[n++] = (fl_event_scalar){tag[i], v->ranking[i].value};
+    }
+    return t->events.fd < 0
+               ? FLEET_OK
+               : fl_event_log_add(&t->events, t->seen.step, all, n);
 }
 
 /* *written: the file has it. */
@@ -267,7 +296,7 @@ static fleet_status add_line_of(fl_config_run *t, const told *now,
         FL_TRY(begin_run(t));
     if (t->lines.fd < 0 || !t->lines.goes_on)
         return FLEET_OK;
-    if (t->c->metrics_csv)
+    if (t->c->metrics_columns)
         put_row(t, now, &text);
     else
         put_object(t, now, &text);

@@ -54,6 +54,17 @@ static fleet_status make_unshuffled(fl_config_run *t, const char *const *files,
     return fleet_dataset_set_filelist(*out, files, n);
 }
 
+/* By default the items of the training. */
+static fleet_status make_items(fl_config_run *t)
+{
+    const fl_config *c = t->c;
+
+    if (c->n_ranking == 0)
+        return FLEET_OK;
+    return c->n_items > 0 ? make_unshuffled(t, c->items, c->n_items, &t->items)
+                          : make_unshuffled(t, c->train, c->n_train, &t->items);
+}
+
 fleet_status fl_run_make_datasets(fl_config_run *t)
 {
     bool by_files =
@@ -67,6 +78,7 @@ fleet_status fl_run_make_datasets(fl_config_run *t)
         return FLEET_OK;
     if (t->c->n_test > 0)
         FL_TRY(make_unshuffled(t, t->c->test, t->c->n_test, &t->test));
+    FL_TRY(make_items(t));
     if (!t->c->validates || t->o->action == FLEET_CONFIG_EVALUATE)
         return FLEET_OK;
     t->validated = t->test;
@@ -131,8 +143,20 @@ fleet_status fl_run_make_executors(fl_config_run *t)
         FL_TRY(fleet_dataset_use_statistics_of(t->test, t->train));
     if (t->validated && t->validated != t->test)
         FL_TRY(fleet_dataset_use_statistics_of(t->validated, t->train));
+    if (t->items)
+        FL_TRY(fleet_dataset_use_statistics_of(t->items, t->train));
     t->trainer = fleet_executor_create(t->program, NULL);
     if (t->trainer && scores)
         t->tester = fleet_executor_create(t->program, &for_test);
     return t->trainer && (!scores || t->tester) ? FLEET_OK : fl_last_code();
+}
+
+fleet_status fl_run_evaluate(fl_config_run *t, fleet_dataset *d,
+                             fleet_evaluation *found)
+{
+    const fl_config *c = t->c;
+
+    return t->items ? fleet_evaluate_ranking(t->tester, d, t->items, &t->model,
+                                             c->ranking, c->n_ranking, found)
+                    : fleet_evaluate(t->tester, d, &t->model, found);
 }

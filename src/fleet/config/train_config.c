@@ -309,7 +309,7 @@ static fleet_status report_result(fl_config_run *t, char **line,
         FL_TRY(save_last(t));
     FL_TRY(fleet_params_hash(t->f, &r.params_hash));
     if (t->test) {
-        FL_TRY(fleet_evaluate(t->tester, t->test, &t->model, &e));
+        FL_TRY(fl_run_evaluate(t, t->test, &e));
         r.evaluation = &e;
     }
     if (trained && t->c->save)
@@ -383,9 +383,7 @@ static fleet_status check_saves(const fl_config_run *t)
     if (t->c->save_best && fleet_is_first_worker(t->f))
         FL_TRY(fl_save_check(t->c->save_best));
     if (t->c->metrics_log && fleet_is_first_worker(t->f))
-        FL_TRY(fl_metric_log_check(t->c->metrics_log, t->c->metrics_csv
-                                                          ? FL_LINES_CSV
-                                                          : FL_LINES_JSON));
+        FL_TRY(fl_metric_log_check(t->c->metrics_log, t->c->metrics_columns));
     if (t->c->tensorboard && fleet_is_first_worker(t->f))
         FL_TRY(fl_folder_check(t->c->tensorboard, "event files"));
     return t->every.folder ? fl_save_every_check(&t->every, t->f) : FLEET_OK;

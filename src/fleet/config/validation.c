@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "fleet/config/config_internal.h"
+#include "fleet/config/models.h"
 #include "fleet/config/run_state.h"
 #include "fleet/job/dataset.h"
 #include "fleet/job/extra.h"
@@ -28,12 +29,17 @@ static void add_number(fl_text *text, const char *name, double x)
 
 static void log_numbers(const fl_config_run *t, const fleet_evaluation *e)
 {
+    char name[FL_RANKING_NAME];
     fl_text text = {0};
 
     add_number(&text, "loss", e->loss);
     add_number(&text, "auc", e->auc);
     add_number(&text, "logloss", e->logloss);
     add_number(&text, "accuracy", e->accuracy);
+    for (int i = 0; i < e->n_ranking; i++) {
+        fl_ranking_name(&e->ranking[i], name);
+        add_number(&text, name, e->ranking[i].value);
+    }
     FL_INFO(&t->f->context.log, "validation in epoch %lld, step %lld: %s",
             (long long)t->epoch, (long long)t->seen.step, fl_text_chars(&text));
     fl_text_done(&text);
@@ -41,9 +47,9 @@ static void log_numbers(const fl_config_run *t, const fleet_evaluation *e)
 
 /* --- judged --------------------------------------------------------------- */
 
-static double number_of(const fleet_evaluation *e, fl_metric_kind metric)
+static double number_of(const fleet_evaluation *e, const fl_config *c)
 {
-    switch (metric) {
+    switch (c->metric) {
     case FL_METRIC_LOSS:
         return e->loss;
     case FL_METRIC_AUC:
@@ -52,6 +58,8 @@ static double number_of(const fleet_evaluation *e, fl_metric_kind metric)
         return e->logloss;
     case FL_METRIC_ACCURACY:
         return e->accuracy;
+    case FL_METRIC_RANKING:
+        return e->ranking[c->judge].value;
     }
     return (double)NAN;
 }
@@ -59,7 +67,7 @@ static double number_of(const fleet_evaluation *e, fl_metric_kind metric)
 static bool is_better(const fl_config *c, double x, double than, double by)
 {
     const bool larger =
-        c->metric == FL_METRIC_AUC || c->metric == FL_METRIC_ACCURACY;
+        c->metric != FL_METRIC_LOSS && c->metric != FL_METRIC_LOGLOSS;
 
     return larger ? x > than + by : x < than - by;
 }
@@ -90,7 +98,7 @@ static fleet_status judge(fl_config_run *t)
 {
     fl_run_state *seen = &t->seen;
     const fl_config *c = t->c;
-    double x = number_of(&seen->newest, c->metric);
+    double x = number_of(&seen->newest, c);
 
     seen->bad++;
     if (isnan(seen->beats) || is_better(c, x, seen->beats, c->min_delta)) {
@@ -110,7 +118,7 @@ fleet_status fl_validation_run(fl_config_run *t)
     fleet_status status;
 
     FL_TRY(fleet_executor_flush(t->trainer)); /* a GPU is still at it */
-    status = fleet_evaluate(t->tester, t->validated, &t->model, &seen->newest);
+    status = fl_run_evaluate(t, t->validated, &seen->newest);
     if (status != FLEET_OK)
         return fl_fail_in(status, "validate_every");
     seen->since = 0;
@@ -118,10 +126,34 @@ fleet_status fl_validation_run(fl_config_run *t)
     return t->c->patience > 0 || t->c->save_best ? judge(t) : FLEET_OK;
 }
 
+static fleet_status check_ranking(const fl_config_run *t)
+{
+    char name[FL_RANKING_NAME];
+
+    if (t->c->n_ranking > 0 && !(t->model.user && t->model.item))
+        return fl_fail(FLEET_ECONFIG,
+                       "metrics: expected nothing of model %s, which has no "
+                       "vectors of users and items; gru4rec, sasrec, "
+                       "two_tower, word2vec and youtube_dnn have",
+                       t->c->model->name);
+    fl_config_metric_name(t->c, name);
+    if (!t->model.label && t->c->metric != FL_METRIC_LOSS &&
+        t->c->metric != FL_METRIC_RANKING)
+        return fl_fail(FLEET_ECONFIG,
+                       "validate_every.metric: expected \"loss\" or one of "
+                       "`metrics`, as there is no label, got \"%s\"",
+                       name);
+    return FLEET_OK;
+}
+
 fleet_status fl_validation_check(const fl_config_run *t)
 {
     const fleet_var *p = t->model.prediction;
     int64_t classes = fl_shape_cols(&p->shape);
+    char name[FL_RANKING_NAME];
+
+    FL_TRY(check_ranking(t));
+    fl_config_metric_name(t->c, name);
 
     if ((t->c->metric == FL_METRIC_AUC || t->c->metric == FL_METRIC_LOGLOSS) &&
         classes > 2)
@@ -129,7 +161,7 @@ fleet_status fl_validation_check(const fl_config_run *t)
                        "validate_every.metric: expected \"loss\" or "
                        "\"accuracy\" of %lld classes, got \"%s\", which is of "
                        "two",
-                       (long long)classes, fl_metric_names[t->c->metric]);
+                       (long long)classes, name);
     return FLEET_OK;
 }
 
@@ -170,9 +202,19 @@ static bool comes_again(const fl_config_run *t, const fl_run_state *best)
     return t->train->at.batch > 0 && best->pass > t->train->at.pass;
 }
 
+/* Of a checkpoint: 1 and more; of a ranking with its k. */
+static int64_t number_of_metric(const fl_config *c)
+{
+    const fleet_ranking *r = &c->ranking[c->judge];
+
+    return c->metric == FL_METRIC_RANKING
+               ? 16 * r->k + FL_METRIC_RANKING + 1 + (int64_t)r->kind
+               : (int64_t)c->metric + 1;
+}
+
 fleet_status fl_validation_go_on(fl_config_run *t, bool known)
 {
-    const int64_t metric = t->c->metric + 1;
+    const int64_t metric = number_of_metric(t->c);
     fl_run_state best = {.metric = 0};
 
     if (!known && (t->train->at.pass > 0 || t->train->at.batch > 0)) {
@@ -198,8 +240,9 @@ bool fl_validation_is_over(const fl_config_run *t)
 
 static void log_end(const fl_config_run *t)
 {
-    const fl_config *c = t->c;
+    char name[FL_RANKING_NAME];
 
+    fl_config_metric_name(t->c, name);
     if (!fleet_is_first_worker(t->f)) {
         FL_INFO(&t->f->context.log,
                 "stopped early in epoch %lld, step %lld, by the first worker",
@@ -210,7 +253,7 @@ static void log_end(const fl_config_run *t)
             "stopped early in epoch %lld, step %lld: in %lld validations in a "
             "row %s was no better than %.6g",
             (long long)t->epoch, (long long)t->seen.step,
-            (long long)t->seen.bad, fl_metric_names[c->metric], t->seen.beats);
+            (long long)t->seen.bad, name, t->seen.beats);
 }
 
 fleet_status fl_validation_agree(fl_config_run *t, bool *over)

@@ -6,6 +6,7 @@
 #include "base/json/json_write.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "fleet/train/ranking.h"
 #include "fleet/train/tally.h"
 #include "fleet/train/train.h"
 #include "runtime/exec/executor.h"
@@ -24,6 +25,8 @@ typedef struct evaluation {
     task_counts task[FLEET_MOST_TASKS];
     int n_task;
     int64_t samples;
+    fl_ranking ranking;
+    bool ranks;
 } evaluation;
 
 static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows)
@@ -46,7 +49,7 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
     for (int i = 0; i < v->n_task; i++)
         FL_TRY(count_batch(&v->task[i], e, b->rows));
     v->samples += b->rows;
-    return FLEET_OK;
+    return v->ranks ? fl_ranking_add(&v->ranking, e, b->rows) : FLEET_OK;
 }
 
 static fleet_status open_task(evaluation *v, const fleet_var *label,
@@ -71,6 +74,8 @@ static fleet_status open_tasks(evaluation *v, const fleet_model *model)
         return fl_fail(FLEET_EINVAL,
                        "fleet_evaluate: %d tasks; expected 0 to %d",
                        model->n_task, (int)FLEET_MOST_TASKS);
+    if (v->ranks && !model->label)
+        return FLEET_OK;
     if (model->n_task == 0)
         return open_task(v, model->label, model->prediction);
     for (int i = 0; i < model->n_task; i++)
@@ -78,8 +83,9 @@ static fleet_status open_tasks(evaluation *v, const fleet_model *model)
     return FLEET_OK;
 }
 
-static void close_tasks(evaluation *v)
+static void close_evaluation(evaluation *v)
 {
+    fl_ranking_close(&v->ranking);
     for (int i = 0; i < v->n_task; i++) {
         fl_free(v->task[i].p);
         fl_tally_close(&v->task[i].tally);
@@ -89,14 +95,19 @@ static void close_tasks(evaluation *v)
 static fleet_status run_evaluation(evaluation *v, fleet_executor *e,
                                    fleet_dataset *d, double *loss)
 {
-    const fleet_var *want[FLEET_MOST_TASKS];
-    fleet_train_options o = {
-        .fetch_list = want, .n_fetch = v->n_task, .print_period = INT64_MAX};
+    const fleet_var *want[FLEET_MOST_TASKS + 2];
+    fleet_train_options o = {.fetch_list = want, .print_period = INT64_MAX};
     fleet_train_result r;
 
     for (int i = 0; i < v->n_task; i++)
-        want[i] = v->task[i].prediction;
+        want[o.n_fetch++] = v->task[i].prediction;
+    if (v->ranks) {
+        want[o.n_fetch++] = v->ranking.user;
+        want[o.n_fetch++] = v->ranking.item;
+    }
     FL_TRY(fl_infer_pass(e, d, &o, observe, v, &r));
+    if (v->samples == 0)
+        return fl_fail(FLEET_EEND, "evaluation: the dataset has no sample");
     *loss = e->program->training.loss ? r.loss : (double)NAN;
     for (int i = 0; i < v->n_task; i++)
         FL_TRY(fl_tally_result(&v->task[i].tally, *loss, &v->task[i].found));
@@ -116,8 +127,12 @@ static fleet_task_evaluation result_of(const task_counts *t)
 static void set_result(const evaluation *v, double loss, int n_task,
                        fleet_evaluation *out)
 {
-    fleet_task_evaluation first = result_of(&v->task[0]);
+    const double none = (double)NAN;
+    fleet_task_evaluation first = {
+        .auc = none, .logloss = none, .accuracy = none};
 
+    if (v->n_task > 0)
+        first = result_of(&v->task[0]);
     *out = (fleet_evaluation){.samples = v->samples,
                               .auc = first.auc,
                               .logloss = first.logloss,
@@ -128,23 +143,50 @@ static void set_result(const evaluation *v, double loss, int n_task,
         out->task[i] = result_of(&v->task[i]);
 }
 
+/* With v->ranking open, if it ranks. */
+static fleet_status evaluate(evaluation *v, fleet_executor *e, fleet_dataset *d,
+                             const fleet_model *model, fleet_evaluation *out)
+{
+    double loss = 0;
+
+    FL_TRY(open_tasks(v, model));
+    FL_TRY(run_evaluation(v, e, d, &loss));
+    set_result(v, loss, model->n_task, out);
+    return v->ranks ? fl_ranking_result(&v->ranking, out) : FLEET_OK;
+}
+
 fleet_status fleet_evaluate(fleet_executor *e, fleet_dataset *d,
                             const fleet_model *model, fleet_evaluation *out)
 {
     evaluation v = {.n_task = 0};
     fleet_status status;
-    double loss;
 
     if (!e || !d || !out || !model || !model->prediction)
         return fl_fail(FLEET_EINVAL, "fleet_evaluate: NULL argument");
     if (!model->label)
         return fl_fail(FLEET_EINVAL, "fleet_evaluate: the model has no label");
-    status = open_tasks(&v, model);
+    status = evaluate(&v, e, d, model, out);
+    close_evaluation(&v);
+    return status;
+}
+
+fleet_status fleet_evaluate_ranking(fleet_executor *e, fleet_dataset *d,
+                                    fleet_dataset *items,
+                                    const fleet_model *model,
+                                    const fleet_ranking *metrics, int n,
+                                    fleet_evaluation *out)
+{
+    evaluation v = {.ranks = true};
+    fleet_status status;
+
+    if (!e || !d || !items || !out || !model || !model->prediction)
+        return fl_fail(FLEET_EINVAL, "fleet_evaluate_ranking: NULL argument");
+    status = fl_ranking_open(&v.ranking, model, metrics, n);
     if (status == FLEET_OK)
-        status = run_evaluation(&v, e, d, &loss);
+        status = fl_ranking_read_items(&v.ranking, e, items);
     if (status == FLEET_OK)
-        set_result(&v, loss, model->n_task, out);
-    close_tasks(&v);
+        status = evaluate(&v, e, d, model, out);
+    close_evaluation(&v);
     return status;
 }
 
@@ -178,6 +220,16 @@ static void add_tasks(fl_text *t, const fleet_evaluation *e)
     }
 }
 
+static void add_rankings(fl_text *t, const fleet_evaluation *e)
+{
+    char name[FL_RANKING_NAME];
+
+    for (int i = 0; e && i < e->n_ranking && i < FLEET_MOST_RANKINGS; i++) {
+        fl_ranking_name(&e->ranking[i], name);
+        fl_text_member(t, name, e->ranking[i].value, 6);
+    }
+}
+
 char *fleet_report_line(fleet *f, const fleet_report *r)
 {
     const double none = (double)NAN;
@@ -204,6 +256,7 @@ char *fleet_report_line(fleet *f, const fleet_report *r)
     fl_text_member(&t, "accuracy",
                    r->evaluation ? r->evaluation->accuracy : none, 6);
     add_tasks(&t, r->evaluation);
+    add_rankings(&t, r->evaluation);
     fl_text_member(&t, "loss", r->loss, 6);
     fl_text_member(&t, "samples_per_s", floor(r->samples_per_s + 0.5), 12);
     fl_text_member(&t, "seconds",

@@ -53,22 +53,22 @@ static bool is_row(const char *text, size_t n)
 }
 
 /* Are the first line and the last one, which begins at `last`, of the kind? */
-static bool is_log(fl_lines_kind format, const char *text, size_t size,
+static bool is_log(const char *columns, const char *text, size_t size,
                    size_t last)
 {
-    const size_t head = strlen(fl_metric_columns);
+    const size_t head = columns ? strlen(columns) : 0;
 
-    if (format == FL_LINES_JSON)
+    if (!columns)
         return begins_with(text, size, begins_run) &&
                (begins_with(text + last, size - last, begins_run) ||
                 begins_with(text + last, size - last, begins_line));
-    return begins_with(text, size, fl_metric_columns) &&
+    return begins_with(text, size, columns) &&
            (size <= head || text[head] == '\n') &&
            (last == 0 || is_row(text + last, size - last));
 }
 
 /* How many bytes are whole lines. */
-static fleet_status whole_lines(const char *path, fl_lines_kind format,
+static fleet_status whole_lines(const char *path, const char *columns,
                                 const char *text, size_t size, size_t *whole)
 {
     size_t n = size;
@@ -76,13 +76,13 @@ static fleet_status whole_lines(const char *path, fl_lines_kind format,
     while (n > 0 && text[n - 1] != '\n')
         n--;
     *whole = n;
-    if (size == 0 || is_log(format, text, size, n))
+    if (size == 0 || is_log(columns, text, size, n))
         return FLEET_OK;
-    if (format == FL_LINES_CSV)
+    if (columns)
         return fl_fail(FLEET_EFORMAT,
                        "metrics_log: %s is a file of something else: expected "
                        "the columns %s",
-                       path, fl_metric_columns);
+                       path, columns);
     return fl_fail(FLEET_EFORMAT,
                    "metrics_log: %s is a file of something else: expected "
                    "lines that begin with %s or %s",
@@ -90,20 +90,20 @@ static fleet_status whole_lines(const char *path, fl_lines_kind format,
 }
 
 /* All of it, for fl_free(). */
-static fleet_status read_lines(const char *path, fl_lines_kind format,
+static fleet_status read_lines(const char *path, const char *columns,
                                char **text, size_t *size, size_t *whole)
 {
     fleet_status status = fl_file_read(path, text, size);
 
     if (status != FLEET_OK)
         return fl_fail_in(status, "metrics_log");
-    status = whole_lines(path, format, *text, *size, whole);
+    status = whole_lines(path, columns, *text, *size, whole);
     if (status != FLEET_OK)
         fl_free(*text);
     return status;
 }
 
-static fleet_status check_file(const char *path, fl_lines_kind format,
+static fleet_status check_file(const char *path, const char *columns,
                                mode_t mode)
 {
     size_t size, whole;
@@ -115,12 +115,12 @@ static fleet_status check_file(const char *path, fl_lines_kind format,
         return refuse_path(path, "write");
     if (!S_ISREG(mode))
         return FLEET_OK;
-    FL_TRY(read_lines(path, format, &text, &size, &whole));
+    FL_TRY(read_lines(path, columns, &text, &size, &whole));
     fl_free(text);
     return FLEET_OK;
 }
 
-fleet_status fl_metric_log_check(const char *path, fl_lines_kind format)
+fleet_status fl_metric_log_check(const char *path, const char *columns)
 {
     const char *slash = strrchr(path, '/');
     struct stat st;
@@ -128,7 +128,7 @@ fleet_status fl_metric_log_check(const char *path, fl_lines_kind format)
     int status;
 
     if (stat(path, &st) == 0)
-        return check_file(path, format, st.st_mode);
+        return check_file(path, columns, st.st_mode);
     if (errno != ENOENT)
         return refuse_path(path, "write");
     folder =
@@ -162,9 +162,8 @@ static size_t last_run(const fl_metric_log *m, const char *text, size_t size)
     size_t last = 0, before = 0;
 
     for (size_t at = 0; at < size; at = next_line(text, size, at)) {
-        if (m->format == FL_LINES_JSON
-                ? begins_with(text + at, size - at, begins_run)
-                : at > 0 && begins_rows(text, at, before))
+        if (!m->columns ? begins_with(text + at, size - at, begins_run)
+                        : at > 0 && begins_rows(text, at, before))
             last = at;
         before = at;
     }
@@ -175,7 +174,7 @@ static size_t last_run(const fl_metric_log *m, const char *text, size_t size)
 static size_t kept_of_run(fl_metric_log *m, const char *text, size_t size,
                           uint64_t run, int64_t lines)
 {
-    const bool csv = m->format == FL_LINES_CSV;
+    const bool csv = m->columns != NULL;
     size_t at = last_run(m, text, size);
     char first[40];
 
@@ -199,7 +198,7 @@ static fleet_status mend(fl_metric_log *m, uint64_t run, int64_t lines)
     size_t size, whole, kept;
     char *text;
 
-    FL_TRY(read_lines(m->path, m->format, &text, &size, &whole));
+    FL_TRY(read_lines(m->path, m->columns, &text, &size, &whole));
     if (whole < size)
         FL_WARN(m->log,
                 "metrics_log: %s: its last line was cut off: %zu bytes of it "
@@ -230,14 +229,14 @@ static fleet_status take_file(fl_metric_log *m, uint64_t run, int64_t lines)
 /* No FIFO is waited for: one without a reader is refused, a full one takes no
  * line. */
 fleet_status fl_metric_log_open(fl_metric_log *m, const char *path,
-                                fl_lines_kind format, uint64_t run,
+                                const char *columns, uint64_t run,
                                 int64_t lines, fl_log *log)
 {
     struct stat st;
     fleet_status status;
 
     *m = (fl_metric_log){
-        .path = path, .format = format, .is_empty = true, .log = log};
+        .path = path, .columns = columns, .is_empty = true, .log = log};
     m->fd = fl_fd_lift(fl_disk_open(
         AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
         0666));

@@ -321,7 +321,15 @@ plugins: $(CUDA_LIB)
 cuda: plugins
 	@[ -z "$(CUDA_LIB)" ] || tools/spills $(CUDA_BUILD)
 
-$(CUDA_BUILD)/%.o: %
+# Other GPUs are other objects.
+CUDA_IS := $(CUDA_BUILD)/archs.is
+.PHONY: cuda-is
+cuda-is:
+$(CUDA_IS): cuda-is
+	@mkdir -p $(@D)
+	@echo '$(CUDA_ARCHS)' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(CUDA_BUILD)/%.o: % $(CUDA_IS)
 	@mkdir -p $(@D)
 	@echo "  NVCC  $@"
 	$(Q)$(NVCC_PATH) $(NVCCFLAGS_) -MMD -MF $(@:.o=.d) -c $< -o $@ \
@@ -571,12 +579,14 @@ gcc:
 	    LIBDIR=build/$@/lib BINDIR=build/$@/bin everything
 clang:
 	@$(MAKE) --no-print-directory BUILD=build/$@ CC=$@ WERROR=1 \
-	    OPT=-fsyntax-only c-sources
-.PHONY: c-sources
-c-sources: $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(if $(MPI),$(MPI_SRC:%.c=$(BUILD)/%.o)) \
+	    OPT=-fsyntax-only sources
+.PHONY: sources
+sources: $(OBJ) $(COMM_OBJ) $(NCCL_OBJ) $(if $(MPI),$(MPI_SRC:%.c=$(BUILD)/%.o)) \
               $(TEST_OBJ) $(CUDA_ENTRY) $(patsubst %.c,$(BUILD)/%.o,\
               $(filter-out $(PLOT_NOT),$(wildcard tools/*.c tools/*/*.c samples/*.c \
-              bench/*.c test/mpi-rank/*.c test/soak/*.c test/fuzz/*.c)))
+              bench/*.c test/mpi-rank/*.c test/soak/*.c test/fuzz/*.c \
+              test/nccl-emu/*.c test/plugins/*.c))) \
+              $(EMU_OBJ) $(if $(ARROW_AT),$(ARROW_SRC:%.cpp=$(BUILD)/%.o))
 layers: $(OBJ) $(EMU_OBJ)
 	@tools/layers $(BUILD)
 tidy:

@@ -249,7 +249,7 @@ int main(int argc, char **argv)
                        : processors > MOST_CHILDREN ? MOST_CHILDREN
                                                     : (int)processors};
 
-    if (seconds)
+    if (seconds && atoi(seconds) > 0)
         n.until_ms = fl_now_ms() + 1000ll * atoi(seconds);
     begin_window(&n);
     for (const test_case *t = tests; t; t = t->next) {

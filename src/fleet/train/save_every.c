@@ -99,7 +99,6 @@ static fleet_status use_nothing(void *arg, fl_saved *s)
 static fleet_status choose_whole(const char *folder, const int64_t *number,
                                  size_t n, fl_log *log, char **path)
 {
-    fleet_status bad = FLEET_OK;
     char why[500] = "";
 
     for (size_t i = 0; i < n; i++) {
@@ -113,19 +112,17 @@ static fleet_status choose_whole(const char *folder, const int64_t *number,
             return FLEET_OK;
         }
         fl_free(one);
-        if (status != FLEET_ECORRUPT && status != FLEET_EIO &&
-            status != FLEET_ENOENT)
+        if (status != FLEET_ECORRUPT && status != FLEET_ENOENT)
             return status;
         if (status == FLEET_ENOENT) /* meanwhile it was removed */
             continue;
         snprintf(why, sizeof why, "%s", fleet_last_error());
-        bad = bad == FLEET_EIO ? bad : status;
         if (log)
             FL_WARN(log, "a checkpoint is passed over: %s", why);
     }
     if (!*why)
         return fl_fail(FLEET_ENOENT, "%s: there is no checkpoint", folder);
-    return fl_fail(bad,
+    return fl_fail(FLEET_ECORRUPT,
                    "%s: no checkpoint is whole; the last one that was tried: "
                    "%s",
                    folder, why);

@@ -567,7 +567,7 @@ void fl_lane_end_command(fl_ps_lane *l, fleet_status status, const char *text,
     if (l->loading)
         fl_lane_end_load(l, status, text);
     else if (is_past_replay(l, status))
-        fl_lane_abort(l, status, text);
+        fl_lane_abort(l, status, text ? text : fleet_status_name(status));
     else if (l->requester.packet)
         answer_query(l, status, text, sums);
     else

@@ -86,8 +86,12 @@ static fl_compiled **oldest_plan(fleet_executor *e)
 static fleet_status evict(fleet_executor *e, fl_compiled **at)
 {
     fl_compiled *c = *at;
+    fleet_status status;
 
-    FL_TRY(e->backend->drain(e));
+    pthread_rwlock_wrlock(&e->store->lock); /* updates are counted */
+    status = e->backend->drain(e);
+    pthread_rwlock_unlock(&e->store->lock);
+    FL_TRY(status);
     if (e->current.c == c)
         fl_executor_forget(e);
     *at = c->next;

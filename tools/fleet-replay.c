@@ -66,7 +66,7 @@ static const char *name_of(uint16_t kind)
     static const char *const name[] = {"?",     "run",   "place",   "update",
                                        "leave", "pass",  "reduced", "command",
                                        "state", "dense", "table",   "rows",
-                                       "whole", "life",  "lease"};
+                                       "whole", "life",  "lease",   "bye"};
 
     return kind < sizeof name / sizeof *name ? name[kind] : name[0];
 }

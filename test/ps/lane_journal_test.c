@@ -832,6 +832,51 @@ TEST(streams_that_have_left_have_left_and_the_lane_ends)
     close_journal();
 }
 
+/* Made again from all records, or from a snapshot: it waits for no process that
+ * has ended. */
+static void check_farewell(bool from_snapshot)
+{
+    memory_journal cut = {0};
+    const fl_journal_sink to = {&cut, memory_put, memory_commit};
+    lane_kit live, again;
+
+    open_journal();
+    lane_restart_ms = 90000;
+    lane_open(&live, SIM_SGD, 2, true);
+    lane_push(&live, 0, 1, 7, 1);
+    lane_push(&live, 1, 1, 8, 1);
+    lane_say(&live, FL_MSG_STEP, 0, 2, FL_MSG_LEAVE | FL_MSG_END_OF_STEP);
+    for (int i = 0; i < 2; i++) /* also in place of heartbeats */
+        lane_say(&live, FL_MSG_BYE, 0, 0, 0);
+    drain(&live);
+    if (from_snapshot) {
+        CHECK_OK(fl_lane_freeze(live.lane, &to));
+        CHECK_OK(fl_lane_write_frozen(live.lane, &to));
+        fl_lane_thaw(live.lane, 0);
+        forget_journal(&journal);
+        journal = cut;
+    }
+    lane_journal = (fl_journal_sink){0};
+    lane_open(&again, SIM_SGD, 2, true);
+    lane_restart_ms = 0;
+    replay_all(&again);
+    check_same_but_life(&live, &again);
+    lane_say(&again, FL_MSG_STEP, 1, 2, FL_MSG_LEAVE | FL_MSG_END_OF_STEP);
+    lane_hear_status(&again, 1, FL_ANSWER_OK);
+    CHECK_INT(fl_lane_state_of(again.lane), FL_LANE_RUNS);
+    lane_say(&again, FL_MSG_BYE, 1, 0, 0);
+    CHECK_INT(fl_lane_state_of(again.lane), FL_LANE_LEFT);
+    lane_close(&live);
+    lane_close(&again);
+    close_journal();
+}
+
+TEST(who_has_heard_that_it_has_left_is_not_waited_for_once_more)
+{
+    check_farewell(false);
+    check_farewell(true);
+}
+
 /* --- before it is done ---------------------------------------------------- */
 
 static void check_failed(lane_kit *k, const char *words, uint64_t hash)

@@ -160,6 +160,8 @@ static fleet_status tell_all(const newcomer *n, asked_job *j)
     for (int s = 0; s < FL_MOST_SERVER; s++)
         if (l[ask_first_of(s)].is)
             FL_TRY(ask_command(j, ask_first_of(s), words, TELL_MS));
+    fprintf(stderr, "server %d joins at %s\n", n->server,
+            fl_address_text(n->address));
     return n->of_launcher ? launcher_joined(n->server) : FLEET_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct wanted_move {
     const fl_role *role;
     const fl_keys *keys;
     int server, lane, from, to;
+    bool waits; /* for what the lane does, and that is said */
 } wanted_move;
 
 /* --- which lane is where -------------------------------------------------- */
@@ -120,7 +121,18 @@ static fleet_status begin_move(asked_job *j, wanted_move *m, int timeout_ms)
     return tell_taker(j, m, &lane, timeout_ms);
 }
 
-static fleet_status judge(const wanted_move *m, const asked_lane *l, bool *done)
+static void say_that_it_waits(wanted_move *m, const fl_at *lane)
+{
+    if (m->waits || strcmp(said_text(lane, "state"), FL_CONTROL_BUSY) != 0)
+        return;
+    m->waits = true;
+    fprintf(stderr,
+            "server %d, lane %d: it waits until its save, load or hash is "
+            "over\n",
+            m->server, m->lane);
+}
+
+static fleet_status judge(wanted_move *m, const asked_lane *l, bool *done)
 {
     fl_at lane = fl_at_root(l->is);
 
@@ -135,12 +147,13 @@ static fleet_status judge(const wanted_move *m, const asked_lane *l, bool *done)
                        "lane %d of server %d stays at server %d: the move was "
                        "given up, as that one's log says",
                        m->lane, m->server, m->from);
+    else
+        say_that_it_waits(m, &lane);
     return FLEET_OK;
 }
 
 /* Until the taker leads it. */
-static fleet_status look_whether_moved(const wanted_move *m, bool *found,
-                                       bool *done)
+static fleet_status look_whether_moved(wanted_move *m, bool *found, bool *done)
 {
     asked_job *j;
     fleet_status status = FLEET_OK;
@@ -155,7 +168,7 @@ static fleet_status look_whether_moved(const wanted_move *m, bool *found,
     return status;
 }
 
-static fleet_status await_move(const wanted_move *m, int timeout_ms)
+static fleet_status await_move(wanted_move *m, int timeout_ms)
 {
     int64_t end_ms = fl_now_ms() + timeout_ms, found_ms = fl_now_ms();
     bool found, done = false;
@@ -174,7 +187,8 @@ static fleet_status await_move(const wanted_move *m, int timeout_ms)
     if (done)
         return FLEET_OK;
     return fl_fail(FLEET_ETIMEDOUT,
-                   "lane %d of server %d is still at server %d (--timeout)",
+                   "lane %d of server %d is still at server %d (--timeout); "
+                   "the move goes on",
                    m->lane, m->server, m->from);
 }
 
@@ -192,7 +206,7 @@ static fleet_status check_server(const fl_role *role, int server)
 fleet_status move_lane(const fl_role *role, const fl_keys *keys, int server,
                        int lane, int to, int timeout_ms)
 {
-    wanted_move m = {role, keys, server, lane, -1, to};
+    wanted_move m = {role, keys, server, lane, -1, to, false};
     asked_job *j;
     fleet_status status;
 

@@ -31,13 +31,19 @@ typedef enum fl_lane_record_kind {
     FL_LANE_RECORD_WHOLE, /* fl_whole_record: that was all */
     FL_LANE_RECORD_LIFE,  /* behind the state, of each table with a life:
                              fl_table_life_record, fl_life_marks */
-    FL_LANE_RECORD_LEASE  /* fl_lease_record, leases; of a snapshot all of a
+    FL_LANE_RECORD_LEASE, /* fl_lease_record, leases; of a snapshot all of a
                              stream's, behind the state */
+    FL_LANE_RECORD_BYE    /* fl_bye_record: a worker has heard that it has
+                             left */
 } fl_lane_record_kind;
 
 typedef struct fl_run_record {
     uint32_t run, zero;
 } fl_run_record;
+
+typedef struct fl_bye_record {
+    uint32_t stream, zero;
+} fl_bye_record;
 
 typedef struct fl_place_record {
     uint32_t stream, incarnation;
@@ -110,7 +116,7 @@ typedef struct fl_state_record {
 typedef struct fl_place_state {
     uint64_t done, reduced, stop_step, command_step, nonce;
     uint32_t incarnation, command_status, text_size;
-    uint8_t has_text, left, no_log, has_clock;
+    uint8_t has_text, left, no_log, has_clock; /* left 2: it has heard so */
     char who[96];
     uint64_t contributed, clock; /* where staleness is bounded */
 } fl_place_state;

@@ -5,6 +5,9 @@
 /* What the lane has, as JSON. */
 #define FL_CONTROL_STATUS "status"
 
+/* The state of a lane while a command has its memory: a move waits for that. */
+#define FL_CONTROL_BUSY "saves, loads or hashes"
+
 /* Behind it a server's number, and of one that has joined the job a space and
  * its address: the lane goes to that one's process, as soon as that asks for
  * it. */

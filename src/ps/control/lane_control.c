@@ -49,13 +49,13 @@ static const char *state_of(const fl_ps_lane *l)
         return "takes lanes";
     if (fl_replica_follows(l))
         return !is_whole_copy(l) ? "loads"
-               : l->replay_waits ? "saves, loads or hashes"
+               : l->replay_waits ? FL_CONTROL_BUSY
                                  : "serves";
     if (l->replaying)
         return "comes back";
     if (l->loading)
         return "loads";
-    return l->busy || l->saving ? "saves, loads or hashes" : "serves";
+    return l->busy || l->saving ? FL_CONTROL_BUSY : "serves";
 }
 
 /* A lane that has come to another process knows its own alone. */

@@ -14,7 +14,8 @@ static bool is_used_by(const fl_journal_record *r)
 {
     return r->kind != FL_LANE_RECORD_RUN && r->kind != FL_LANE_RECORD_PLACE &&
            r->kind != FL_LANE_RECORD_REDUCED &&
-           r->kind != FL_LANE_RECORD_PASS && r->kind != FL_LANE_RECORD_LEAVE;
+           r->kind != FL_LANE_RECORD_PASS && r->kind != FL_LANE_RECORD_LEAVE &&
+           r->kind != FL_LANE_RECORD_BYE;
 }
 
 /* What cannot be read may be anything. A folder without a file is one of which

@@ -383,6 +383,7 @@ fleet_status fl_lane_record_place(fl_ps_lane *l, uint32_t stream,
                                   uint32_t incarnation, uint64_t nonce,
                                   const char *who, bool no_log);
 fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream);
+fleet_status fl_lane_record_bye(fl_ps_lane *l, uint32_t stream);
 fleet_status fl_lane_record_pass(fl_ps_lane *l); /* of streams that have
                                                     ended it */
 fleet_status fl_lane_record_reduced(fl_ps_lane *l);

@@ -117,6 +117,17 @@ fleet_status fl_lane_record_leave(fl_ps_lane *l, uint32_t stream)
     return FLEET_OK;
 }
 
+/* Without it a lane that comes back would wait for a process that has ended. */
+fleet_status fl_lane_record_bye(fl_ps_lane *l, uint32_t stream)
+{
+    const fl_bye_record r = {.stream = stream};
+
+    if (!l->o.journal.put || l->o.restart_ms <= 0)
+        return FLEET_OK;
+    return write_record(l, FL_LANE_RECORD_BYE, &(fl_journal_part){&r, sizeof r},
+                        1);
+}
+
 fleet_status fl_lane_record_pass(fl_ps_lane *l)
 {
     if (!l->o.journal.put)

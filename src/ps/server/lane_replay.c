@@ -233,6 +233,19 @@ static fleet_status replay_streams(fl_ps_lane *l, fl_record_reader *b,
     return FLEET_OK;
 }
 
+static fleet_status replay_bye(fl_ps_lane *l, fl_record_reader *b)
+{
+    const fl_bye_record *r = fl_record_take(b, sizeof *r);
+
+    if (!r)
+        return is_short();
+    if (r->stream >= (uint32_t)l->o.n_stream || !l->stream[r->stream].left)
+        return fl_fail(FLEET_ECORRUPT, "stream %u has not left", r->stream);
+    l->stream[r->stream].heard = true;
+    fl_lane_file_stream(l, r->stream);
+    return FLEET_OK;
+}
+
 static fleet_status replay_reduced(fl_ps_lane *l, fl_record_reader *b)
 {
     const fl_reduced_record *r = fl_record_take(b, sizeof *r);
@@ -431,6 +444,8 @@ static fleet_status replay_record(fl_ps_lane *l, const fl_journal_record *r)
         return replay_update(l, &b);
     case FL_LANE_RECORD_LEAVE:
         return replay_streams(l, &b, true);
+    case FL_LANE_RECORD_BYE:
+        return replay_bye(l, &b);
     case FL_LANE_RECORD_PASS:
         return replay_streams(l, &b, false);
     case FL_LANE_RECORD_REDUCED:

@@ -31,7 +31,9 @@ static fl_place_state place_of(const fl_stream_state *s)
         .command_status = (uint32_t)s->command_status,
         .text_size = s->command_text ? (uint32_t)strlen(s->command_text) : 0,
         .has_text = s->command_text != NULL,
-        .left = s->left,
+        .left = !s->left   ? 0
+                : s->heard ? 2
+                           : 1,
         .no_log = s->no_log,
         .has_clock = s->has_clock,
         .contributed = s->contributed,
@@ -307,7 +309,8 @@ static fleet_status restore_place(fl_stream_state *s, const fl_place_state *p,
     s->nonce = p->nonce;
     s->incarnation = p->incarnation;
     s->command_status = (fleet_status)p->command_status;
-    s->left = p->left;
+    s->left = p->left > 0;
+    s->heard = p->left > 1;
     s->no_log = p->no_log;
     s->has_clock = p->has_clock;
     s->contributed = p->contributed;

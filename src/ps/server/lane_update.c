@@ -464,11 +464,16 @@ void fl_lane_try_end(fl_ps_lane *l)
 
 void fl_lane_bye(fl_ps_lane *l, const fl_peer *from, fl_packet *p)
 {
-    fl_stream_state *s = &l->stream[l->msg.head.stream];
+    uint32_t stream = l->msg.head.stream;
+    fl_stream_state *s = &l->stream[stream];
 
     (void)from;
     (void)p;
-    s->heard = s->left;
+    if (!s->left || s->heard)
+        return;
+    s->heard = true;
+    if (fl_lane_record_bye(l, stream) != FLEET_OK)
+        fl_lane_fail(l);
 }
 
 /* No stream is in the pass any more: it closes, and the next one is open to

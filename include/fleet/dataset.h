@@ -172,11 +172,11 @@ typedef struct fleet_dataset_options {
      * record of FLEET_TFRECORD is a line, too; one whose length is damaged is
      * FLEET_ECORRUPT, as none behind it can be found. So is a row of
      * FLEET_PARQUET, and damage to its file is FLEET_ECORRUPT.
-     * Each worker counts those of its share of the pass, and one that goes on
-     * in the middle of a pass those before it, too. Batches are cut before:
-     * one with bad lines has fewer samples. Headers, files that cannot be
-     * unpacked and lines of more than 64 MB are errors as ever. Not for
-     * FLEET_IDX. */
+     * Each worker counts its share's, and one that goes on in the middle of a
+     * pass those before it, too. Batches are cut before: one with bad lines has
+     * fewer samples; in memory, only where the model refuses a value. Headers,
+     * files that cannot be unpacked and lines of more than 64 MB are errors as
+     * ever. Not for FLEET_IDX. */
     int64_t max_bad_lines;
 
     /* Nonzero: a pass reads FILE.fleetcache beside each file in its place: what
@@ -209,7 +209,7 @@ typedef struct fleet_dataset_options {
 
     /* Draws by weight: of the samples whose slot of this name, float and of dim
      * 1, has w training passes keep w / draw_most of those, drawn as negative
-     * ones are, and all from draw_most on; w is 0 or more, else FLEET_EFORMAT.
+     * ones are, and all from draw_most on; below 0 it makes its line a bad one.
      * NULL: all. Beside negative_rate the chances are multiplied. The slot
      * needs no variable. Losses and predictions are of what was drawn. */
     const char *draw_slot;

@@ -201,6 +201,10 @@ void *fl_arena_alloc(fl_arena *a, size_t size)
     struct fl_arena_chunk *c = a->chunk;
     void *p;
 
+    if (size > SIZE_MAX - ALIGN - sizeof *c) {
+        fl_fail(FLEET_ENOMEM, "out of memory: %zu bytes", size);
+        return NULL;
+    }
     size = (size + ALIGN - 1) / ALIGN * ALIGN;
     if (!c || c->size - c->used < size)
         c = new_chunk(a, size > CHUNK ? size : CHUNK);

@@ -13,7 +13,9 @@ static fleet_status parse_lines(const fl_parser *p, fl_scratch *scratch,
     FL_TRY(p->parse(p, scratch, buffer));
     if (p->layout.n_made > 0)
         FL_TRY(fl_made_slots_fill(p, buffer));
-    return p->spec->bounds ? fl_parser_check_bounds(p, buffer) : FLEET_OK;
+    if (p->spec->bounds)
+        FL_TRY(fl_parser_check_bounds(p, buffer));
+    return fl_sampling_check(p->spec, &p->layout, buffer);
 }
 
 /* The text of this thread's last failure, if it is among the first. */
@@ -84,9 +86,9 @@ fleet_status fl_bad_lines_parse(const fl_parser *p, fl_scratch *scratch,
                                 fl_batch_buffer *buffer)
 {
     FL_TRY(parse_in_budget(p, scratch, buffer));
-    return fl_sampling_drops(p->spec)
-               ? fl_sampling_drop(p->spec, &p->layout, buffer)
-               : FLEET_OK;
+    if (fl_sampling_drops(p->spec))
+        fl_sampling_drop(p->spec, &p->layout, buffer);
+    return FLEET_OK;
 }
 
 void fl_bad_lines_log(fl_bad_lines *all, const fl_stream_spec *spec)

@@ -72,6 +72,7 @@ fleet_status fl_cache_build(const fl_stream_spec *spec, const char *file,
     one.batch_bytes = FL_PACKED_BYTES; /* of long lines, too, fewer */
     one.shuffle = one.max_bad_lines = one.share_index = one.first_batch = 0;
     one.share_count = 1;
+    one.joined = 0;        /* batches are blocks */
     one.next_lease = NULL; /* the file is read whole */
     one.bounds = NULL;
     fl_sampling_none(&one);

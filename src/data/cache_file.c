@@ -354,15 +354,22 @@ struct fl_cache_writer {
     size_t capacity;
 };
 
-/* Permissions that the source lacks its cache lacks, too. */
+/* Permissions that the source lacks its cache lacks, too. Where the cache
+ * cannot be of its group, another group has no more than all have. */
 static fleet_status keep_private(const fl_cache_writer *w)
 {
     struct stat st, made;
+    mode_t mode;
 
     if (stat(w->source, &st) != 0)
         return cannot_do("look at", w->source, errno);
-    if (fstat(w->file.fd, &made) != 0 ||
-        fchmod(w->file.fd, made.st_mode & st.st_mode & 0666) != 0)
+    if (fstat(w->file.fd, &made) != 0)
+        return cannot_do("look at", w->file.path, errno);
+    mode = made.st_mode & st.st_mode & 0666;
+    if (made.st_gid != st.st_gid &&
+        fchown(w->file.fd, (uid_t)-1, st.st_gid) != 0)
+        mode &= ~(mode_t)S_IRWXG | (mode & S_IRWXO) << 3;
+    if (fchmod(w->file.fd, mode) != 0)
         return cannot_do("set the permissions of", w->file.path, errno);
     return FLEET_OK;
 }

@@ -35,9 +35,11 @@ static const fl_stream_spec *spec_of(const cache_reader *r)
 static fleet_status open_cache(cache_reader *r, int i, uint64_t key)
 {
     const fl_stream_spec *spec = spec_of(r);
-    fleet_status status =
-        fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
+    fleet_status status;
 
+    if (spec->any_file && strcmp(spec->files[i], "-") == 0)
+        return fl_fail(FLEET_EUNSUPPORTED, "standard input has no cache");
+    status = fl_cache_file_open(&r->file[i], spec->files[i], key, r->env.stop);
     if (status != FLEET_ENOENT)
         return status;
     FL_INFO(spec->log, "making the cache of %s", spec->files[i]);

@@ -155,8 +155,15 @@ static fl_stream_spec spec_of_blocks(const fl_stream_spec *spec)
     return all;
 }
 
-static fleet_status read_all(fl_sample_memory *m, fl_stream *stream,
-                             int first_file, const fl_memory_limit *limit)
+static fleet_status job_status(const fl_stream_spec *spec)
+{
+    return spec->job_status ? spec->job_status(spec->job) : FLEET_OK;
+}
+
+/* The end of the data is that of a job that goes on. */
+static fleet_status read_all(fl_sample_memory *m, const fl_stream_spec *spec,
+                             fl_stream *stream, int first_file,
+                             const fl_memory_limit *limit)
 {
     fleet_status status;
     fl_batch *b;
@@ -165,11 +172,13 @@ static fleet_status read_all(fl_sample_memory *m, fl_stream *stream,
         status = fl_sample_memory_add(m, (const fl_batch_buffer *)b, first_file,
                                       b->share, limit);
         fl_stream_release(stream, b);
+        if (status == FLEET_OK)
+            status = job_status(spec);
         if (status != FLEET_OK)
             return status;
     }
     m->bad_lines = fl_stream_bad_lines(stream);
-    return status == FLEET_EEND ? FLEET_OK : status;
+    return status == FLEET_EEND ? job_status(spec) : status;
 }
 
 fleet_status fl_sample_memory_load(fl_sample_memory *m,
@@ -184,7 +193,7 @@ fleet_status fl_sample_memory_load(fl_sample_memory *m,
     FL_TRY(fl_spec_check(spec));
     FL_TRY(fl_spec_check_statistics(spec));
     FL_TRY(fl_stream_open_as(&stream, &all, parse_from));
-    status = read_all(m, stream, first_file, limit);
+    status = read_all(m, spec, stream, first_file, limit);
     fl_stream_close(stream);
     m->load = 1 + atomic_fetch_add(&loads, 1);
     if (status != FLEET_OK)

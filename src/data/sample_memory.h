@@ -48,7 +48,8 @@ typedef struct fl_memory_limit {
 
 /* Read what the spec says into m, which is empty; spec's files are all of
  * m->files from first_file on, or some. FLEET_ENOMEM: it is more than the
- * limit, with what there is of it; m is empty then. */
+ * limit, with what there is of it; what the job's status says, asked with each
+ * block, ends it, too. m is empty then. */
 fleet_status fl_sample_memory_load(fl_sample_memory *m,
                                    const fl_stream_spec *spec, int first_file,
                                    const fl_memory_limit *limit);

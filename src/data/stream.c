@@ -346,6 +346,8 @@ fleet_status fl_stream_open_as(fl_stream **stream, const fl_stream_spec *spec,
     s->end = -1;
     s->last = &s->empty;
     s->generation = fl_fork_generation();
+    if (spec->memory)
+        s->bad.n = spec->memory->memory->bad_lines;
     fl_blocks_init(&s->blocks);
     pthread_mutex_init(&s->read_lock, NULL);
     pthread_mutex_init(&s->lock, NULL);
@@ -492,7 +494,7 @@ fleet_status fl_stream_next(fl_stream *s, fl_batch **batch)
 
 int64_t fl_stream_bad_lines(const fl_stream *s)
 {
-    return s->bad.n + (s->spec.memory ? s->spec.memory->memory->bad_lines : 0);
+    return s->bad.n;
 }
 
 void fl_stream_release(fl_stream *s, fl_batch *batch)

@@ -280,6 +280,20 @@ TEST(an_arena_gives_pieces_larger_than_its_chunks)
     fl_arena_done(&a);
 }
 
+/* A size that rounding, or the chunk's head, would make a small one. */
+TEST(an_arena_has_no_room_for_more_than_there_can_be)
+{
+    fl_arena a = {NULL};
+
+    for (size_t less = 0; less < 64; less++) {
+        fl_error_clear();
+        CHECK(fl_arena_alloc(&a, SIZE_MAX - less) == NULL);
+        CHECK_STATUS(fleet_last_status(), FLEET_ENOMEM);
+    }
+    CHECK_TEXT(fl_arena_strdup(&a, "x"), "x");
+    fl_arena_done(&a);
+}
+
 TEST(an_arena_without_memory_works_again_later)
 {
     fl_arena a = {NULL};

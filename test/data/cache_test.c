@@ -149,6 +149,58 @@ TEST(a_cache_has_the_permissions_of_its_file)
     CHECK_INT(st.st_mode & 0777, 0600);
 }
 
+/* A cache of the file's group, or one that no other group may read. */
+TEST(a_cache_is_read_by_no_group_that_may_not_read_its_file)
+{
+    enum { GROUP = 4711, OTHER = 65534 };
+    const char *files[] = {write_text("shared", 1, 20)};
+    fl_stream_spec spec = spec_of(files, 1);
+    char cache[4096];
+    struct stat st;
+
+    if (geteuid() != 0)
+        test_skip("a file of another group needs root");
+    umask(022);
+    snprintf(cache, sizeof cache, "%s.fleetcache", files[0]);
+    CHECK(chown(files[0], OTHER, GROUP) == 0 && chmod(files[0], 0640) == 0);
+    same(&spec, true);
+    CHECK_INT(stat(cache, &st), 0);
+    CHECK_INT(st.st_gid, GROUP);
+    CHECK_INT(st.st_mode & 0777, 0640);
+    CHECK(unlink(cache) == 0 && chmod(test_folder(), 0777) == 0);
+    CHECK(seteuid(OTHER) == 0); /* not of the group */
+    same(&spec, true);
+    CHECK(seteuid(0) == 0);
+    CHECK_INT(stat(cache, &st), 0);
+    CHECK(st.st_gid != GROUP);
+    CHECK_INT(st.st_mode & 0777, 0600);
+    CHECK(unlink(cache) == 0 && chmod(files[0], 0644) == 0);
+    CHECK(seteuid(OTHER) == 0);
+    same(&spec, true);
+    CHECK(seteuid(0) == 0);
+    CHECK_INT(stat(cache, &st), 0);
+    CHECK_INT(st.st_mode & 0777, 0644);
+}
+
+/* Beside a file of that name, which has a cache. */
+TEST(standard_input_has_no_cache)
+{
+    const char *line = "1 1 3 1 2 3 1 4 0 0 0\n", *files[] = {"-"};
+    const char *input = test_file("input", line);
+    fl_stream_spec spec = spec_of(files, 1);
+    data_dump d;
+
+    write_text("-", 1, 20);
+    CHECK(chdir(test_folder()) == 0);
+    same(&spec, true);
+    CHECK(freopen(input, "r", stdin) != NULL);
+    spec.any_file = true;
+    d = read_cached(spec);
+    CHECK_STATUS(d.status, FLEET_EEND);
+    CHECK_INT(d.rows, 1);
+    CHECK_CONTAINS(said, "- has no cache, and is read as text: standard input");
+}
+
 TEST(batches_are_those_of_the_text)
 {
     const char *files[] = {write_text("a", 1, LINES), test_file("b", "\n"),

@@ -240,6 +240,29 @@ TEST(a_ragged_slot_takes_the_cells_that_are_not_missing)
     CHECK(number(b, 1, 1) == 4.0f);
 }
 
+TEST(a_ragged_slot_that_is_required_has_a_cell_in_each_line)
+{
+    const char *const columns[] = {"0", "2"};
+    const fleet_transform words = FLEET_WORDS;
+    fleet_slot slot = {.name = "tags",
+                       .dtype = FLEET_INT64,
+                       .dim = -1,
+                       .columns = columns,
+                       .n_column = 2,
+                       .required = 1};
+    fl_stream_spec spec = spec_of(&slot, 1, "a,x,b\n,y,b\n?,z,\nc,,?\n");
+
+    spec.missing = "?";
+    DATA_FAILS(&spec, FLEET_EFORMAT, "table.csv:3: slot \"tags\"",
+               "a value that is there", "got \"?,z,\"");
+    spec.max_bad_lines = 1;
+    CHECK_INT(data_read(&spec).rows, 3);
+    slot.transforms = &words;
+    slot.n_transform = 1;
+    spec = spec_of(&slot, 1, "a b,,\n-!,,c\n-,,.\n");
+    DATA_FAILS(&spec, FLEET_EFORMAT, "table.csv:3: slot \"tags\"");
+}
+
 TEST(a_weight_stands_behind_the_last_colon_of_a_cell)
 {
     const char *const columns[] = {"0", "1"};
@@ -330,7 +353,7 @@ TEST(a_byte_order_mark_is_no_part_of_the_first_cell)
 
 TEST(headers_without_a_column_are_refused)
 {
-    const char *const columns[] = {"price"};
+    const char *columns[] = {"price"};
     const fleet_slot slot = {.name = "x", .columns = columns, .n_column = 1};
     fl_stream_spec spec = spec_of(&slot, 1, "a,b\n1,2\n");
 
@@ -339,6 +362,8 @@ TEST(headers_without_a_column_are_refused)
     spec = spec_of(&slot, 1, "price,b,price\n1,2,3\n");
     spec.header = 1;
     DATA_FAILS(&spec, FLEET_EFORMAT, "table.csv", "\"price\" twice");
+    columns[0] = ""; /* no position, though it has no other letters */
+    DATA_FAILS(&spec, FLEET_EFORMAT, "table.csv", "no column \"\"");
 }
 
 static void refused(const char *line, fleet_transform t, bool header,

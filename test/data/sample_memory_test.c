@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/memory_left.h"
+#include "data/cache_file.h"
 #include "data/memory_exchange.h"
 #include "data/memory_reader.h"
 
@@ -91,6 +92,43 @@ TEST(batches_are_those_of_the_files)
     fl_sample_memory_done(&m);
 }
 
+/* Each batch of two streams alike, but for its index. */
+static void check_batches(const fl_stream_spec *one,
+                          const fl_stream_spec *other)
+{
+    fleet_status status[2];
+    fl_stream *s[2];
+    fl_batch *b[2];
+
+    CHECK_OK(fl_stream_open(&s[0], one));
+    CHECK_OK(fl_stream_open(&s[1], other));
+    for (;;) {
+        for (int i = 0; i < 2; i++)
+            status[i] = fl_stream_next(s[i], &b[i]);
+        CHECK_INT(status[0], status[1]);
+        if (status[0] != FLEET_OK)
+            break;
+        CHECK_INT(b[0]->rows, b[1]->rows);
+        for (int i = 0; i < DATA_N(slots); i++) {
+            const fl_slot_data *x = &b[0]->slot[i], *y = &b[1]->slot[i];
+            const size_t rows = (size_t)b[0]->rows;
+            const size_t n = x->offsets ? (size_t)x->offsets[rows]
+                                        : rows * (size_t)(i == 1 ? 2 : 1);
+
+            if (x->offsets)
+                CHECK(memcmp(x->offsets, y->offsets, (rows + 1) * 8) == 0);
+            CHECK(memcmp(x->values, y->values, n * (i == 1 ? 4 : 8)) == 0);
+            if (i == 3)
+                CHECK(memcmp(x->weights, y->weights, n * 4) == 0);
+        }
+        fl_stream_release(s[0], b[0]);
+        fl_stream_release(s[1], b[1]);
+    }
+    CHECK_INT(status[0], FLEET_EEND);
+    fl_stream_close(s[0]);
+    fl_stream_close(s[1]);
+}
+
 /* Batches of a share are many to a block; they keep their samples. */
 TEST(a_share_of_batches_is_the_files_share)
 {
@@ -98,24 +136,79 @@ TEST(a_share_of_batches_is_the_files_share)
     fl_stream_spec spec = spec_of(files, 1);
     fl_sample_memory m;
     fl_memory_view v = {.memory = &m};
-    data_dump text, d;
 
     spec.batch_size = 7;
     spec.share_count = 3;
     for (spec.share_index = 0; spec.share_index < 3; spec.share_index++) {
-        fl_stream_spec held = from_memory(spec, &v);
-        const size_t head = sizeof(int64_t); /* a batch's index */
+        const fl_stream_spec held = from_memory(spec, &v);
 
-        text = data_read(&spec);
         load(&m, &spec);
         CHECK_INT((int64_t)m.n_block, 1);
-        d = data_read(&held);
-        CHECK_INT(d.rows, text.rows);
-        CHECK_INT(d.batches, text.batches);
-        CHECK_INT((int64_t)d.size, (int64_t)text.size);
-        CHECK(memcmp(d.bytes + head, text.bytes + head, 7 * 8) == 0);
+        check_batches(&spec, &held);
         fl_sample_memory_done(&m);
     }
+}
+
+/* A share's batches are many to a block of memory, and none of a cache. */
+TEST(a_cache_that_a_share_makes_has_blocks_as_ever)
+{
+    const char *file = write_lines("a", 0, LINES);
+    fl_stream_spec spec = spec_of(&file, 1);
+    const atomic_bool goes_on = false;
+    fl_cache_state state = {false};
+    fl_sample_memory m;
+    fl_memory_view v = {.memory = &m};
+    fl_stream_spec held;
+    fl_cache_file c;
+
+    spec.batch_size = 7;
+    spec.share_count = 2;
+    held = from_memory(spec, &v);
+    spec.cache = &state;
+    load(&m, &spec);
+    spec.cache = NULL;
+    check_batches(&spec, &held);
+    CHECK_OK(fl_cache_file_open(&c, file, fl_cache_key(&spec), &goes_on));
+    CHECK_INT((int64_t)c.rows, LINES);
+    CHECK_INT((int64_t)c.n_block, 3);
+    for (size_t i = 0; i < c.n_block; i++)
+        CHECK(c.index[i].rows <= 4096);
+    fl_cache_file_close(&c);
+    fl_free(state.whole);
+    fl_sample_memory_done(&m);
+}
+
+typedef struct asked {
+    int until, n; /* how often it goes well, and how often it was asked */
+    fleet_status then;
+} asked;
+
+static fleet_status answer(void *job)
+{
+    asked *a = job;
+
+    return a->n++ < a->until ? FLEET_OK : a->then;
+}
+
+/* Asked with each of the three blocks and at the end; also a stop, which is
+ * said as the data's end is, leaves no half. */
+TEST(a_job_that_ends_ends_a_load)
+{
+    static const fleet_status ends[] = {FLEET_EPEER, FLEET_EEND};
+    const char *file = write_lines("a", 0, LINES);
+    fl_stream_spec spec = spec_of(&file, 1);
+    fl_sample_memory m;
+
+    for (int i = 0; i < 8; i++) {
+        asked a = {.until = i / 2, .then = ends[i % 2]};
+
+        spec.job_status = answer;
+        spec.job = &a;
+        m = (fl_sample_memory){.n_block = 0};
+        CHECK_STATUS(fl_sample_memory_load(&m, &spec, 0, &unbounded), a.then);
+        CHECK(!m.block && m.rows == 0 && m.bytes == 0);
+    }
+    test_check_leaks();
 }
 
 /* The numbers of the lines, as a stream has them. */

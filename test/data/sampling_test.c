@@ -201,6 +201,20 @@ TEST(a_weight_below_0_is_named)
     fl_stream_close(s);
 }
 
+TEST(a_weight_below_0_is_a_bad_line)
+{
+    const char *files[] = {test_file("a", "1 3 1 0 0 2 4 5 1 5\n"
+                                          "1 4 1 0 0 2 5 6 1 -2\n"
+                                          "1 5 1 0 0 2 6 7 1 5\n")};
+    fl_stream_spec spec = spec_of_draws(files, 1);
+    data_dump d;
+
+    spec.max_bad_lines = 1;
+    d = data_read(&spec);
+    CHECK_STATUS(d.status, FLEET_EEND);
+    CHECK_INT(d.rows, 2);
+}
+
 /* Batches that have rows left are counted, no others. */
 static void check_middle(fl_stream_spec spec)
 {
@@ -448,5 +462,11 @@ TEST(calibrations_of_two_classes_and_what_is_refused)
     open_scene(&s, 1, "label");
     CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
     CHECK_CONTAINS(fleet_last_error(), "above 0 and below 1");
+    close_scene(&s);
+    s = (scene){0};
+    open_scene(&s, 0, "label");
+    CHECK_STATUS(fleet_last_status(), FLEET_EINVAL);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "negative_label: there is no negative_rate");
     close_scene(&s);
 }

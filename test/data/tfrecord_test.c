@@ -311,6 +311,25 @@ TEST(other_files_and_huge_records_are_refused)
     DATA_FAILS(&spec, FLEET_EFORMAT, "part-0:1: a record of more than 64 MB");
 }
 
+/* As gzip does, by its length. */
+TEST(a_file_may_begin_as_a_packed_one_does)
+{
+    enum { SIZE = 0x088b1f };
+    static char bytes[SIZE], more[SIZE], file[SIZE + 16];
+    const example e = plain();
+    const char *files[] = {test_path("part-0")};
+    char *end = example_field(bytes, 1, e.bytes, e.n);
+    fl_stream_spec spec;
+
+    end = example_field(end, 9, more, (size_t)(bytes + SIZE - end) - 4);
+    CHECK(end == bytes + SIZE);
+    end = example_framed(file, bytes, SIZE);
+    CHECK(memcmp(file, "\x1f\x8b\x08", 3) == 0);
+    test_file_bytes("part-0", file, (size_t)(end - file));
+    spec = data_spec(FLEET_TFRECORD, slots, N_SLOT, files, 1);
+    CHECK(((float *)data_first(&spec)->slot[CLICK].values)[0] == 1);
+}
+
 TEST(weights_and_csv_options_are_refused)
 {
     static const fleet_slot weighted[] = {

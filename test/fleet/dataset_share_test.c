@@ -3,6 +3,7 @@
 #define SUITE dataset_share
 #include "test.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,4 +367,35 @@ TEST(statistics_are_those_of_all_files_in_every_worker)
         fl_stream_close(stream);
         fleet_destroy(w.f);
     }
+}
+
+/* Before anything of its list is copied. */
+static void refuse_length(fleet *f, fleet_slot slot)
+{
+    const fleet_dataset_options o = {
+        .format = FLEET_CSV, .slots = &slot, .n_slot = 1};
+
+    slot.name = "x";
+    CHECK(!fleet_queue_dataset(f, &o));
+    CHECK_STATUS(fleet_last_status(), FLEET_ECONFIG);
+    CHECK_CONTAINS(fleet_last_error(),
+                   "dataset: slot \"x\": a list of another length than it "
+                   "says");
+}
+
+TEST(a_list_of_a_negative_length_is_refused)
+{
+    const char *text[] = {"0"};
+    const fleet_transform none = FLEET_TRANSFORM_NONE;
+    const float bucket = 1;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    refuse_length(f, (fleet_slot){.columns = text, .n_column = -1});
+    refuse_length(f, (fleet_slot){.transforms = &none, .n_transform = -1});
+    refuse_length(f, (fleet_slot){.equals = text, .n_equals = -1});
+    refuse_length(f, (fleet_slot){.from = text, .n_from = -1});
+    refuse_length(f, (fleet_slot){.buckets = &bucket, .n_bucket = -1});
+    refuse_length(f, (fleet_slot){.buckets = &bucket, .n_bucket = INT_MIN});
+    fleet_destroy(f);
 }

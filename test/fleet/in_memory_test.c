@@ -500,6 +500,76 @@ TEST(an_id_out_of_bounds_has_its_file_and_line)
     fleet_destroy(f);
 }
 
+/* The numbers of a pass's samples in one text, and how it ends. */
+static fleet_status read_ids(fleet_dataset *d, char *to, int64_t *bad)
+{
+    const fl_slot_bounds bounds[2] = {{0}, {.ids_below = 10}};
+    fleet_status status;
+    fl_stream *stream;
+    fl_batch *b;
+
+    *to = 0;
+    CHECK_OK(fl_dataset_open(d, true, bounds, &stream));
+    while ((status = fl_stream_next(stream, &b)) == FLEET_OK) {
+        for (int64_t i = 0; i < b->rows; i++)
+            to += sprintf(to, "%d ", (int)((int64_t *)b->slot[1].values)[i]);
+        fl_stream_release(stream, b);
+    }
+    *bad = fl_stream_bad_lines(stream);
+    fl_stream_close(stream);
+    return status;
+}
+
+static fleet_dataset *open_bad(fleet *f, int64_t most, bool in_memory)
+{
+    const char *path = test_file("ids", "1 1 1 2\n1 0 1 x\n1 0 1 77\n"
+                                        "1 0 1 88\n1 1 1 3\n1 0 1 4\n");
+    const fleet_slot slots[] = {{.name = "y", .dtype = FLEET_FLOAT32},
+                                {.name = "n", .dtype = FLEET_INT64}};
+    const fleet_dataset_options o = {
+        .slots = slots, .n_slot = 2, .max_bad_lines = most};
+    fleet_dataset *d =
+        in_memory ? fleet_in_memory_dataset(f, &o) : fleet_queue_dataset(f, &o);
+
+    CHECK(d != NULL);
+    CHECK_OK(fleet_dataset_set_filelist(d, &path, 1));
+    if (in_memory)
+        CHECK_OK(fleet_dataset_load_into_memory(d));
+    return d;
+}
+
+/* One cannot be parsed, two have ids that the model refuses: of all the budget
+ * is one, in each pass, as that of files is. */
+TEST(lines_that_the_model_refuses_are_left_out_of_memory_too)
+{
+    char ids[100];
+    int64_t bad;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, &quiet));
+    for (int in_memory = 0; in_memory < 2; in_memory++) {
+        fleet_dataset *d = open_bad(f, 3, in_memory);
+
+        for (int pass = 0; pass < 2; pass++) {
+            CHECK_STATUS(read_ids(d, ids, &bad), FLEET_EEND);
+            CHECK_TEXT(ids, "2 3 4 ");
+            CHECK_INT(bad, 3);
+        }
+        d->at.batch = 1; /* the first one that has a sample */
+        CHECK_STATUS(read_ids(d, ids, &bad), FLEET_EEND);
+        CHECK_TEXT(ids, "3 4 ");
+        CHECK_INT(bad, 3);
+        d = open_bad(f, 2, in_memory);
+        CHECK_STATUS(read_ids(d, ids, &bad), FLEET_EFORMAT);
+        CHECK_CONTAINS(fleet_last_error(),
+                       "3 bad lines, of which max_bad_lines lets 2 be left "
+                       "out: ");
+        CHECK_CONTAINS(fleet_last_error(), "ids:4: slot \"n\"");
+        CHECK_TEXT(ids, "2 ");
+    }
+    fleet_destroy(f);
+}
+
 TEST(a_worker_has_its_share_and_no_pass_for_test)
 {
     const fleet_role role = {.kind = FLEET_WORKER, .index = 1, .worker_num = 2};

@@ -174,6 +174,58 @@ TEST(files_that_differ_in_the_middle_are_said_in_words)
     scene_close(&s);
 }
 
+typedef struct reading {
+    int64_t max_bad_lines;
+    bool in_memory;
+} reading;
+
+static void open_reading(scene *s, const char *file, const reading *how)
+{
+    const fleet_options o = {.seed = 7, .num_threads = 1, .log = hear};
+
+    scene_open(s, &o, "sgd");
+    scene_data_as(s, file,
+                  (fleet_dataset_options){.batch_size = 32,
+                                          .max_bad_lines = how->max_bad_lines},
+                  how->in_memory);
+    s->e = fleet_executor_create(s->p, NULL);
+}
+
+/* What says which batches count, and of which lines they are; how many lines
+ * may be bad says neither. */
+TEST(a_pass_goes_on_only_with_what_becomes_of_bad_lines)
+{
+    static const reading how[] = {{0, false}, {5, false}, {5, true}};
+    static const char *const words[] = {"is not given",
+                                        "is \"left out of batches\"",
+                                        "is \"left out of memory\""};
+    const char *file = scene_file("train.txt", 100, 1);
+    scene s;
+    const fleet_train_options o = {.on_batch = end_here, .user = &s};
+
+    for (int was = 0; was < 3; was++)
+        for (int is = 0; is < 3; is++) {
+            reading other = how[is];
+
+            open_reading(&s, file, &how[was]);
+            CHECK_OK(fleet_train_from_dataset(s.e, s.data, &o, NULL));
+            scene_close(&s);
+            other.max_bad_lines += other.max_bad_lines > 0;
+            open_reading(&s, file, &other);
+            CHECK_OK(fleet_load_model(s.f, test_path("saved")));
+            if (was == is) {
+                CHECK_OK(fleet_train_from_dataset(s.e, s.data, NULL, NULL));
+            } else {
+                CHECK_FAILS(fleet_train_from_dataset(s.e, s.data, NULL, NULL),
+                            FLEET_EINVAL,
+                            "other data than this dataset has: "
+                            "max_bad_lines was ");
+                CHECK_CONTAINS(fleet_last_error(), words[is]);
+            }
+            scene_close(&s);
+        }
+}
+
 /* --- checkpoints ---------------------------------------------------------- */
 
 static const char *manifest_of(int number)

@@ -258,14 +258,21 @@ void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
               false);
 }
 
+void scene_data_as(scene *s, const char *file, fleet_dataset_options o,
+                   bool in_memory)
+{
+    make_data(s, &file, 1, o, in_memory);
+    if (in_memory)
+        CHECK_OK(fleet_dataset_load_into_memory(s->data));
+}
+
 void scene_data_in_memory(scene *s, const char *file, int64_t batch,
                           int threads)
 {
-    make_data(
-        s, &file, 1,
+    scene_data_as(
+        s, file,
         (fleet_dataset_options){.batch_size = batch, .thread_num = threads},
         true);
-    CHECK_OK(fleet_dataset_load_into_memory(s->data));
 }
 
 void scene_data_piped(scene *s, const char *file, int64_t batch,

@@ -68,6 +68,9 @@ void scene_data_of(scene *s, const char *const *files, int n, int64_t batch,
 /* The same of an in-memory dataset, loaded. */
 void scene_data_in_memory(scene *s, const char *file, int64_t batch,
                           int threads);
+/* With options of its own, which say nothing of slots; in memory if so. */
+void scene_data_as(scene *s, const char *file, fleet_dataset_options o,
+                   bool in_memory);
 /* The same through a command. */
 void scene_data_piped(scene *s, const char *file, int64_t batch,
                       const char *command);

@@ -42,8 +42,8 @@ static fleet_status find_column(const fl_parser *p, const fl_csv_cells *cells,
                            file, name);
         found = (int)i;
     }
-    if (found < 0 && size < 10 && strspn(name, "0123456789") == size &&
-        (size_t)atoi(name) < cells->n)
+    if (found < 0 && size > 0 && size < 10 &&
+        strspn(name, "0123456789") == size && (size_t)atoi(name) < cells->n)
         found = atoi(name);
     if (found < 0)
         return fl_fail(FLEET_EFORMAT,
@@ -309,6 +309,7 @@ static fleet_status read_field(const place *at, fl_scratch *scratch, size_t row,
     size_t *used = &scratch->used[slot];
     const int *where = at->p->place[at->line->file] + at->f->first_column;
     const bool ragged = at->f->dim < 0;
+    const size_t before = *used;
 
     for (int i = 0; i < at->f->n_column; i++) {
         const fl_cell *cell = &cells->cell[where[i]];
@@ -326,6 +327,10 @@ static fleet_status read_field(const place *at, fl_scratch *scratch, size_t row,
                 fl_batch_buffer_room(buffer, &at->p->layout, slot, *used + 1));
         FL_TRY(to_value(at, column, cell, out, (*used)++));
     }
+    if (at->f->required && *used == before)
+        return fl_bad_line(at->p, at->line, at->f->name,
+                           "a value that is there", at->line->text,
+                           at->line->text + at->line->size);
     if (ragged)
         out->offsets[row + 1] = (int64_t)*used;
     return FLEET_OK;

@@ -159,7 +159,7 @@ static fleet_status start_source(fl_source *s)
     FL_TRY(s->o.any ? fl_unpack_open_any(&s->file, s->path, s->o.wakeup)
                     : fl_unpack_open(&s->file, s->path));
     if (!s->o.command)
-        return fl_unpack_check_text(s->file);
+        return s->o.binary ? FLEET_OK : fl_unpack_check_text(s->file);
     if (fl_is_packed(s->path))
         return start_fed_command(s);
     FL_TRY(fl_unpack_wait(s->file));

@@ -15,6 +15,8 @@ typedef struct fl_source_options {
                             as long as it likes */
     int wakeup;          /* reading ends with FLEET_ESTATE once it comes */
     bool any;            /* also a FIFO, and "-": standard input */
+    bool binary;         /* a file may begin with any bytes, of which none say
+                            that it is packed */
     const char *text;    /* NULL, or these bytes in the file's place; they
                             outlive the source, and have no command */
     size_t text_size;

@@ -46,22 +46,38 @@ static fleet_status bad_weight(const fl_stream_spec *s, const fl_layout *l,
                    l->field[s->draw_slot].name, (double)weight);
 }
 
-/* The chance of a row, which may be above 1. */
-static fleet_status chance_of(const fl_stream_spec *s, const fl_layout *l,
-                              const fl_batch_buffer *b, int64_t row,
-                              double *chance)
+static float weight_of(const fl_stream_spec *s, const fl_batch_buffer *b,
+                       int64_t row)
 {
-    float weight;
+    return ((const float *)b->batch.slot[s->draw_slot].values)[row];
+}
 
-    *chance = s->negative_rate > 0 && is_negative(l, s->negative_slot, b, row)
-                  ? s->negative_rate
-                  : 1;
-    if (s->draw_most == 0)
+fleet_status fl_sampling_check(const fl_stream_spec *spec, const fl_layout *l,
+                               const fl_batch_buffer *buffer)
+{
+    if (spec->draw_most == 0)
         return FLEET_OK;
-    weight = ((const float *)b->batch.slot[s->draw_slot].values)[row];
-    *chance *= (double)weight / s->draw_most;
-    return weight >= 0 ? FLEET_OK
-                       : bad_weight(s, l, &b->lines.line[row], weight);
+    for (int64_t row = 0; row < buffer->batch.rows; row++) {
+        const float weight = weight_of(spec, buffer, row);
+
+        if (!(weight >= 0))
+            return bad_weight(spec, l, &buffer->lines.line[row], weight);
+    }
+    return FLEET_OK;
+}
+
+/* The chance of a row, which may be above 1. */
+static double chance_of(const fl_stream_spec *s, const fl_layout *l,
+                        const fl_batch_buffer *b, int64_t row)
+{
+    const double chance =
+        s->negative_rate > 0 && is_negative(l, s->negative_slot, b, row)
+            ? s->negative_rate
+            : 1;
+
+    return s->draw_most == 0
+               ? chance
+               : chance * ((double)weight_of(s, b, row) / s->draw_most);
 }
 
 /* n values of one of the slot's arrays go to an earlier place. */
@@ -92,18 +108,14 @@ static void move_row(const fl_layout *l, fl_batch_buffer *b, int64_t to,
     }
 }
 
-fleet_status fl_sampling_drop(const fl_stream_spec *spec, const fl_layout *l,
-                              fl_batch_buffer *buffer)
+void fl_sampling_drop(const fl_stream_spec *spec, const fl_layout *l,
+                      fl_batch_buffer *buffer)
 {
     int64_t kept = 0;
 
-    for (int64_t row = 0; row < buffer->batch.rows; row++) {
-        double chance;
-
-        FL_TRY(chance_of(spec, l, buffer, row, &chance));
-        if (draw_of(spec, &buffer->lines.line[row]) < chance)
+    for (int64_t row = 0; row < buffer->batch.rows; row++)
+        if (draw_of(spec, &buffer->lines.line[row]) <
+            chance_of(spec, l, buffer, row))
             move_row(l, buffer, kept++, row);
-    }
     buffer->batch.rows = kept;
-    return FLEET_OK;
 }

@@ -18,6 +18,7 @@ fleet_status fl_file_blocks_init(fl_file_blocks *b, const fl_reader_env *env)
                                       .timeout_ms = spec->pipe_timeout_ms,
                                       .wakeup = env->wakeup,
                                       .any = spec->any_file,
+                                      .binary = spec->format == FLEET_TFRECORD,
                                       .text = spec->text,
                                       .text_size = spec->text_size};
 

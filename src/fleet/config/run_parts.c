@@ -21,7 +21,7 @@ static fleet_status make_dataset(fl_config_run *t, bool in_memory,
     }
     o.negative_rate = keeps_all_samples(t->c) ? 0 : o.negative_rate;
     for (int i = 0; i < t->c->n_slot; i++)
-        if (t->c->slot[i].label)
+        if (t->c->slot[i].label && o.negative_rate != 0)
             o.negative_label = t->c->slot[i].slot.name;
         else if (t->c->slot[i].draw)
             o.draw_slot = t->c->slot[i].slot.name;

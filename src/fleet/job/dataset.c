@@ -39,6 +39,12 @@ static fleet_status copy_slot(fl_arena *a, const fleet_slot *from,
     *to = *from;
     if (!from->name)
         return fl_fail(FLEET_EINVAL, "dataset: a slot without a name");
+    if (from->n_column < 0 || from->n_transform < 0 || from->n_equals < 0 ||
+        from->n_from < 0 || from->n_bucket < 0)
+        return fl_fail(FLEET_ECONFIG,
+                       "dataset: slot \"%s\": a list of another length than "
+                       "it says",
+                       from->name);
     if (to->dtype == 0)
         to->dtype = FLEET_FLOAT32;
     if (to->dim == 0)

@@ -132,7 +132,8 @@ static fleet_status check_pass(const fleet_dataset *d, bool shared)
     return FLEET_OK;
 }
 
-/* In place of files, which were read with all that the options say of them. */
+/* In place of files, which were read with all that the options say of them; of
+ * max_bad_lines a pass has what the load has left. */
 static fl_stream_spec spec_of_view(fleet_dataset *d, fl_memory_view *v,
                                    const fl_paths *files)
 {
@@ -143,7 +144,6 @@ static fl_stream_spec spec_of_view(fleet_dataset *d, fl_memory_view *v,
     spec.n_file = (int)files->n;
     spec.cache = NULL;
     spec.pipe_command = NULL;
-    spec.max_bad_lines = 0;
     return spec;
 }
 
@@ -186,6 +186,7 @@ fleet_status fl_dataset_memory_open_ahead(fleet_dataset *d,
     spec = spec_of_memory(d);
     spec.bounds = bounds;
     spec.job_status = NULL;
+    spec.log = NULL; /* bad lines are said once, by the pass */
     FL_TRY(fl_position_take(d));
     FL_TRY(begin_order(d));
     if (*first == FL_WHERE_IT_IS)
@@ -221,6 +222,7 @@ bool fl_dataset_memory_next(fleet_dataset *d, bool again, fl_next_samples *n)
     guess_order(d, n);
     n->spec = spec_of_view(d, &n->view, &n->again.files);
     n->spec.job_status = NULL;
+    n->spec.log = NULL; /* as above */
     return true;
 }
 

@@ -10,7 +10,10 @@ enum { NEGATIVES = 0x6e65 }; /* the seed of draws is mixed with this */
 static fleet_status check_negatives(const fleet_dataset_options *o)
 {
     if (o->negative_rate == 0)
-        return FLEET_OK;
+        return o->negative_label
+                   ? fl_fail(FLEET_EINVAL, "dataset: negative_label: there is "
+                                           "no negative_rate")
+                   : FLEET_OK;
     if (!(o->negative_rate > 0 && o->negative_rate < 1))
         return fl_fail(FLEET_EINVAL,
                        "dataset: negative_rate: expected a number above 0 and "

@@ -305,6 +305,7 @@ static const struct {
               {"shuffle", "shuffle", false},
               {"pipe_command", "pipe_command", false},
               {"lines", "lines", false},
+              {"bad_lines", "max_bad_lines", false},
               {"lease_lines", "lease_lines", false},
               {"negative_rate", "negative_rate", false},
               {"draw_slot", "draw_slot", false},

@@ -70,6 +70,17 @@ static fleet_status put_files(const fleet_dataset *d, fl_json *json)
     return FLEET_OK;
 }
 
+/* Batches of bad lines alone do not count, and samples in memory are cut into
+ * batches when bad lines are gone. */
+static fleet_status put_bad_lines(const fleet_dataset *d, fl_json *json)
+{
+    if (d->options.max_bad_lines == 0)
+        return FLEET_OK;
+    return fl_json_put(json, "bad_lines",
+                       fl_json_string(d->memory ? "left out of memory"
+                                                : "left out of batches"));
+}
+
 static fleet_status put_data(const fleet_dataset *d, fl_json *json)
 {
     const char *format = fl_format_names[d->options.format];
@@ -84,6 +95,7 @@ static fleet_status put_data(const fleet_dataset *d, fl_json *json)
     FL_TRY(fl_json_put(json, "shuffle", fl_json_int(o->shuffle)));
     FL_TRY(fl_json_put(json, "pipe_command", fl_json_string(pipe)));
     FL_TRY(fl_json_put(json, "lines", lines_of(o)));
+    FL_TRY(put_bad_lines(d, json));
     if (o->lease_lines > 0)
         FL_TRY(fl_json_put(json, "lease_lines", fl_json_int(o->lease_lines)));
     if (o->negative_rate > 0)

@@ -124,8 +124,7 @@ static fleet_status read_files(fleet_dataset *d, fl_sample_memory *held)
 
     FL_TRY(describe_load(d, &spec, &first_file));
     FL_TRY(fl_sample_memory_load(held, &spec, (int)first_file, &limit));
-    FL_TRY(fl_paths_copy(&held->files, &d->files));
-    return spec.job_status(d); /* a stop ends it as the end of files does */
+    return fl_paths_copy(&held->files, &d->files);
 }
 
 /* A stop ends a wait. */

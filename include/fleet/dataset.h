@@ -142,10 +142,10 @@ typedef struct fleet_dataset_options {
      * names, whatever they have become. */
     const char *pipe_command;
 
-    /* Milliseconds, up to 2^31 - 1, that the command may give nothing and not
-     * end either: then it is FLEET_ETIMEDOUT, and the command is killed with
-     * all that it has started. 0: as long as it likes in one process; in a job,
-     * whose other processes wait, step_deadline_ms (init.h). */
+    /* Milliseconds, up to 2^31 - 1, that the command, a FIFO or standard input
+     * may give nothing and not end: then it is FLEET_ETIMEDOUT, and the command
+     * is killed with all it has started. 0: as long as it likes in one process;
+     * in a job, whose other processes wait, step_deadline_ms (init.h). */
     int64_t pipe_timeout_ms;
 
     /* Samples in the shuffle buffer; 0 keeps the files' order. The order is a

@@ -483,6 +483,34 @@ TEST(a_command_that_brings_nothing_is_ended_by_its_timeout)
         }
 }
 
+/* By itself, with a command in front of it, and packed, with one. The writer
+ * has it open, and may have brought some. */
+TEST(a_fifo_that_brings_nothing_is_ended_by_its_timeout)
+{
+    static const char *const names[] = {"fifo", "fifo", "fifo.gz"};
+
+    for (int i = 0; i < 6; i++) {
+        const char *path = test_path(names[i / 2]);
+        fl_stream_spec spec = spec_of(&path, 1);
+        int fd;
+
+        if (i % 2 == 0 && i != 2)
+            CHECK(mkfifo(path, 0600) == 0);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        CHECK(fd >= 0);
+        if (i == 1)
+            CHECK(write(fd, "1 5\n1 6\n", 8) == 8);
+        spec.any_file = true;
+        spec.n_thread = 1 + i % 2 * 2;
+        spec.pipe_command = i / 2 ? "sed -n p" : NULL;
+        spec.pipe_timeout_ms = 200;
+        DATA_FAILS(&spec, FLEET_ETIMEDOUT, names[i / 2],
+                   "nothing has come for 200 ms", "pipe_timeout_ms");
+        CHECK(!data_children());
+        close(fd);
+    }
+}
+
 TEST(a_slow_command_is_given_its_time)
 {
     const char *files[] = {numbers("a", 0, 12, false)};

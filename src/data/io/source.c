@@ -156,7 +156,8 @@ static fleet_status start_source(fl_source *s)
         return FLEET_OK;
     if (fl_pipe_command_has_path(s->o.command))
         return start_opening_command(s);
-    FL_TRY(s->o.any ? fl_unpack_open_any(&s->file, s->path, s->o.wakeup)
+    FL_TRY(s->o.any ? fl_unpack_open_any(&s->file, s->path, s->o.wakeup,
+                                         s->o.timeout_ms)
                     : fl_unpack_open(&s->file, s->path));
     if (!s->o.command)
         return s->o.binary ? FLEET_OK : fl_unpack_check_text(s->file);
@@ -185,7 +186,9 @@ fleet_status fl_source_open(fl_source **source, const char *path,
     s->path = path;
     s->o = *o;
     s->in = s->out = s->enough = -1;
-    status = in_command(s, start_source(s));
+    status = start_source(s);
+    if (status != FLEET_ETIMEDOUT) /* which is the file's */
+        status = in_command(s, status);
     if (status != FLEET_OK) {
         fl_source_close(s);
         return status;

@@ -27,6 +27,7 @@ struct fl_unpack {
     off_t size;           /* of the file, when it was opened */
     bool special, waits;  /* it may be no regular file, and it is none */
     int wakeup;           /* ends its waiting */
+    int64_t timeout_ms;   /* so does a silence of that length; 0: none does */
     unsigned char *piece; /* packed bytes; NULL for a plain file */
     z_stream z;
     bool in_member; /* a .gz is members, one after the other */
@@ -103,19 +104,16 @@ static fleet_status start_inflate(fl_unpack *u)
     return fl_fail(FLEET_ENOMEM, "out of memory: to unpack %s", u->path);
 }
 
-static fleet_status open_kind(fl_unpack **unpack, const char *path, bool any,
-                              int wakeup)
+static fleet_status open_as(fl_unpack **unpack, const fl_unpack *how)
 {
     fleet_status status;
     fl_unpack *u;
 
     FL_TRY(FL_NEW(&u, sizeof *u));
-    u->path = path;
-    u->special = any;
-    u->wakeup = wakeup;
+    *u = *how;
     u->fd = -1;
     status = open_file(u);
-    if (status == FLEET_OK && fl_is_packed(path))
+    if (status == FLEET_OK && fl_is_packed(u->path))
         status = start_inflate(u);
     if (status != FLEET_OK) {
         fl_unpack_close(u);
@@ -127,13 +125,16 @@ static fleet_status open_kind(fl_unpack **unpack, const char *path, bool any,
 
 fleet_status fl_unpack_open(fl_unpack **unpack, const char *path)
 {
-    return open_kind(unpack, path, false, -1);
+    return open_as(unpack, &(fl_unpack){.path = path, .wakeup = -1});
 }
 
 fleet_status fl_unpack_open_any(fl_unpack **unpack, const char *path,
-                                int wakeup)
+                                int wakeup, int64_t timeout_ms)
 {
-    return open_kind(unpack, path, true, wakeup);
+    return open_as(unpack, &(fl_unpack){.path = path,
+                                        .special = true,
+                                        .wakeup = wakeup,
+                                        .timeout_ms = timeout_ms});
 }
 
 fleet_status fl_unpack_check_text(const fl_unpack *u)
@@ -163,7 +164,16 @@ fleet_status fl_unpack_check_text(const fl_unpack *u)
 
 fleet_status fl_unpack_wait(const fl_unpack *u)
 {
-    return u->waits ? fl_fd_wait(u->fd, POLLIN, u->wakeup, -1, 0) : FLEET_OK;
+    fleet_status status;
+
+    if (!u->waits)
+        return FLEET_OK;
+    status = fl_fd_wait(u->fd, POLLIN, u->wakeup, -1, u->timeout_ms);
+    return status != FLEET_ETIMEDOUT
+               ? status
+               : fl_fail(status,
+                         "%s: nothing has come for %lld ms (pipe_timeout_ms)",
+                         u->path, (long long)u->timeout_ms);
 }
 
 static fleet_status read_file(fl_unpack *u, void *to, size_t size, size_t *got)

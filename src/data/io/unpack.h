@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -19,13 +20,15 @@ fleet_status fl_unpack_check_text(const fl_unpack *u);
 fleet_status fl_unpack_open(fl_unpack **unpack, const char *path);
 
 /* The same of what is no regular file, too: a FIFO, or "-", which is standard
- * input. Reading it ends with FLEET_ESTATE once the wakeup comes. */
+ * input. Reading it ends with FLEET_ESTATE once the wakeup comes, and with
+ * FLEET_ETIMEDOUT where it brings nothing for timeout_ms; 0: it may take its
+ * time. */
 fleet_status fl_unpack_open_any(fl_unpack **unpack, const char *path,
-                                int wakeup);
+                                int wakeup, int64_t timeout_ms);
 
 /* Until what is no regular file has bytes, or its end: before a FIFO's first
  * writer has come, reads of it find an end. FLEET_ESTATE: the wakeup came
- * first. */
+ * first. FLEET_ETIMEDOUT: neither came in time. */
 fleet_status fl_unpack_wait(const fl_unpack *u);
 
 /* 1 to size bytes, or *got is 0: the end, and the file was whole. */

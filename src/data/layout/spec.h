@@ -34,7 +34,7 @@ typedef struct fl_stream_spec {
     int most_held;            /* batches that the caller may hold; as many
                                 as streams let it, or more */
     const char *pipe_command; /* NULL: none */
-    int64_t pipe_timeout_ms;  /* of a command that brings nothing; 0: none */
+    int64_t pipe_timeout_ms;  /* of an input that brings nothing; 0: none */
     int64_t shuffle;
     int64_t max_bad_lines; /* that a pass leaves out; 0: one is an error */
     uint64_t seed; /* of the shuffle: already mixed with pass and file */

@@ -173,7 +173,7 @@ static bool is_alone(const fl_role *r)
     return r->server_num == 0 && r->worker_num == 1;
 }
 
-/* Other processes wait for a worker whose command brings nothing. */
+/* Other processes wait for a worker whose input brings nothing. */
 static int64_t pipe_timeout_of(const fleet_dataset *d)
 {
     const fl_role *r = &d->fleet->role;

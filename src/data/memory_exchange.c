@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/memory_left.h"
 #include "data/cache_build.h"
 
 /* --- places --------------------------------------------------------------- */
@@ -44,7 +45,7 @@ typedef struct exchange {
     const fl_sample_memory *held;
     const fl_memory_share *share;
     const fl_memory_swap *swap;
-    const fl_memory_limit *limit;
+    fl_memory_limit limit;
     fl_sample_memory *m;
     fl_layout layout;
     uint64_t window; /* rows of a block */
@@ -206,7 +207,7 @@ static fleet_status make_block(exchange *x, uint64_t rows, double share)
     for (uint64_t i = 0; i < rows; i++)
         memcpy(&from[i], x->record[i] + offsetof(record_head, from),
                sizeof from[i]);
-    return fl_sample_memory_add(x->m, x->buffer, 0, share, x->limit);
+    return fl_sample_memory_add(x->m, x->buffer, 0, share, &x->limit);
 }
 
 /* --- all ------------------------------------------------------------------ */
@@ -235,18 +236,43 @@ static fleet_status run_rounds(exchange *x)
     return FLEET_OK;
 }
 
-static fleet_status make_room(exchange *x)
+/* By worker: a round takes it, also one in which this worker gives up. */
+static fleet_status make_messages(exchange *x)
 {
     const size_t n = (size_t)x->swap->n;
 
-    FL_TRY(FL_NEW(&x->travel, (size_t)x->held->rows * sizeof *x->travel));
     FL_TRY(FL_NEW(&x->next, n * sizeof *x->next));
     FL_TRY(FL_NEW(&x->out, n * sizeof *x->out));
     FL_TRY(FL_NEW(&x->size, n * sizeof *x->size));
     FL_TRY(FL_NEW(&x->capacity, n * sizeof *x->capacity));
     FL_TRY(FL_NEW(&x->to, n * sizeof *x->to));
     FL_TRY(FL_NEW(&x->from, n * sizeof *x->from));
-    FL_TRY(FL_NEW(&x->in, n * sizeof *x->in));
+    return FL_NEW(&x->in, n * sizeof *x->in);
+}
+
+/* The limit is that of all that the shuffle takes. */
+static fleet_status take_room(exchange *x, size_t size)
+{
+    const double mb = 1e-6;
+    const int64_t left =
+        x->limit.most > 0 ? x->limit.most - x->limit.used : fl_memory_left();
+
+    if ((int64_t)size > left)
+        return fl_fail(FLEET_ENOMEM,
+                       "dataset: a shuffle of %llu samples over workers takes "
+                       "%.1f MB besides them, and %.1f MB are left",
+                       (unsigned long long)x->held->rows, (double)size * mb,
+                       (double)left * mb);
+    x->limit.used += (int64_t)size;
+    return FLEET_OK;
+}
+
+static fleet_status make_room(exchange *x)
+{
+    const size_t size = (size_t)x->held->rows * sizeof *x->travel;
+
+    FL_TRY(take_room(x, size));
+    FL_TRY(FL_NEW(&x->travel, size));
     FL_TRY(FL_NEW(&x->record, (size_t)x->window * sizeof *x->record));
     FL_TRY(FL_NEW(&x->used, (size_t)x->layout.n_field * sizeof *x->used));
     return fl_batch_buffer_create(&x->buffer, &x->layout);
@@ -278,16 +304,18 @@ fleet_status fl_memory_exchange(
     exchange x = {.held = held,
                   .share = share,
                   .swap = swap,
-                  .limit = limit,
+                  .limit = *limit,
                   .m = m,
                   .window = (uint64_t)fl_cache_rows_of(spec)};
     fleet_status status;
 
     FL_TRY(fl_layout_init(&x.layout, spec));
-    status = make_room(&x);
+    status = make_messages(&x);
     if (status == FLEET_OK) {
-        plan_travels(&x, origin, after);
-        status = run_rounds(&x);
+        status = make_room(&x);
+        if (status == FLEET_OK)
+            plan_travels(&x, origin, after);
+        status = status == FLEET_OK ? run_rounds(&x) : give_up(&x, status);
     }
     free_room(&x);
     fl_layout_done(&x.layout);

@@ -544,14 +544,18 @@ TEST(a_worker_without_memory_tells_the_others)
     member w[2];
     room r;
 
-    open_members(w, &r, 2, &spec);
-    w[0].limit.most = 20000; /* less than a block */
-    run_members(w, 2);
-    CHECK_STATUS(w[0].status, FLEET_ENOMEM);
-    CHECK_STATUS(w[1].status, FLEET_EPEER);
-    CHECK_CONTAINS(w[1].error, "worker 0 gives up");
-    CHECK(!w[0].m.block && !w[1].m.block);
-    close_members(w, 2);
+    for (int plans = 0; plans < 2; plans++) {
+        open_members(w, &r, 2, &spec);
+        /* less than a block; and less than the plan, of 24 bytes a sample */
+        w[0].limit.most = 20000 + (plans ? 24 * ROWS / 2 : 0);
+        run_members(w, 2);
+        CHECK_STATUS(w[0].status, FLEET_ENOMEM);
+        CHECK_CONTAINS(w[0].error, plans ? "take" : "0.1 MB besides them");
+        CHECK_STATUS(w[1].status, FLEET_EPEER);
+        CHECK_CONTAINS(w[1].error, "worker 0 gives up");
+        CHECK(!w[0].m.block && !w[1].m.block);
+        close_members(w, 2);
+    }
 }
 
 TEST(a_sample_that_comes_twice_is_refused)

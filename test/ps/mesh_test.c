@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ps/mesh/mesh.h"
 
 enum { N = 3, ROUNDS = 4, LARGE = 33 << 20 };
@@ -21,6 +22,7 @@ typedef struct crowd {
     const char *keys; /* a folder; NULL: none */
     int gives_up;     /* in the last round, that worker; -1: none */
     int silent;       /* likewise; it ends before */
+    int64_t fail_at;  /* of all allocations of rounds; 0: none fails */
 } crowd;
 
 typedef struct one {
@@ -111,6 +113,12 @@ static void *run_one(void *arg)
     for (int b = 0; b < N; b++)
         out[b] = malloc(LARGE);
     w->status = fl_mesh_open(&m, &o);
+    if (w->c->fail_at > 0) {
+        pthread_barrier_wait(&w->c->barrier);
+        if (w->index == 0)
+            fl_memory_fail_at(w->c->fail_at, false);
+        pthread_barrier_wait(&w->c->barrier);
+    }
     for (int i = 0; i < ROUNDS && w->status == FLEET_OK; i++)
         if (i < ROUNDS - 1 || w->c->silent != w->index)
             w->status = run_round(w, m, out, i);
@@ -167,6 +175,27 @@ TEST(who_gives_up_is_named)
     for (int i = 0; i < N; i += 2) {
         CHECK_STATUS(w[i].status, FLEET_EPEER);
         CHECK_CONTAINS(w[i].error, "worker 1 gives up");
+    }
+}
+
+/* At each allocation in turn, of one of them; no other one waits for it. */
+TEST_LIMIT(who_runs_out_of_memory_tells_the_others, 200)
+{
+    bool failed = true;
+    one w[N];
+
+    for (int n = 1; failed; n++) {
+        crowd c = {.gives_up = -1, .silent = -1, .fail_at = n};
+
+        run_crowd(&c, w);
+        fl_memory_fail_at(0, false);
+        failed = false;
+        for (int i = 0; i < N; i++) {
+            CHECK(w[i].status == FLEET_OK || w[i].status == FLEET_ENOMEM ||
+                  w[i].status == FLEET_EPEER);
+            failed = failed || w[i].status == FLEET_ENOMEM;
+        }
+        CHECK(failed || n > 20);
     }
 }
 

@@ -37,6 +37,7 @@ struct fl_mesh {
     fl_packet_pool *pool;
     fl_packet **came; /* by worker: of this round and of the next one, which a
                          worker may have begun */
+    int gone;         /* a worker that gives up; -1: none has said so */
     char **joined;    /* by worker: a message of several frames */
     size_t *room;
 };
@@ -175,6 +176,7 @@ fleet_status fl_mesh_open(fl_mesh **mesh, const fl_mesh_options *o)
 
     FL_TRY(FL_NEW(&m, sizeof *m));
     m->o = *o;
+    m->gone = -1;
     status = make_room(m);
     if (status == FLEET_OK)
         status = meet_workers(m);
@@ -246,6 +248,19 @@ static fleet_status send_to(fl_mesh *m, int worker, const char *data,
     return status;
 }
 
+/* All other workers hear of a failure. One that can't be told misses this
+ * worker for the deadline. */
+static fleet_status give_up(fl_mesh *m, fleet_status status)
+{
+    fl_error kept;
+
+    fl_error_take(&kept, status);
+    for (int w = 0; w < m->o.n; w++)
+        if (w != m->o.index)
+            (void)send_to(m, w, NULL, -1);
+    return fl_error_raise(&kept);
+}
+
 /* --- received ------------------------------------------------------------- */
 
 /* NULL: it is none of a worker of this mesh. */
@@ -263,7 +278,8 @@ static bool read_head(const fl_mesh *m, const fl_packet *p, const fl_peer *from,
            head->from < (uint32_t)m->o.n && (int)head->from != m->o.index &&
            (head->size < 0 ? 0 : head->size) == size &&
            (!m->o.keys || from->sender == (int32_t)head->from + 1) &&
-           (head->round == m->round || head->round == m->round + 1);
+           (head->size < 0 || head->round == m->round ||
+            head->round == m->round + 1);
 }
 
 static fleet_status take_packets(fl_mesh *m, bool *any)
@@ -273,14 +289,17 @@ static fleet_status take_packets(fl_mesh *m, bool *any)
     fl_peer from;
 
     for (*any = false;; *any = true) {
-        fl_packet **to;
+        fl_packet **to = NULL;
 
         FL_TRY(fl_socket_receive(m->listener, &from, &p));
         if (!p)
             return FLEET_OK;
-        to = read_head(m, p, &from, &head)
-                 ? &m->came[2 * head.from + head.round % 2]
-                 : NULL;
+        if (read_head(m, p, &from, &head)) {
+            if (head.size < 0)
+                m->gone = (int)head.from;
+            else
+                to = &m->came[2 * head.from + head.round % 2];
+        }
         if (to && !*to)
             *to = p;
         else
@@ -296,25 +315,38 @@ static int first_missing(const fl_mesh *m)
     return -1;
 }
 
+/* Whatever the round in which it says so: it may be one behind, or before. */
+static fleet_status check_all_go_on(const fl_mesh *m)
+{
+    return m->gone < 0
+               ? FLEET_OK
+               : fl_fail(FLEET_EPEER, "worker %d gives up, as it has failed",
+                         m->gone);
+}
+
 static fleet_status wait_for_all(fl_mesh *m)
 {
     int64_t heard_ms = fl_now_ns() / 1000000;
 
     for (int w; (w = first_missing(m)) >= 0;) {
         const int64_t now_ms = fl_now_ns() / 1000000;
+        fleet_status status;
         bool any;
 
         FL_TRY(m->o.status(m->o.arg));
+        FL_TRY(check_all_go_on(m));
         if (now_ms - heard_ms > m->o.deadline_ms)
             return fl_fail(FLEET_ETIMEDOUT,
                            "worker %d has sent nothing for %" PRId64 " ms", w,
                            now_ms - heard_ms);
         FL_TRY(fl_socket_wait(&m->listener, 1, NULL, LOOK_MS));
-        FL_TRY(take_packets(m, &any));
+        status = take_packets(m, &any);
+        if (status != FLEET_OK)
+            return give_up(m, status);
         if (any)
             heard_ms = now_ms;
     }
-    return FLEET_OK;
+    return check_all_go_on(m);
 }
 
 /* Side by side: frames of one message. */
@@ -343,9 +375,6 @@ static fleet_status hand_out(fl_mesh *m, const char **in, int64_t *from)
         if (w == m->o.index)
             continue;
         memcpy(&head, p->frame[0].data, sizeof head);
-        if (head.size < 0)
-            return fl_fail(FLEET_EPEER, "worker %d gives up, as it has failed",
-                           w);
         from[w] = head.size;
         FL_TRY(join_frames(m, w, p, head.size, &in[w]));
     }
@@ -363,19 +392,31 @@ static void forget_round_before(fl_mesh *m)
     }
 }
 
+static fleet_status send_all(fl_mesh *m, const char *const *out,
+                             const int64_t *to)
+{
+    for (int w = 0; w < m->o.n; w++)
+        if (w != m->o.index)
+            FL_TRY(send_to(m, w, out[w], to[w]));
+    return FLEET_OK;
+}
+
 fleet_status fl_mesh_round(void *mesh, const char *const *out,
                            const int64_t *to, const char **in, int64_t *from)
 {
     fl_mesh *m = mesh;
+    fleet_status status;
 
     forget_round_before(m);
-    for (int w = 0; w < m->o.n; w++)
-        if (w != m->o.index)
-            FL_TRY(send_to(m, w, out[w], to[w]));
+    status = send_all(m, out, to);
+    if (status != FLEET_OK)
+        return give_up(m, status);
     in[m->o.index] = out[m->o.index];
     from[m->o.index] = to[m->o.index];
     FL_TRY(wait_for_all(m));
-    FL_TRY(hand_out(m, in, from));
+    status = hand_out(m, in, from);
+    if (status != FLEET_OK)
+        return give_up(m, status);
     m->round++;
     return FLEET_OK;
 }

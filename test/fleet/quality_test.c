@@ -404,6 +404,26 @@ TEST_LIMIT(criteo_attr_deepfm_is_as_good_as_pytorchs, 120)
     CHECK_CONTAINS(said, "\"within\": false");
 }
 
+/* A task's AUC, and what is too far from it, is told from the other's. */
+TEST_LIMIT(adult_share_bottom_is_as_good_as_pytorchs, 120)
+{
+    const char *stored = source("bench/results/2026-11-27-quality-torch.jsonl");
+    char command[9000], said[2000];
+    int i = 0;
+
+    if (test_fraction() != 1)
+        test_skip("a part of the data is not as good");
+    snprintf(command, sizeof command,
+             "FLEET_BIN='%s' python3 '%s' --stored '%s' --seeds 1 --data "
+             "'two labels' --only share",
+             test_beside("."), source("bench/quality_torch"), stored);
+    CHECK_INT(test_shell(command, said, sizeof said), 0);
+    for (const char *at = said; (at = strstr(at, "\"within\": true")); at++)
+        i++;
+    CHECK_INT(i, 2);
+    CHECK_CONTAINS(said, "\"data\": \"Adult, single\"");
+}
+
 /* --- Fashion-MNIST ------------------------------------------------------- */
 
 /* The first of so many items, in a fraction of them. */

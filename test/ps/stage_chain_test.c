@@ -1,7 +1,8 @@
 /* stage_chain_test.c - what a stage between others asks of its socket: batches
  * that are taken together are answered in their order; a batch behind a pass
  * waits for its end; a heter worker speaks for the workers whose batches it
- * brings, and those do not; what waits hears that the next stage gets on. */
+ * brings, and those do not; what waits hears that the next stage gets on; a
+ * worker that leaves waits for a stage that comes back. */
 #define SUITE stage_chain
 #include "test.h"
 
@@ -13,6 +14,7 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "net/socket.h"
 #include "ps/stage/stage_client.h"
 #include "ps/stage/stage_server.h"
@@ -297,4 +299,71 @@ TEST(what_waits_hears_that_the_next_stage_gets_on)
     CHECK_OK(fl_stage_client_leave(c));
     fl_stage_client_close(c);
     fl_stage_server_close(b.server, NULL);
+}
+
+/* --- a next stage that comes back ----------------------------------------- */
+
+enum { HEARTBEAT = 100, REQUEST = 10 * HEARTBEAT, AWAY = 2 * REQUEST };
+
+typedef struct away {
+    fl_stage_server_options o;
+    fl_stage_server *server; /* NULL: it is away */
+    int fd;
+    int64_t until_ms; /* 0: it stays */
+} away;
+
+static void come(away *a)
+{
+    a->o.listen_fd = dup(a->fd); /* the port stays open, as fleetrun's does */
+    CHECK(a->o.listen_fd >= 0);
+    CHECK_OK(fl_stage_log_open(&a->o.stage_log, test_path("log"), FIRST, 1, 0));
+    CHECK_OK(fl_stage_server_open(&a->server, &a->o));
+}
+
+static void go(away *a)
+{
+    fl_stage_server_close(a->server, NULL); /* without a word */
+    fl_stage_log_close(a->o.stage_log);
+    a->server = NULL;
+}
+
+/* While the client waits. */
+static fleet_status come_back(void *arg)
+{
+    away *a = arg;
+
+    if (!a->server && fl_now_ms() >= a->until_ms)
+        come(a);
+    return FLEET_OK;
+}
+
+/* It is silent for longer than a lane of servers is waited for by what leaves
+ * it, and the process that is started again waits for that worker. */
+TEST(a_worker_that_leaves_waits_for_a_stage_that_comes_back)
+{
+    away a = {.o = server_options()};
+    fl_stage_client_options to = client_options();
+    char address[64];
+    fl_stage_client *c;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    a.fd = listen_somewhere(address);
+    a.o.address = to.address = address;
+    a.o.nonce = 77;
+    to.peer_ms = 5 * HEARTBEAT;
+    to.request_ms = REQUEST * TEST_SLOWNESS;
+    to.restart_ms = 20000 * TEST_SLOWNESS;
+    to.connect_ms = 20000 * TEST_SLOWNESS;
+    to.status = come_back;
+    to.arg = &a;
+    come(&a);
+    CHECK_OK(fl_stage_client_open(&c, &to));
+    go(&a);
+    a.until_ms = fl_now_ms() + AWAY * TEST_SLOWNESS;
+    CHECK_OK(fl_stage_client_leave(c));
+    CHECK(a.server != NULL);
+    CHECK_INT(next_event(a.server), FL_STAGE_LEFT);
+    fl_stage_client_close(c);
+    go(&a);
+    close(a.fd);
 }

@@ -223,6 +223,7 @@ static fleet_status make_client(fl_stage_client *c)
                                        .peer_ms = c->o.peer_ms,
                                        .step_ms = c->o.step_ms + c->o.peer_ms,
                                        .restart_ms = c->o.restart_ms,
+                                       .waits_to_leave = c->o.restart_ms > 0,
                                        .heartbeat_ms = c->heartbeat_ms,
                                        .whole_sums = true,
                                        .window = SIZE_MAX / 2,

@@ -58,11 +58,13 @@ typedef struct fl_client_options {
     int64_t restart_ms; /* servers write logs: how long one that is silent is
                            waited for; 0: for peer_ms */
     int64_t heartbeat_ms;
-    bool whole_sums; /* CRC of columns too */
-    bool replicas;   /* each lane has two copies */
-    bool holds_bye;  /* a lane that the stream has left is told so by
+    bool whole_sums;     /* CRC of columns too */
+    bool replicas;       /* each lane has two copies */
+    bool holds_bye;      /* a lane that the stream has left is told so by
                         fl_client_say_bye() alone */
-    size_t window;   /* bytes to a lane until it says how much it takes; 0: 16
+    bool waits_to_leave; /* LEAVE, too, waits for restart_ms: the lane's next
+                            process would wait for it without end */
+    size_t window; /* bytes to a lane until it says how much it takes; 0: 16
                         MB */
     fl_packet_pool *pool;
     fl_log *log; /* NULL: none */

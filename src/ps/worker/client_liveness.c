@@ -427,7 +427,8 @@ static void check_lane(fl_client *c, int lane, int64_t now_ms)
                       ? most_ms
                       : FL_REPLICA_PATIENCE * c->o.peer_ms;
     }
-    if (!c->o.replicas && is_leaving(l) && c->o.request_ms < most_ms)
+    if (!c->o.replicas && !c->o.waits_to_leave && is_leaving(l) &&
+        c->o.request_ms < most_ms)
         most_ms = c->o.request_ms;
     silent_ms = c->watching && !l->left ? now_ms - l->heard_ms : 0;
     away = fl_client_is_away(c, l, now_ms);

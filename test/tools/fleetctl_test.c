@@ -11,6 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "net/socket.h"
+#include "ps/control/control.h"
+#include "ps/server/lane.h"
+
 /* All that it says; how it ends. */
 static int run(const char *arguments, char said[20000])
 {
@@ -304,6 +308,78 @@ TEST_LIMIT(a_server_joins_a_job_that_trains_to_the_same_bits, 240)
     check_ended("again", "0\n", "");
 }
 
+/* No process gives its only lane: nothing is started. */
+TEST_LIMIT(a_server_that_would_get_nothing_is_not_started, 120)
+{
+    char said[20000];
+    launch l;
+
+    test_use_fraction(20);
+    setenv("FLEET_SERVER_LANES", "1", 1);
+    l = start_held("--server_num 2 --servers_max 3 --worker_num 1",
+                   held_config("\"a_sync\": false"));
+    CHECK_INT(run(of_server("add"), said), 2);
+    CHECK_CONTAINS(said, "the server that joins gets nothing: no process has");
+    test_file("go", "");
+    CHECK_INT(launch_wait(l), 0);
+    CHECK(access(test_path("log/serverlog.2"), F_OK) != 0);
+}
+
+/* As fleetctl does it, which dies before it has moved a lane. */
+static void make_known(int server, int port)
+{
+    const fl_msg_head head = {.version = FL_MSG_VERSION,
+                              .kind = FL_MSG_ADMIN,
+                              .flags = FL_MSG_CRC_ALL,
+                              .job = fl_msg_job("default", 0),
+                              .stream = FL_CONTROL_STREAM,
+                              .request = 1};
+    char address[40], words[100];
+    fl_packet_pool *pool;
+    fl_socket *socket;
+    fl_msg_writer w;
+    fl_packet *p;
+
+    snprintf(address, sizeof address, "tcp://127.0.0.1:%d", port);
+    snprintf(words, sizeof words, FL_CONTROL_KNOW "%d %s", server, address);
+    CHECK_OK(fl_packet_pool_create(&pool, 1 << 20));
+    CHECK_OK(fl_socket_connect_to(&socket, address, NULL, 0));
+    fl_msg_begin(&w, pool, &head);
+    fl_msg_text(&w, FL_SECTION_TEXT, words);
+    CHECK_OK(fl_msg_end(&w, true, &p));
+    fl_socket_send(socket, NULL, p);
+    fl_packet_drop(p);
+    for (p = NULL; !p;) {
+        CHECK_OK(fl_socket_wait(&socket, 1, NULL, 100));
+        CHECK_OK(fl_socket_receive(socket, NULL, &p));
+    }
+    fl_packet_drop(p);
+    fl_socket_close(socket, 0);
+    fl_packet_pool_destroy(pool);
+}
+
+/* The job trains on with all its lanes. */
+TEST_LIMIT(a_server_that_has_joined_and_gets_no_lane_ends_well, 60)
+{
+    const int port = launch_free_port("127.0.0.1");
+    char command[9000];
+
+    test_use_fraction(20);
+    snprintf(command, sizeof command,
+             "(TRAINING_ROLE=PSERVER PADDLE_TRAINERS_NUM=1 FLEET_JOIN=1 "
+             "PADDLE_PSERVERS_IP_PORT_LIST=127.0.0.1:%d POD_IP=127.0.0.1 "
+             "PADDLE_PORT=%d FLEET_CONNECT_DEADLINE_MS=%d %s %s >%s 2>&1; "
+             "echo $? >%s; mv %s %s) &",
+             launch_free_port("127.0.0.1"), port, 3000 * TEST_SLOWNESS,
+             test_beside("fleet-train"),
+             test_file("c.json", job_adult("\"a_sync\": false")),
+             test_path("known.said"), test_path("known.new"),
+             test_path("known.new"), test_path("known.ended"));
+    CHECK_INT(system(command), 0);
+    make_known(1, port);
+    check_ended("known", "0\n", "server 1, which has joined: no lane has come");
+}
+
 /* --- a job that is supervised --------------------------------------------- */
 
 /* Of who serves lanes, or trains: behind those words, "(node:pid)". */
@@ -404,14 +480,14 @@ static launch kill_all_and_start(launch l, const char *flags,
 TEST_LIMIT(fleetrun_starts_a_server_that_has_joined_again_as_any_other, 240)
 {
     const char *config, *want, *flags;
-    char text[500];
+    char text[500], said[20000];
     launch l;
     int pid;
 
     test_use_fraction(20);
     launch_fifo();
     setenv("FLEET_SERVER_LANES", "2", 1);
-    setenv("FLEET_PEER_DEADLINE_MS", TEST_SLOWNESS > 1 ? "10000" : "1000", 1);
+    setenv("FLEET_PEER_DEADLINE_MS", TEST_SLOWNESS > 1 ? "10000" : "3000", 1);
     config = job_epochs(job_adult("\"a_sync\": false"), 2);
     want = job_hash(job_train("--server_num 2 --worker_num 2", config));
     config = held_config("\"a_sync\": false");
@@ -423,7 +499,8 @@ TEST_LIMIT(fleetrun_starts_a_server_that_has_joined_again_as_any_other, 240)
     l = start_held(flags, config);
     run_at_last("add", " has 1 lane\n");
     run_at_last("drain 2", "from server 2 to server");
-    run_at_last("add", " has 1 lane\n");
+    CHECK_INT(run(of_server("add"), said), 0); /* at once */
+    CHECK_CONTAINS(said, " has 1 lane\n");
     for (int i = 0; i < 2; i++) {
         pid = pid_of("pid.default.server.2");
         kill_server_2();

@@ -35,14 +35,49 @@ static int find_address(const fl_role *role, const fl_address address)
     return -1;
 }
 
-/* All lanes are led, and none by that one, which says nothing: it has ended. */
-static fleet_status has_ended(const newcomer *n, int server, bool *ended)
+/* The same; one that fleetrun starts has its address from there. */
+static int find_known(const newcomer *n)
 {
+    return n->of_launcher ? -1 : find_address(n->role, n->address);
+}
+
+static bool runs_by_launcher(int server)
+{
+    fl_address address;
+    bool runs = launcher_look(server, address) == FLEET_OK;
+
+    fl_error_clear();
+    return runs;
+}
+
+/* Lanes and copies of its process, but for its first place, which is none. */
+static int count_guests(const asked_job *j, int server)
+{
+    int count, n = 0;
+    const asked_lane *l = ask_lanes(j, &count);
+
+    for (int i = 0; i < count; i++)
+        n += l[i].server == server && l[i].number > 0;
+    return n;
+}
+
+typedef enum place { PLACE_TAKEN, PLACE_FREE, PLACE_GETS_FREE } place;
+
+/* All lanes are led, and none by that one, which says nothing: it has ended. Of
+ * servers of that fleetrun's, one that has had no lane was started for an `add`
+ * that was cut short; and one whose lanes have gone is about to end. */
+static fleet_status look_at_place(const newcomer *n, int server, place *is)
+{
+    int count, leads[FL_MOST_SERVER];
     asked_job *j;
-    int count;
 
     FL_TRY(move_look(n->role, n->keys, server, &j));
-    *ended = !ask_lanes(j, &count)[ask_first_of(server)].is && ask_is_whole(j);
+    move_count(j, leads);
+    *is = PLACE_TAKEN;
+    if (!ask_lanes(j, &count)[ask_first_of(server)].is)
+        *is = ask_is_whole(j) ? PLACE_FREE : PLACE_TAKEN;
+    else if (leads[server] == 0 && n->of_launcher && runs_by_launcher(server))
+        *is = count_guests(j, server) > 0 ? PLACE_GETS_FREE : PLACE_FREE;
     ask_close(j);
     return FLEET_OK;
 }
@@ -51,22 +86,34 @@ static fleet_status has_ended(const newcomer *n, int server, bool *ended)
  * job began with. */
 static fleet_status find_free(newcomer *n)
 {
-    bool ended = false;
+    const int64_t end_ms = fl_now_ms() + START_MS;
+    place is = PLACE_TAKEN;
     int s = n->role->server_num;
 
-    for (; s < FL_MOST_SERVER && *n->role->server[s]; s++) {
-        FL_TRY(has_ended(n, s, &ended));
-        if (ended)
+    while (s < FL_MOST_SERVER && *n->role->server[s]) {
+        FL_TRY(look_at_place(n, s, &is));
+        if (is == PLACE_FREE)
             break;
+        if (is == PLACE_GETS_FREE && fl_now_ms() < end_ms)
+            poll(NULL, 0, AGAIN_MS);
+        else
+            s++;
     }
     n->server = s;
+    return FLEET_OK;
+}
+
+static fleet_status start_it(newcomer *n)
+{
+    FL_TRY(launcher_start(n->server, n->address));
+    memcpy(n->role->server[n->server], n->address, sizeof n->address);
     return FLEET_OK;
 }
 
 /* Known already, or the next number: servers that have joined were heard of. */
 static fleet_status choose_number(newcomer *n)
 {
-    int known = n->of_launcher ? -1 : find_address(n->role, n->address);
+    int known = find_known(n);
 
     if (known >= 0 && known < n->role->server_num)
         return fl_fail(FLEET_EINVAL,
@@ -81,7 +128,7 @@ static fleet_status choose_number(newcomer *n)
         return fl_fail(FLEET_EUNSUPPORTED, "a job has at most %d servers",
                        FL_MOST_SERVER);
     if (n->of_launcher)
-        FL_TRY(launcher_start(n->server, n->address));
+        return start_it(n);
     memcpy(n->role->server[n->server], n->address, sizeof n->address);
     return FLEET_OK;
 }
@@ -121,10 +168,24 @@ static fleet_status check_it(const newcomer *n, const asked_job *j)
     return FLEET_OK;
 }
 
+/* One that was drained may have run yet as it was to be started: it is, once
+ * more. */
+static fleet_status look_at_process(newcomer *n, bool *again)
+{
+    fl_address address;
+    fleet_status status = launcher_look(n->server, address);
+
+    if (status != FLEET_ECHILD || *again)
+        return status;
+    *again = true;
+    return start_it(n);
+}
+
 /* It may be about to start. */
 static fleet_status look_for_it(newcomer *n, asked_job **j, int timeout_ms)
 {
     int64_t end_ms = fl_now_ms() + timeout_ms;
+    bool again = false;
     int count;
 
     for (;;) {
@@ -134,7 +195,7 @@ static fleet_status look_for_it(newcomer *n, asked_job **j, int timeout_ms)
         ask_close(*j);
         *j = NULL;
         if (n->of_launcher)
-            FL_TRY(launcher_look(n->server));
+            FL_TRY(look_at_process(n, &again));
         if (fl_now_ms() >= end_ms)
             return fl_fail(FLEET_ETIMEDOUT,
                            "no server answers at %s: expected one that was "
@@ -148,7 +209,7 @@ static fleet_status look_for_it(newcomer *n, asked_job **j, int timeout_ms)
 
 /* Whoever is asked where lanes are knows it then. It itself is the first: it
  * refuses an address that is not the one that it tells workers. */
-static fleet_status tell_all(const newcomer *n, asked_job *j)
+static fleet_status tell_servers(const newcomer *n, asked_job *j)
 {
     char words[40 + sizeof(fl_address)];
     int count;
@@ -162,23 +223,26 @@ static fleet_status tell_all(const newcomer *n, asked_job *j)
             FL_TRY(ask_command(j, ask_first_of(s), words, TELL_MS));
     fprintf(stderr, "server %d joins at %s\n", n->server,
             fl_address_text(n->address));
-    return n->of_launcher ? launcher_joined(n->server) : FLEET_OK;
+    return FLEET_OK;
 }
 
-static fleet_status meet(newcomer *n, int timeout_ms)
+/* fleetrun has started it, also if it was given by its address. */
+static bool is_of_launcher(const newcomer *n)
 {
-    asked_job *j;
-    fleet_status status;
+    fl_address address = "";
+    bool is = n->of_launcher;
 
-    FL_TRY(move_look(n->role, n->keys, -1, &j));
-    ask_close(j);
-    FL_TRY(choose_number(n));
-    FL_TRY(look_for_it(n, &j, timeout_ms < START_MS ? timeout_ms : START_MS));
-    status = check_it(n, j);
-    if (status == FLEET_OK)
-        status = tell_all(n, j);
-    ask_close(j);
-    return status;
+    if (!is && fl_variable("FLEET_IPC_FOLDER"))
+        is = launcher_look(n->server, address) == FLEET_OK &&
+             strcmp(address, n->address) == 0;
+    fl_error_clear();
+    return is;
+}
+
+/* Lanes come to it now: from here on what becomes of it matters to the job. */
+static fleet_status tell_launcher(const newcomer *n)
+{
+    return is_of_launcher(n) ? launcher_joined(n->server) : FLEET_OK;
 }
 
 /* --- its share ------------------------------------------------------------ */
@@ -191,6 +255,26 @@ static int find_fullest(const int count[FL_MOST_SERVER])
         if (count[s] > count[best])
             best = s;
     return best;
+}
+
+static fleet_status gets_nothing(void)
+{
+    return fl_fail(FLEET_ESTATE,
+                   "the server that joins gets nothing: no process has two "
+                   "lanes, of which it could give one (FLEET_SERVER_LANES, "
+                   "before the job begins)");
+}
+
+/* Before it is started, and known. One that is known may have its share. */
+static fleet_status check_share(const newcomer *n, const asked_job *j)
+{
+    int count[FL_MOST_SERVER], known = find_known(n);
+
+    move_count(j, count);
+    return ask_is_whole(j) && (known < 0 || count[known] == 0) &&
+                   count[find_fullest(count)] < 2
+               ? gets_nothing()
+               : FLEET_OK;
 }
 
 /* false: no process has two lanes more than it. */
@@ -216,11 +300,8 @@ static fleet_status share(const newcomer *n, int timeout_ms)
 
     FL_TRY(find_share(n, &server, &lane, &own, &any));
     if (!any && own == 0)
-        return fl_fail(FLEET_ESTATE,
-                       "server %d gets nothing: no process has two lanes, of "
-                       "which it could give one (FLEET_SERVER_LANES, before "
-                       "the job begins)",
-                       n->server);
+        return gets_nothing();
+    FL_TRY(tell_launcher(n));
     while (any) {
         FL_TRY(
             move_lane(n->role, n->keys, server, lane, n->server, timeout_ms));
@@ -229,6 +310,34 @@ static fleet_status share(const newcomer *n, int timeout_ms)
     printf("server %d at %s has %d lane%s\n", n->server,
            fl_address_text(n->address), own, own == 1 ? "" : "s");
     return FLEET_OK;
+}
+
+/* --- all of it ------------------------------------------------------------ */
+
+static fleet_status find_place(newcomer *n)
+{
+    fleet_status status;
+    asked_job *j;
+
+    FL_TRY(move_look(n->role, n->keys, -1, &j));
+    status = check_share(n, j);
+    ask_close(j);
+    FL_TRY(status);
+    return choose_number(n);
+}
+
+static fleet_status meet(newcomer *n, int timeout_ms)
+{
+    asked_job *j;
+    fleet_status status;
+
+    FL_TRY(find_place(n));
+    FL_TRY(look_for_it(n, &j, timeout_ms < START_MS ? timeout_ms : START_MS));
+    status = check_it(n, j);
+    if (status == FLEET_OK)
+        status = tell_servers(n, j);
+    ask_close(j);
+    return status;
 }
 
 fleet_status add_server(const fl_role *role, const fl_keys *keys,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "../fleetrun/requests.h"
@@ -51,16 +52,24 @@ static fleet_status connect_to(int fd, const struct sockaddr_un *at)
 static fleet_status exchange(int fd, const char *words,
                              char answer[RUN_REQUEST_SIZE])
 {
+    const struct timeval most = {.tv_sec = ANSWER_MS / 1000};
     struct pollfd p = {.fd = fd, .events = POLLIN};
     ssize_t n = -1;
 
-    if (send(fd, words, strlen(words), MSG_NOSIGNAL) >= 0 &&
+    /* one that is stopped may have no room for it */
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) == 0 &&
+        send(fd, words, strlen(words), MSG_NOSIGNAL) >= 0 &&
         poll(&p, 1, ANSWER_MS) == 1)
         n = recv(fd, answer, RUN_REQUEST_SIZE - 1, MSG_DONTWAIT);
     if (n < 0)
         return fl_fail(FLEET_ETIMEDOUT, "fleetrun does not answer");
     answer[n] = 0;
     return FLEET_OK;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
 }
 
 static fleet_status ask(const char *word, int server,
@@ -80,25 +89,31 @@ static fleet_status ask(const char *word, int server,
     if (fd >= 0)
         close(fd);
     FL_TRY(status);
-    if (strncmp(answer, RUN_REQUEST_DONE, sizeof RUN_REQUEST_DONE - 1) == 0)
+    if (begins(answer, RUN_REQUEST_DONE))
         return FLEET_OK;
+    if (begins(answer, RUN_REQUEST_OVER))
+        return fl_fail(FLEET_ECHILD, "fleetrun: %s",
+                       answer + strlen(RUN_REQUEST_OVER));
     return fl_fail(FLEET_ESTATE, "fleetrun: %s", answer);
+}
+
+static fleet_status ask_where(const char *word, int server, fl_address address)
+{
+    char answer[RUN_REQUEST_SIZE];
+    const char *at = answer + strlen(RUN_REQUEST_DONE);
+
+    FL_TRY(ask(word, server, answer));
+    return fl_read_endpoint("fleetrun", at, strlen(at), address);
 }
 
 fleet_status launcher_start(int server, fl_address address)
 {
-    char answer[RUN_REQUEST_SIZE];
-    const char *at = answer + sizeof RUN_REQUEST_DONE - 1;
-
-    FL_TRY(ask(RUN_REQUEST_START, server, answer));
-    return fl_read_endpoint("fleetrun", at, strlen(at), address);
+    return ask_where(RUN_REQUEST_START, server, address);
 }
 
-fleet_status launcher_look(int server)
+fleet_status launcher_look(int server, fl_address address)
 {
-    char answer[RUN_REQUEST_SIZE];
-
-    return ask(RUN_REQUEST_LOOK, server, answer);
+    return ask_where(RUN_REQUEST_LOOK, server, address);
 }
 
 fleet_status launcher_joined(int server)

@@ -9,8 +9,9 @@
  * FLEET_ESTATE: it refuses, in its words. */
 fleet_status launcher_start(int server, fl_address address);
 
-/* FLEET_ESTATE: it has ended, as fleetrun's words say. */
-fleet_status launcher_look(int server);
+/* It runs, at `address`. FLEET_ECHILD: it has ended well; FLEET_ESTATE: it has
+ * failed, or is not that fleetrun's. */
+fleet_status launcher_look(int server, fl_address address);
 
 /* The job knows it by now. */
 fleet_status launcher_joined(int server);

@@ -14,11 +14,13 @@
 
 /* "start 2": a server is started that joins the job by that number; or it runs
  * already. "look 2": it runs. "joined 2": the job knows it by now. The answer
- * is RUN_REQUEST_DONE and its endpoint, ip:port; or words that say why not. */
+ * is RUN_REQUEST_DONE and its endpoint, ip:port; or words that say why not,
+ * behind RUN_REQUEST_OVER where it has ended well. */
 #define RUN_REQUEST_START  "start"
 #define RUN_REQUEST_LOOK   "look"
 #define RUN_REQUEST_JOINED "joined"
 #define RUN_REQUEST_DONE   "at "
+#define RUN_REQUEST_OVER   "over: "
 
 enum { RUN_REQUEST_SIZE = 1000 };
 

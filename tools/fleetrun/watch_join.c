@@ -20,8 +20,8 @@ static fleet_status no_place(const run_job *j, int server)
                        server);
     return fl_fail(FLEET_EINVAL,
                    "there is no place for server %d: expected `fleetrun "
-                   "--servers_max %d`, or more, as the job began",
-                   server, server + 1);
+                   "--servers_max %lld`, or more, as the job began",
+                   server, server + 1LL);
 }
 
 /* Its process would fail by itself, and fleetctl wait for it. */
@@ -121,6 +121,15 @@ static fleet_status answer(watch *w, const char *words, run_process **p)
     return FLEET_OK;
 }
 
+static void say_why_not(const run_process *p, fleet_status status,
+                        char words[RUN_REQUEST_SIZE])
+{
+    const bool over = status == FLEET_ECHILD && p->status == 0;
+
+    snprintf(words, RUN_REQUEST_SIZE, "%s%s", over ? RUN_REQUEST_OVER : "",
+             fleet_last_error());
+}
+
 void watch_read_requests(watch *w)
 {
     char words[RUN_REQUEST_SIZE];
@@ -128,11 +137,13 @@ void watch_read_requests(watch *w)
     run_request r;
 
     while (run_requests_receive(w->job->requests, &r)) {
-        if (answer(w, r.words, &p) == FLEET_OK)
+        fleet_status status = answer(w, r.words, &p);
+
+        if (status == FLEET_OK)
             snprintf(words, sizeof words, RUN_REQUEST_DONE "%s:%d", p->host,
                      p->port);
         else
-            snprintf(words, sizeof words, "%s", fleet_last_error());
+            say_why_not(p, status, words);
         run_requests_answer(w->job->requests, &r, words);
     }
 }

@@ -459,6 +459,27 @@ static void begin_replay(fl_server *s)
             fl_runner_begin_replay(&s->runner[i]);
 }
 
+/* Of a server that joins, to which no lane has come. One that has come
+ * back may have been drained, and killed then. Of one of which the job was
+ * told the job waits for nothing: fleetctl may have been ended. */
+static fleet_status end_without_lane(fl_server *s)
+{
+    const double seconds = (double)s->o.connect_ms / 1000;
+
+    if (s->comes_back)
+        return FLEET_OK;
+    if (!*s->joined[s->o.index])
+        return fl_fail(FLEET_ETIMEDOUT,
+                       "server %d, which joins: no lane has come to it within "
+                       "%.1f s (connect deadline): expected `fleetctl add %s`",
+                       s->o.index, seconds, fl_address_text(s->o.address));
+    FL_WARN(&s->o.context->log,
+            "server %d, which has joined: no lane has come to it within %.1f s "
+            "(connect deadline), so it ends",
+            s->o.index, seconds);
+    return FLEET_OK;
+}
+
 fleet_status fl_server_run(fl_server *s)
 {
     fleet_status status = FLEET_OK;
@@ -488,13 +509,8 @@ fleet_status fl_server_run(fl_server *s)
     fl_server_log_end(s);
     if (atomic_load(&s->stop))
         return FLEET_OK;
-    if (s->o.joins && s->failed.code == FLEET_OK && !atomic_load(&s->had) &&
-        !s->comes_back) /* else it may have been drained, and killed then */
-        return fl_fail(FLEET_ETIMEDOUT,
-                       "server %d, which joins: no lane has come to it within "
-                       "%.1f s (connect deadline): expected `fleetctl add %s`",
-                       s->o.index, (double)s->o.connect_ms / 1000,
-                       fl_address_text(s->o.address));
+    if (s->o.joins && s->failed.code == FLEET_OK && !atomic_load(&s->had))
+        return end_without_lane(s);
     return fl_error_raise(&s->failed);
 }
 

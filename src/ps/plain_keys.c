@@ -1,6 +1,7 @@
 /* plain_keys.c - a message copied, its packed keys unpacked. */
 #include "ps/plain_keys.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "ps/codec_keys.h"
@@ -13,17 +14,28 @@ static bool has_any_packed(const fl_msg *msg)
     return false;
 }
 
-/* As many keys as fit into a frame. */
+/* A few bytes may stand for many keys: all of a message as many as fit into a
+ * frame. */
+static fleet_status check_unpacked(const fl_msg *msg)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < msg->head.n_section; i++)
+        if (fl_has_packed_keys(&msg->section[i]))
+            n += msg->section[i].n_key;
+    if (n * sizeof(uint64_t) <= FL_MOST_FRAME_BYTES)
+        return FLEET_OK;
+    return fl_fail(FLEET_EINVAL,
+                   "%" PRIu64 " packed keys at once: expected %zu at most", n,
+                   FL_MOST_FRAME_BYTES / sizeof(uint64_t));
+}
+
 static fleet_status unpack_column(fl_msg_writer *w, const fl_section *s,
                                   const fl_frame *column)
 {
-    size_t bytes = (size_t)s->n_key * sizeof(uint64_t);
-    uint64_t *key;
+    uint64_t *key =
+        fl_msg_column(w, FL_COLUMN_KEYS, (size_t)s->n_key * sizeof *key);
 
-    if (bytes > FL_MOST_FRAME_BYTES)
-        return fl_fail(FLEET_EINVAL, "%u keys at once, more than %d bytes",
-                       (unsigned)s->n_key, FL_MOST_FRAME_BYTES);
-    key = fl_msg_column(w, FL_COLUMN_KEYS, bytes);
     if (!key)
         return w->status;
     return fl_keys_unpack(key, s->n_key, column->data, column->size)
@@ -72,6 +84,7 @@ fleet_status fl_plain_keys(fl_packet_pool *pool, fl_packet *p, fl_msg *msg,
         *plain = fl_packet_keep(p);
         return FLEET_OK;
     }
+    FL_TRY(check_unpacked(msg));
     fl_msg_begin(&w, pool, &msg->head);
     for (int i = 0; i < msg->head.n_section && status == FLEET_OK; i++)
         status = copy_section(&w, &msg->section[i], msg->column[i]);

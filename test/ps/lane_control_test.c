@@ -180,6 +180,10 @@ TEST(nobody_else_may_ask)
                   "is for another job: this server is of \"" LANE_JOB "\"");
     check_refused(&k, LANE_JOB, "dance", &peer,
                   "what this server does not know: \"dance\"");
+    check_refused(&k, LANE_JOB, FL_CONTROL_GIVE "-4294967296", &peer,
+                  "expected a server's number, got \"-4294967296\"");
+    check_refused(&k, LANE_JOB, FL_CONTROL_GIVE "4294967296", &peer,
+                  "expected a server's number, got \"4294967296\"");
     peer.is_far = true;
     check_refused(&k, LANE_JOB, FL_CONTROL_STATUS, &peer,
                   "came from another machine: without keys");

@@ -91,6 +91,38 @@ TEST(a_replica_whose_leader_has_given_way_waits_for_a_worker_and_leads)
     close_pair(&c);
 }
 
+/* An answer of 2,000 rows has 24,000 bytes: two of them fit, also while they
+ * wait. */
+TEST(answers_that_wait_for_the_replica_take_of_the_workers_share)
+{
+    fl_lane_counts n;
+    pair c;
+
+    lane_replica = FL_REPLICA_LEADS;
+    lane_open_small(&c.leader, 1, true, 0, 64 << 10);
+    open_follower(&c);
+    lane_push(&c.leader, 0, 1, 7, 1);
+    lane_hear(&c.leader, FOLLOWER);
+    fl_lane_follow(c.follower.lane, c.leader.heard, c.follower.now_ms);
+    for (int i = 0; i < 5; i++)
+        lane_pull(&c.leader, 0, 1, 2000);
+    lane_silent(&c.leader);
+    n = fl_lane_counted(c.leader.lane);
+    CHECK_INT(n.pulls, 2);
+    CHECK_INT(n.deferred, 3);
+    CHECK(n.answer_bytes > 2 * 24000 && n.answer_bytes <= 64 << 10);
+    CHECK(carry_question(&c));
+    CHECK_INT(c.leader.n_sent, 3); /* the step's, and two pulls' */
+    for (int i = 0; i < 6; i++) {
+        lane_hear_status(&c.leader, 0, FL_ANSWER_OK);
+        fl_lane_resume(c.leader.lane, ++c.leader.now_ms);
+    }
+    n = fl_lane_counted(c.leader.lane);
+    CHECK_INT(n.pulls, 5);
+    CHECK_INT(n.unanswered, 0);
+    close_pair(&c);
+}
+
 /* The leader has loaded, and the follower is about to do it again. */
 static void load(pair *c)
 {

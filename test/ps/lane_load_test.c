@@ -282,3 +282,27 @@ TEST(heartbeats_are_answered_during_a_load_and_say_how_far_it_is)
     lane_hear_status(&k, 0, FL_ANSWER_OK);
     lane_close(&k);
 }
+
+/* It has read its own log; other lanes of its server have not. */
+TEST(a_lane_gets_on_while_other_lanes_of_its_server_read_their_logs)
+{
+    uint64_t before = 0;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, true);
+    k.loads = true;
+    fl_lane_begin_replay(k.lane, k.now_ms);
+    for (int i = 0; i < 10; i++) {
+        k.command_progress++;
+        lane_tick_until(&k, k.now_ms + CONNECT_MS / 2);
+        CHECK_OK(fl_lane_error(k.lane)->code);
+        lane_push(&k, 0, 1, 5, 1);
+        lane_hear_status(&k, 0, FL_ANSWER_WAITING);
+        CHECK(k.msg.answer.applied > before);
+        before = k.msg.answer.applied;
+    }
+    lane_tick_until(&k, k.now_ms + CONNECT_MS + 500);
+    CHECK_CONTAINS(fl_lane_error(k.lane)->text,
+                   "the load of server 0 has not got on for 3.");
+    lane_close(&k);
+}

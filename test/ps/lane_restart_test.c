@@ -112,6 +112,40 @@ TEST(who_does_not_go_on_with_the_log_does_not_get_the_place)
     lane_close(&k);
 }
 
+static void say_alive(lane_kit *k, uint32_t incarnation, uint32_t worker)
+{
+    fl_msg_head head = lane_head(FL_MSG_HEARTBEAT, worker, 0, 0);
+    fl_msg_writer w;
+
+    head.incarnation = incarnation;
+    lane_begin(k, &w, &head);
+    lane_tell(k, &w, (int)worker);
+    lane_hear_status(k, (int)worker, FL_ANSWER_OK);
+}
+
+/* Nothing waits any more. */
+TEST(the_deadline_of_a_step_goes_with_its_process)
+{
+    lane_kit k;
+
+    open_lane(&k, 2, RESTART_MS);
+    enter(&k, 0, 1, 0);
+    enter(&k, 1, 1, 1);
+    push_as(&k, 1, 0, 1);
+    enter(&k, 0, 2, 0);
+    for (int64_t end = k.now_ms + STEP_MS + PEER_MS; k.now_ms < end;) {
+        lane_tick_until(&k, k.now_ms + 500);
+        CHECK_OK(fl_lane_error(k.lane)->code);
+        say_alive(&k, 2, 0);
+        say_alive(&k, 1, 1);
+    }
+    push_as(&k, 1, 1, 1);
+    push_as(&k, 2, 0, 1);
+    lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_hear_status(&k, 1, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
 /* Alive: worker 1, whose step waits; both of them speak ten times a second. */
 static void wait_alone(lane_kit *k, int64_t ms)
 {

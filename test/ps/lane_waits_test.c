@@ -95,6 +95,35 @@ TEST(the_step_deadline_says_what_the_step_has_waited_for)
     lane_close(&k);
 }
 
+static fleet_status drop_record(void *arg, uint16_t kind,
+                                const fl_journal_part *part, size_t n)
+{
+    (void)arg, (void)kind, (void)part, (void)n;
+    return FLEET_OK;
+}
+
+static fleet_status drop_commit(void *arg)
+{
+    (void)arg;
+    return FLEET_OK;
+}
+
+/* A command has to wait for it, and the step for the command. */
+TEST(the_step_deadline_names_a_snapshot)
+{
+    const fl_journal_sink to = {NULL, drop_record, drop_commit};
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 2, true);
+    CHECK_OK(fl_lane_freeze(k.lane, &to));
+    lane_push(&k, 0, 1, 5, 1);
+    lane_command(&k, 1, 1, "{}");
+    pass_time(&k, 6000);
+    check_late(&k, "waits for a snapshot");
+    fl_lane_thaw(k.lane, k.now_ms);
+    lane_close(&k);
+}
+
 /* As pass_time(), while worker 1 says with each heartbeat that it gets on. */
 static void pass_time_with_progress(lane_kit *k, int64_t ms)
 {

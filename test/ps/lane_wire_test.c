@@ -187,9 +187,30 @@ TEST(packed_keys_that_are_none_are_refused)
     send_packed(&k, FL_MSG_PULL, 0, 4, bytes, size);
     lane_hear_refusal(&k, 0, "a pull of worker 0: 4 packed keys that are not");
     send_packed(&k, FL_MSG_PULL, 0, 1u << 28, bytes, size);
-    lane_hear_refusal(&k, 0, "268435456 keys at once, more than");
+    lane_hear_refusal(&k, 0, "268435456 packed keys at once: expected 8388608");
     send_packed(&k, FL_MSG_STEP, 1, 3, bytes, size);
     lane_hear_status(&k, 0, FL_ANSWER_OK);
+    lane_close(&k);
+}
+
+/* Each section's would fit. */
+TEST(packed_keys_of_a_message_are_bounded_together)
+{
+    fl_msg_head head = lane_head(FL_MSG_PULL, 0, 0, 0);
+    fl_msg_writer w;
+    lane_kit k;
+
+    lane_open(&k, SIM_SGD, 1, false);
+    lane_begin(&k, &w, &head);
+    for (int i = 0; i < 2; i++) {
+        fl_section *s = fl_msg_section(&w, FL_SECTION_ROWS, 0);
+
+        s->n_key = 5 << 20;
+        s->codec = FL_PACKED_KEYS;
+        memset(fl_msg_column(&w, FL_COLUMN_KEYS, 8), 0, 8);
+    }
+    lane_tell(&k, &w, 0);
+    lane_hear_refusal(&k, 0, "10485760 packed keys at once: expected 8388608");
     lane_close(&k);
 }
 

@@ -1,19 +1,22 @@
 /* mesh_test.c - rounds of messages between workers that are threads: each gets
  * what each has sent in that round, with keys and without; who gives up, or is
- * silent, is named. */
+ * silent, is named; who was stopped has missed nothing. */
 #define SUITE mesh
 #include "net_kit.h"
 #include "test.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "ps/mesh/mesh.h"
 
-enum { N = 3, ROUNDS = 4, LARGE = 33 << 20 };
+enum { N = 3, ROUNDS = 4, LARGE = 33 << 20, STOPPED_MS = 2000 };
 
 typedef struct crowd {
     pthread_barrier_t barrier;
@@ -23,11 +26,15 @@ typedef struct crowd {
     int gives_up;     /* in the last round, that worker; -1: none */
     int silent;       /* likewise; it ends before */
     int64_t fail_at;  /* of all allocations of rounds; 0: none fails */
+    const char *server;
+    bool stops; /* worker 0, in its first round, for longer than its deadline;
+                   worker 1 sends then, worker 2 when it runs again */
+    sem_t sent[N]; /* by worker: it may send */
 } crowd;
 
 typedef struct one {
     crowd *c;
-    int index;
+    int index, n_look;
     fleet_status status;
     char error[300];
     pthread_t thread;
@@ -50,7 +57,14 @@ static fleet_status sum_of_crowd(void *arg, double *x, int n)
 
 static fleet_status is_well(void *arg)
 {
-    (void)arg;
+    one *w = arg;
+
+    if (!w->c->stops || w->index != 0 || ++w->n_look > 2)
+        return FLEET_OK;
+    CHECK(sem_post(&w->c->sent[w->n_look]) == 0);
+    for (int64_t end = fl_now_ms() + STOPPED_MS + 100;
+         w->n_look == 1 && fl_now_ms() < end;)
+        poll(NULL, 0, 10);
     return FLEET_OK;
 }
 
@@ -96,13 +110,16 @@ static fleet_status run_round(one *w, fl_mesh *m, char *const *out, int round)
 static void *run_one(void *arg)
 {
     one *w = arg;
-    fl_mesh_options o = {.index = w->index,
-                         .n = N,
-                         .server = "tcp://127.0.0.1:7001",
-                         .deadline_ms = w->c->silent < 0 ? 20000 : 500,
-                         .arg = w,
-                         .sum = sum_of_crowd,
-                         .status = is_well};
+    fl_mesh_options o = {
+        .index = w->index,
+        .n = N,
+        .server = w->c->server ? w->c->server : "tcp://127.0.0.1:7001",
+        .deadline_ms = w->c->silent >= 0              ? 500
+                       : w->c->stops && w->index == 0 ? STOPPED_MS
+                                                      : 20000,
+        .arg = w,
+        .sum = sum_of_crowd,
+        .status = is_well};
     char *out[N];
     fl_keys *keys = NULL;
     fl_mesh *m = NULL;
@@ -119,6 +136,8 @@ static void *run_one(void *arg)
             fl_memory_fail_at(w->c->fail_at, false);
         pthread_barrier_wait(&w->c->barrier);
     }
+    if (w->c->stops && w->index > 0)
+        CHECK(sem_wait(&w->c->sent[w->index]) == 0);
     for (int i = 0; i < ROUNDS && w->status == FLEET_OK; i++)
         if (i < ROUNDS - 1 || w->c->silent != w->index)
             w->status = run_round(w, m, out, i);
@@ -135,12 +154,16 @@ static void run_crowd(crowd *c, one *w)
 {
     pthread_barrier_init(&c->barrier, NULL, N);
     pthread_mutex_init(&c->lock, NULL);
+    for (int i = 0; i < N; i++)
+        CHECK(sem_init(&c->sent[i], 0, 0) == 0);
     for (int i = 0; i < N; i++) {
         w[i] = (one){.c = c, .index = i};
         CHECK(pthread_create(&w[i].thread, NULL, run_one, &w[i]) == 0);
     }
     for (int i = 0; i < N; i++)
         pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < N; i++)
+        sem_destroy(&c->sent[i]);
     pthread_barrier_destroy(&c->barrier);
     pthread_mutex_destroy(&c->lock);
 }
@@ -208,5 +231,28 @@ TEST(who_is_silent_is_named)
     for (int i = 0; i < 2; i++) {
         CHECK_STATUS(w[i].status, FLEET_ETIMEDOUT);
         CHECK_CONTAINS(w[i].error, "worker 2 has sent nothing for");
+    }
+}
+
+TEST(who_was_stopped_takes_what_has_come_and_waits_on)
+{
+    crowd c = {.gives_up = -1, .silent = -1, .stops = true};
+    one w[N];
+
+    run_crowd(&c, w);
+    for (int i = 0; i < N; i++)
+        CHECK_OK(w[i].status);
+}
+
+TEST(who_has_no_way_to_the_server_says_so)
+{
+    crowd c = {
+        .gives_up = -1, .silent = -1, .server = "tcp://255.255.255.255:7001"};
+    one w[N];
+
+    run_crowd(&c, w);
+    for (int i = 0; i < N; i++) {
+        CHECK_STATUS(w[i].status, FLEET_EIO);
+        CHECK_CONTAINS(w[i].error, "no way to 255.255.255.255:7001");
     }
 }

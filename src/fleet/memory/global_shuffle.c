@@ -105,20 +105,15 @@ static fleet_status make_plan(fleet_dataset *d, plan *p)
 
 /* --- moved ---------------------------------------------------------------- */
 
-static fleet_status move_samples(fleet_dataset *d, const plan *p,
-                                 fl_sample_memory *m)
+static fleet_status swap_samples(fleet_dataset *d, const plan *p,
+                                 fl_worker_swap *swap, fl_sample_memory *m)
 {
     const fl_memory_limit limit = {.most = d->options.memory_limit,
                                    .used = d->memory->held.bytes};
-    fl_worker_swap swap;
-    fleet_status status = fl_worker_swap_open(&swap, d->fleet);
 
-    if (status == FLEET_OK)
-        status =
-            fl_memory_exchange(&d->memory->held, &p->origin, &p->share,
-                               &p->after, &p->spec, &swap.rounds, &limit, m);
-    fl_worker_swap_close(&swap);
-    return status;
+    FL_TRY(fl_worker_swap_open(swap, d->fleet));
+    return fl_memory_exchange(&d->memory->held, &p->origin, &p->share,
+                              &p->after, &p->spec, &swap->rounds, &limit, m);
 }
 
 /* All have their new samples, or each keeps its old ones. */
@@ -140,6 +135,18 @@ static fleet_status agree_on(fleet_dataset *d, fleet_status status)
     return failed > 0
                ? fl_fail(FLEET_EPEER, "%s: another worker has failed", call)
                : FLEET_OK;
+}
+
+/* What a worker has sent may be on its way until all agree: a swap that is
+ * closed before loses it. */
+static fleet_status move_samples(fleet_dataset *d, const plan *p,
+                                 fl_sample_memory *m)
+{
+    fl_worker_swap swap;
+    fleet_status status = agree_on(d, swap_samples(d, p, &swap, m));
+
+    fl_worker_swap_close(&swap);
+    return status;
 }
 
 static void take_samples(fleet_dataset *d, const plan *p, fl_sample_memory *m)
@@ -181,7 +188,7 @@ fleet_status fleet_dataset_global_shuffle(fleet_dataset *d)
     FL_TRY(check_worker(d->fleet));
     FL_TRY(make_plan(d, &p));
     if (p.share.rows > 0) {
-        const fleet_status status = agree_on(d, move_samples(d, &p, &m));
+        const fleet_status status = move_samples(d, &p, &m);
 
         if (status != FLEET_OK) {
             fl_sample_memory_done(&m);

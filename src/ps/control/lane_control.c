@@ -266,10 +266,9 @@ static fleet_status give_lane(fl_ps_lane *l, const char *to)
     char *end;
     long server = strtol(to, &end, 10);
 
-    if (end == to || (*end && *end != ' '))
+    if (end == to || (*end && *end != ' ') || server < 0 || server > INT32_MAX)
         return fl_fail(FLEET_EINVAL,
                        "expected a server's number, got \"%.40s\"", to);
-    server = server > INT32_MAX ? -1 : server;
     return *end ? fl_lane_move_to_joined(l, (int)server)
                 : fl_lane_move(l, (int)server);
 }

@@ -25,7 +25,7 @@ enum {
     IDLE_BYTES = 256 << 20, /* buffers that are kept for the next answers */
     LINGER_MS = 2000,       /* for the last answers to go out */
     ABORT_LINGER_MS = 500,  /* after a failure: some workers may be gone */
-    GATHERED = 256,         /* packets, at most, whose steps wait for a flush */
+    GATHERED = 256,         /* packets, at most, until all else has its turn */
     LOOK_MS = 1             /* for rows that a table has out of memory */
 };
 
@@ -68,7 +68,7 @@ static void receive_all(fl_lane_runner *r)
     int n = 0;
 
     fl_lane_gather(r->lane, gathers);
-    while (n++ < GATHERED || !gathers) {
+    while (n++ < GATHERED) {
         if (fl_socket_receive(r->socket, &from, &p) != FLEET_OK || !p)
             break;
         fl_lane_receive(r->lane, &from, p, fl_now_ms());

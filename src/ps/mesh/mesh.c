@@ -1,16 +1,15 @@
 /* mesh.c - workers find each other; then each sends each a packet a round. */
 #include "ps/mesh/mesh.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "net/own_address.h"
 #include "net/socket.h"
 
 enum {
@@ -44,42 +43,30 @@ struct fl_mesh {
 
 /* --- addresses ------------------------------------------------------------ */
 
-/* The number of this host's interface that leads to the server; nothing is
- * sent. */
-static fleet_status own_host(const char *server, char host[INET6_ADDRSTRLEN])
+/* The number of this host's interface that leads to the server. */
+static fleet_status own_host(const char *server, fl_address host)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
-    socklen_t size = sizeof own;
-    fl_address numeric;
+    fl_address numeric, to;
     char *colon;
-    int fd;
 
-    strcpy(host, "127.0.0.1");
     FL_TRY(fl_address_resolve(server, numeric));
-    if (fl_address_is_local(numeric))
+    if (fl_address_is_local(numeric)) {
+        strcpy(host, "127.0.0.1");
         return FLEET_OK;
+    }
     colon = strrchr(numeric, ':');
     *colon = 0;
-    if (inet_pton(AF_INET, numeric + 6, &to.sin_addr) != 1)
-        return fl_fail(FLEET_EUNSUPPORTED,
-                       "workers meet by IPv4, and %s is no such address",
-                       server);
-    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
-        getsockname(fd, (struct sockaddr *)&own, &size) == 0)
-        inet_ntop(AF_INET, &own.sin_addr, host, INET6_ADDRSTRLEN);
-    if (fd >= 0)
-        close(fd);
-    return FLEET_OK;
+    return fl_address_route(numeric + strlen("tcp://"), atoi(colon + 1), to,
+                            host);
 }
 
 static fleet_status listen_at(fl_mesh *m, fl_address bound)
 {
-    char host[INET6_ADDRSTRLEN], name[40];
-    fl_address at;
+    char name[40];
+    fl_address host, at;
 
     FL_TRY(own_host(m->o.server, host));
-    snprintf(at, sizeof at, "tcp://%s:0", host);
+    snprintf(at, sizeof at, "tcp://%.*s:0", (int)sizeof at - 9, host);
     snprintf(name, sizeof name, "worker %d", m->o.index);
     if (!m->o.keys && !m->o.insecure)
         FL_TRY(fl_address_check_keyless(name, at, -1));
@@ -324,29 +311,32 @@ static fleet_status check_all_go_on(const fl_mesh *m)
                          m->gone);
 }
 
+/* What has come is looked at before the clock: a process that was stopped has
+ * its messages waiting. */
 static fleet_status wait_for_all(fl_mesh *m)
 {
-    int64_t heard_ms = fl_now_ns() / 1000000;
+    fl_awake awake =
+        fl_awake_from(fl_now_ms(), fl_awake_step(m->o.deadline_ms));
+    int64_t heard_ms = awake.ms, now_ms;
 
-    for (int w; (w = first_missing(m)) >= 0;) {
-        const int64_t now_ms = fl_now_ns() / 1000000;
-        fleet_status status;
-        bool any;
+    for (bool any;;) {
+        const fleet_status status = take_packets(m, &any);
+        const int missing = first_missing(m);
 
-        FL_TRY(m->o.status(m->o.arg));
-        FL_TRY(check_all_go_on(m));
-        if (now_ms - heard_ms > m->o.deadline_ms)
-            return fl_fail(FLEET_ETIMEDOUT,
-                           "worker %d has sent nothing for %" PRId64 " ms", w,
-                           now_ms - heard_ms);
-        FL_TRY(fl_socket_wait(&m->listener, 1, NULL, LOOK_MS));
-        status = take_packets(m, &any);
         if (status != FLEET_OK)
             return give_up(m, status);
-        if (any)
-            heard_ms = now_ms;
+        FL_TRY(check_all_go_on(m));
+        if (missing < 0)
+            return FLEET_OK;
+        FL_TRY(m->o.status(m->o.arg));
+        now_ms = fl_awake_at(&awake, fl_now_ms());
+        heard_ms = any ? now_ms : heard_ms;
+        if (now_ms - heard_ms > m->o.deadline_ms)
+            return fl_fail(FLEET_ETIMEDOUT,
+                           "worker %d has sent nothing for %" PRId64 " ms",
+                           missing, now_ms - heard_ms);
+        FL_TRY(fl_socket_wait(&m->listener, 1, NULL, LOOK_MS));
     }
-    return check_all_go_on(m);
 }
 
 /* Side by side: frames of one message. */

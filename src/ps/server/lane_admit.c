@@ -24,6 +24,8 @@ void fl_lane_forget_process(fl_ps_lane *l, uint32_t stream)
     s->reducing = NULL;
     fl_replica_forget_promise(l, stream);
     fl_lane_file_stream(l, stream);
+    if (l->streams[FL_STREAMS_CONTRIBUTING].n == 0)
+        l->pending_ms = -1;
 }
 
 void fl_lane_note_alive(fl_ps_lane *l, uint32_t stream, const fl_peer *from)
@@ -107,7 +109,6 @@ void fl_lane_enter_run(fl_ps_lane *l)
     }
     l->run = run;
     l->begun_ms = l->now_ms;
-    l->pending_ms = -1;
 }
 
 /* A worker that outlived its servers, or was cut off from them, goes on sending

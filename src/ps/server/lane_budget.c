@@ -105,19 +105,26 @@ void fl_lane_send_feed(fl_ps_lane *l, const fl_peer *to, int place,
     fl_packet_drop(p);
 }
 
-void fl_lane_send(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
-                  fl_packet *p)
+bool fl_lane_charge(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
+                    fl_packet *p)
 {
     int account = account_of(l, to, stream);
     size_t most = l->o.most_small;
 
     if (account < l->o.n_stream)
         most += l->o.most_unread;
-    if (fl_ledger_held(l->ledger, account) < most) {
-        fl_packet_charge(p, l->ledger, account);
-        l->host.send(l->host.arg, to, p);
-    } else {
+    if (fl_ledger_held(l->ledger, account) >= most) {
         fl_counter_add(&l->counters.unanswered, 1);
+        return false;
     }
+    fl_packet_charge(p, l->ledger, account);
+    return true;
+}
+
+void fl_lane_send(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
+                  fl_packet *p)
+{
+    if (fl_lane_charge(l, to, stream, p))
+        l->host.send(l->host.arg, to, p);
     fl_packet_drop(p);
 }

@@ -14,14 +14,15 @@
  *              workers; during a save or a load all that comes, a step of up to
  *              FL_MOST_OPEN among it, which counts as open. What is too much is
  *              not kept: the worker is told to wait, and sends it again.
- *     answers  that were sent, and that the worker has not read: three pieces
- *              of a pull, two on their way and one that is made meanwhile. A
- *              pull for which there is no room waits until the worker has read.
- *              FL_MOST_SMALL more is for all else (heartbeats, OK): some 3,000
- *              answers, and a step has 512 pieces at most; and as much for all
- *              peers together that are no workers. What is too much of that is
- *              not sent: it is lost, and the worker asks again. One sum over
- *              workers, or the norms of a clip, may go beyond it.
+ *     answers  that were sent, or wait for a replica, and that the worker has
+ *              not read: three pieces of a pull, two on their way and one that
+ *              is made meanwhile. A pull for which there is no room waits until
+ *              the worker has read. FL_MOST_SMALL more is for all else
+ *              (heartbeats, OK): some 3,000 answers, and a step has 512 pieces
+ *              at most; and as much for all peers together that are no workers.
+ *              What is too much of that is not sent: it is lost, and the worker
+ *              asks again. One sum over workers, or the norms of a clip, may go
+ *              beyond it.
  *
  * docs/adr/0039 says why a peer that does not read is met with silence. */
 #pragma once
@@ -43,8 +44,14 @@ void fl_lane_uncount_parked(fl_ps_lane *l, fl_parked *p);
  * always be on its way. */
 bool fl_lane_may_answer(const fl_ps_lane *l, uint32_t stream, size_t bytes);
 
-/* Send a packet, of one reference, which it takes over, in answer to a message
- * of that stream, unless the peer has left too much unread. */
+/* Whether a packet may be sent in answer to a message of that stream: not if
+ * the peer has left too much unread, which is counted. From now on it weighs as
+ * unread, also while it waits for a replica. */
+bool fl_lane_charge(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
+                    fl_packet *p);
+
+/* Send a packet, of one reference, which it takes over, if
+ * fl_lane_charge() lets it. */
 void fl_lane_send(fl_ps_lane *l, const fl_peer *to, uint32_t stream,
                   fl_packet *p);
 

@@ -206,6 +206,15 @@ static void watch_command(fl_ps_lane *l)
     l->command_progress = progress;
 }
 
+static const char *what_holds_update(const fl_ps_lane *l)
+{
+    if (l->busy)
+        return "a save or a load";
+    if (l->frozen)
+        return "a snapshot";
+    return l->norming ? "its clip" : "rows that are out of memory";
+}
+
 static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
 {
     uint32_t missing = fl_lane_missing(l);
@@ -221,8 +230,7 @@ static void step_is_late(fl_ps_lane *l, int64_t stalled_ms)
         snprintf(text, sizeof text,
                  "server %d has a step that waits for %s, for %.1f s without "
                  "progress (step deadline)",
-                 l->o.server, l->busy ? "a save or a load" : "its clip",
-                 waited);
+                 l->o.server, what_holds_update(l), waited);
     fl_lane_abort(l, FLEET_ETIMEDOUT, text);
 }
 

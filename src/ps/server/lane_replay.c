@@ -21,11 +21,21 @@ bool fl_lane_replay_waits(const fl_ps_lane *l)
 }
 
 /* Of the command that is done again, too. */
-uint64_t fl_lane_replay_progress(const fl_ps_lane *l)
+static uint64_t own_progress(const fl_ps_lane *l)
 {
     return l->replayed + (l->replay_waits && l->host.progress
                               ? l->host.progress(l->host.arg)
                               : 0);
+}
+
+/* A lane that has read its log waits for the server's other lanes. */
+uint64_t fl_lane_replay_progress(const fl_ps_lane *l)
+{
+    uint64_t bytes, total;
+
+    if (!l->host.loading || !l->host.loading(l->host.arg, &bytes, &total))
+        bytes = 0;
+    return own_progress(l) + bytes;
 }
 
 /* --- what comes meanwhile ------------------------------------------------- */
@@ -368,7 +378,7 @@ static fleet_status end_again(fl_ps_lane *l, fleet_status status,
     fl_job_command kind = l->command.kind;
 
     if (l->replay_waits) /* as far as it got */
-        l->replayed = fl_lane_replay_progress(l);
+        l->replayed = own_progress(l);
     l->replay_waits = false;
     fl_lane_note_change(l, status);
     fl_free(l->command.text);

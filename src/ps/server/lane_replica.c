@@ -188,7 +188,9 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
         fl_packet_drop(p);
         return true;
     }
-    h = fl_packet_pool_take(l->o.pool, sizeof *h);
+    h = fl_lane_charge(l, to, head->stream, p)
+            ? fl_packet_pool_take(l->o.pool, sizeof *h)
+            : NULL;
     if (!h) {
         fl_packet_drop(p); /* the worker asks again */
         return true;
@@ -202,7 +204,7 @@ bool fl_replica_holds(fl_ps_lane *l, const fl_peer *to, const fl_msg_head *head,
 }
 
 /* Answers that have waited for a record up to that one go out, or (send false)
- * nowhere. */
+ * nowhere. They weigh already. */
 static void send_held(fl_ps_lane *l, uint64_t lsn, bool send)
 {
     fl_replica *r = l->replica;
@@ -212,9 +214,8 @@ static void send_held(fl_ps_lane *l, uint64_t lsn, bool send)
 
         r->held = h->next;
         if (send)
-            fl_lane_send(l, &h->to, h->head.stream, h->packet);
-        else
-            fl_packet_drop(h->packet);
+            l->host.send(l->host.arg, &h->to, h->packet);
+        fl_packet_drop(h->packet);
         fl_packet_pool_give(l->o.pool, h, sizeof *h);
     }
     if (!r->held)

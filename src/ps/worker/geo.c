@@ -78,11 +78,12 @@ static void count_pushed(const fl_geo_table *t, float *row, const float *grad,
         fl_add_pushed(t->of, sum - dim, sum - dim, grad);
 }
 
-/* Rows that were not updated since the last push are listed for the next. */
-static fleet_status list_updated(const fl_geo *g, fl_geo_table *t, uint64_t key,
-                                 float *row, const float *grad)
+/* Rows that were not updated since they were pushed are listed for the next
+ * push. */
+static fleet_status list_updated(fl_geo_table *t, uint64_t key, float *row,
+                                 const float *grad)
 {
-    bool first = fl_row_of(row)->changed_at <= g->pushed;
+    bool first = fl_row_of(row)->changed_at == 0;
 
     if (first) {
         FL_TRY(fl_grow(&t->updated, &t->capacity, (size_t)t->n_updated + 1,
@@ -116,7 +117,7 @@ static fleet_status update_chunk(const fl_worker *w, const fl_update *u,
                            "has no copy of it: a load came between its pull "
                            "and its push",
                            t->rows->name);
-        FL_TRY(list_updated(w->geo, t, key[i], row[i], part->grad[first + i]));
+        FL_TRY(list_updated(t, key[i], row[i], part->grad[first + i]));
     }
     fl_rows_change(t->rows, w->layout.store->optimizer, u, key, row,
                    part->grad + first, n);

@@ -74,6 +74,7 @@ static void commit_rows(fl_worker *w)
 
             memcpy(fl_geo_base(t->rows, row), row,
                    (size_t)t->rows->dim * sizeof *row);
+            fl_row_of(row)->changed_at = 0; /* listed no more */
         }
     }
 }

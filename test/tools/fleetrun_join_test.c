@@ -6,18 +6,21 @@
 #include "test.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-/* One that joins ends with 3 as soon as the file is there; the others when the
- * test says so. */
+/* One that joins ends with the number in the file as soon as that is there; the
+ * others when the test says so. */
 static const char processes[] =
     "env; if [ \"$FLEET_JOIN\" ]; then echo JOIN_PID=$$;"
-    "while [ ! -e $FIFO.end ]; do sleep 0.01; done; exit 3; fi;" LAUNCH_WAIT;
+    "while [ ! -s $FIFO.end ]; do sleep 0.01; done; exit $(cat $FIFO.end); "
+    "fi;" LAUNCH_WAIT;
 
 static const char *value_at_last(launch l, const char *log, const char *name)
 {
@@ -87,16 +90,119 @@ TEST(a_server_that_joins_is_the_jobs_from_when_it_is_known)
     CHECK_TEXT(launch_value("serverlog.0", "FLEET_JOIN"), "(unset)");
     CHECK_TEXT(ask(l, "start 1"), at); /* it runs */
     CHECK_TEXT(ask(l, "look 1"), at);
-    test_file("fifo.end", "");
+    test_file("fifo.end", "3");
     await_error(l, "ended with status 3, and had not joined the job");
     CHECK_CONTAINS(ask(l, "look 1"), "server 1 ended with status 3; see ");
     CHECK(unlink(test_path("fifo.end")) == 0);
     CHECK_CONTAINS(ask(l, "start 1"), "at 127.0.0.1:");
     CHECK_CONTAINS(ask(l, "joined 1"), "at 127.0.0.1:");
-    test_file("fifo.end", "");
+    test_file("fifo.end", "3");
     CHECK_INT(launch_wait(l), 3);
     CHECK_CONTAINS(launch_err(), "the job has failed: server 1 (pid ");
 }
+
+/* fleetctl starts it once more then. */
+TEST(who_has_ended_well_is_told_from_who_has_failed)
+{
+    launch l = start_job("");
+
+    CHECK_CONTAINS(ask(l, "start 1"), "at 127.0.0.1:");
+    test_file("fifo.end", "0");
+    while (strncmp(ask(l, "look 1"), "at ", 3) == 0)
+        usleep(1000);
+    CHECK_CONTAINS(ask(l, "look 1"), "over: server 1 ended with status 0; see");
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+}
+
+static launch start_supervised(const char *journals)
+{
+    char flags[500];
+
+    unsetenv("FLEET_LOG");
+    unsetenv("FLEET_LOG_FOLDER");
+    snprintf(flags, sizeof flags, "--grace 1 --supervise --journals %s",
+             test_path(journals));
+    return start_job(flags);
+}
+
+TEST(who_has_not_joined_and_cannot_be_started_again_is_no_loss)
+{
+    launch l = start_supervised("kept");
+    char away[400];
+
+    CHECK_CONTAINS(ask(l, "start 1"), "at 127.0.0.1:");
+    value_at_last(l, "serverlog.1", "JOIN_PID");
+    snprintf(away, sizeof away, "%s.away", test_path("kept"));
+    CHECK(rename(test_path("kept"), away) == 0);
+    CHECK(kill(atoi(launch_value("serverlog.1", "JOIN_PID")), SIGKILL) == 0);
+    await_error(l, " is gone, and had not joined the job, which goes on");
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+}
+
+/* --- what the next fleetrun finds ----------------------------------------- */
+
+static bool exists(const char *name)
+{
+    return access(test_path(name), F_OK) == 0;
+}
+
+TEST(who_has_ended_well_is_not_there_with_the_next_fleetrun)
+{
+    launch l = start_supervised("kept");
+
+    CHECK_CONTAINS(ask(l, "start 1"), "at 127.0.0.1:");
+    CHECK(exists("kept/joined-1"));
+    test_file("fifo.end", "0");
+    while (strstr(ask(l, "look 1"), "over: ") == NULL)
+        usleep(1000);
+    CHECK(!exists("kept/joined-1"));
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+}
+
+/* As if server 1 had been killed; the job's own server had journals, or not. */
+static void leave_behind(bool of_this_job)
+{
+    char text[100];
+
+    CHECK(mkdir(test_path("left"), 0700) == 0);
+    CHECK(mkdir(test_path("left/server-0"), 0700) == 0);
+    CHECK(mkdir(test_path("left/server-1"), 0700) == 0);
+    test_file("left/server-1/identity", "");
+    if (of_this_job)
+        test_file("left/server-0/identity", "");
+    snprintf(text, sizeof text, "%d 0 127.0.0.1\n",
+             launch_free_port("127.0.0.1"));
+    test_file("left/joined-1", text);
+}
+
+TEST(who_had_joined_a_job_that_was_killed_is_there_with_the_next_fleetrun)
+{
+    launch l;
+
+    leave_behind(true);
+    l = start_supervised("left");
+    value_at_last(l, "serverlog.1", "JOIN_PID");
+    CHECK_CONTAINS(ask(l, "look 1"), "at 127.0.0.1:");
+    test_file("fifo.end", "0");
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+}
+
+TEST(who_had_joined_a_job_that_has_ended_is_not)
+{
+    launch l;
+
+    leave_behind(false);
+    l = start_supervised("left");
+    CHECK_CONTAINS(ask(l, "look 1"), "server 1 is not this fleetrun's");
+    launch_go();
+    CHECK_INT(launch_wait(l), 0);
+}
+
+/* --- ends ----------------------------------------------------------------- */
 
 /* It waits for lanes that do not come any more. */
 TEST(who_has_not_joined_at_the_end_is_asked_to_end)
@@ -129,6 +235,7 @@ TEST(words_for_requests_that_cannot_be)
 
     CHECK_CONTAINS(ask(l, "start 0"), "the job began with server 0");
     CHECK_CONTAINS(ask(l, "start 2"), "`fleetrun --servers_max 3`, or more");
+    CHECK_CONTAINS(ask(l, "start 2147483647"), "--servers_max 2147483648`, or");
     CHECK_CONTAINS(ask(l, "look 1"), "server 1 is not this fleetrun's");
     CHECK_CONTAINS(ask(l, "joined 1"), "server 1 is not this fleetrun's");
     CHECK_CONTAINS(ask(l, "start -1"), "the job began with server -1");

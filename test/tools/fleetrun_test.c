@@ -526,6 +526,8 @@ TEST(refuses_wrong_use)
         {"--servers a:1,a:1 --host a", "a:1 stands twice"},
         {"--servers 10.0.0.1:1,127.0.0.1:2", "with several nodes"},
         {"--server_num 9 --start_port 65530", "end above 65535"},
+        {"--server_num 1 --servers_max 9 --start_port 65530",
+         "--start_port: 10 ports from 65530 on end above 65535"},
         {"--servers a:1 --workers a:2 --start_port 9", "lists have ports"},
         {"--verbose=1", "--verbose takes no value"},
         {"--grace soon", "--grace: expected an integer"},

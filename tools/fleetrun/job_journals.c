@@ -58,10 +58,10 @@ static bool has_not_ended(const char *folder, int server)
            access(path, F_OK) == 0;
 }
 
-static bool has_unended(const run_job *j)
+static bool has_unended(const run_job *j, const char *folder)
 {
-    for (int i = 0; i < j->n_server; i++)
-        if (has_not_ended(j->journals, i))
+    for (int server = 0; server < j->n_server; server++)
+        if (has_not_ended(folder, server))
             return true;
     return false;
 }
@@ -74,7 +74,7 @@ static fleet_status read_ports(run_job *j)
     int n = 0, port;
     FILE *f;
 
-    if (!keeps_ports(j) || !has_unended(j))
+    if (!keeps_ports(j) || !has_unended(j, j->journals))
         return FLEET_OK;
     name_ports(j, name);
     FL_TRY(path_of(j->journals, name, "", path));
@@ -163,6 +163,16 @@ fleet_status run_journals_keep_joined(const run_job *j, const run_process *p)
     return status;
 }
 
+void run_journals_forget_joined(const run_job *j, const run_process *p)
+{
+    const char *folder = folder_of(j);
+    char path[PATH_MAX], name[NAME_SIZE];
+
+    snprintf(name, sizeof name, "%s%d", joined_file, p->index);
+    if (folder && path_of(folder, name, "", path) == FLEET_OK)
+        unlink(path);
+}
+
 /* Its port, if this node has started the server of that number; else 0. */
 static int read_joined(const run_job *j, const char *folder,
                        const run_process *p)
@@ -195,11 +205,23 @@ static fleet_status find_joined(run_job *j, const char *folder, run_process *p)
     return FLEET_OK;
 }
 
+/* Where this node has none of the servers that the job began with, its folder
+ * may not have them either. */
+static bool is_of_this_job(const run_job *j, const char *folder)
+{
+    for (int i = 0; i < j->n_server; i++)
+        if (j->process[i].is_local)
+            return has_unended(j, folder);
+    return true;
+}
+
 fleet_status run_journals_find_joined(run_job *j)
 {
     const char *folder = folder_of(j);
     run_process *p;
 
+    if (folder && !is_of_this_job(j, folder))
+        return FLEET_OK;
     for (int i = j->n_server;
          folder && (p = run_processes_joined(j, i)) != NULL; i++)
         if (has_not_ended(folder, i))

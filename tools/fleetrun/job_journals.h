@@ -15,6 +15,11 @@ fleet_status run_journals_keep_ports(const run_job *j);
 /* Write down where a server is that joins the job, before it is started. */
 fleet_status run_journals_keep_joined(const run_job *j, const run_process *p);
 
+/* It has ended well, and is not to be started with the next fleetrun. */
+void run_journals_forget_joined(const run_job *j, const run_process *p);
+
 /* Those that this node had started, and that have been killed with all of the
- * job, are this node's again. */
+ * job, are this node's again: if
+ * any server of the job has journals there; else what is there is an earlier
+ * job's. */
 fleet_status run_journals_find_joined(run_job *j);

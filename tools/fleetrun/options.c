@@ -271,6 +271,13 @@ static fleet_status find_deadlines(run_options *o)
     return FLEET_OK;
 }
 
+static int count_servers(const run_options *o)
+{
+    return o->servers ? run_options_count(o->servers)
+                      : o->n_server * (o->meets ? o->n_node : 1);
+}
+
+/* One behind the other, those of servers that join behind all others. */
 static fleet_status check_ports(const run_options *o)
 {
     int n = (o->servers ? 0 : o->n_server) + (o->workers ? 0 : o->n_worker) +
@@ -281,6 +288,8 @@ static fleet_status check_ports(const run_options *o)
     if (n == 0)
         return fl_fail(FLEET_EINVAL, "--start_port is for numbers of servers "
                                      "and workers; lists have ports");
+    if (o->servers_max > 0)
+        n += o->servers_max - count_servers(o);
     if (o->start_port + n > 65536)
         return fl_fail(FLEET_EINVAL,
                        "--start_port: %d ports from %d on end above 65535", n,
@@ -369,8 +378,7 @@ static fleet_status check_replicas(run_options *o)
 /* Of a folder who has made it has said so. */
 static fleet_status check_servers_max(const run_options *o)
 {
-    const int n = o->servers ? run_options_count(o->servers)
-                             : o->n_server * (o->meets ? o->n_node : 1);
+    const int n = count_servers(o);
 
     if (o->servers_max < 0 || (n >= 1 && o->servers_max >= n))
         return FLEET_OK;

@@ -336,10 +336,11 @@ fleet_status run_processes_list(run_job *j)
 
 run_process *run_processes_joined(const run_job *j, int server)
 {
-    const int place = j->n_process + j->by_mpirun + server - j->n_server;
+    const int first = j->n_process + j->by_mpirun, n = j->n_all - first;
 
-    return server >= j->n_server && place < j->n_all ? &j->process[place]
-                                                     : NULL;
+    return server >= j->n_server && server - j->n_server < n
+               ? &j->process[first + server - j->n_server]
+               : NULL;
 }
 
 /* Where its servers are, if it has one. */

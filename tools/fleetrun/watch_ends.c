@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agents.h"
+#include "job_journals.h"
 #include "spawn.h"
 #include "watch_internal.h"
 
@@ -167,6 +168,13 @@ static void report_failure(watch *w, const run_process *p, int pid)
     watch_fail(w, p, exit_status_of(p->status));
 }
 
+static void begin_grace(watch *w)
+{
+    watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
+                      "the last worker's end");
+    watch_terminate_newcomers(w);
+}
+
 /* Servers end by themselves once all workers have left them; where some workers
  * are on other nodes that has no deadline. mpirun ends when the agents of its
  * ranks are released; some of them may never have come. */
@@ -177,11 +185,8 @@ static void check_workers(watch *w)
         return;
     for (int i = w->job->n_server; i < w->job->n_process; i++)
         run_agents_release(&w->job->process[i]);
-    if (w->phase == WATCH_RUN) {
-        watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
-                          "the last worker's end");
-        watch_terminate_newcomers(w);
-    }
+    if (w->phase == WATCH_RUN)
+        begin_grace(w);
     if (w->spares_servers)
         watch_terminate_servers(w);
 }
@@ -242,8 +247,7 @@ static void mpirun_ended(watch *w, run_process *p, int pid)
     if (failed)
         report_failure(w, p, pid);
     else if (w->phase == WATCH_RUN)
-        watch_enter_phase(w, WATCH_GRACE, w->job->options->grace_ms,
-                          "the last worker's end");
+        begin_grace(w);
 }
 
 /* It has ended and is not reaped yet, so its pid still names its group
@@ -266,6 +270,8 @@ static void reap_process(watch *w, run_process *p)
     if (watch_restart(w, p, why))
         return;
     run_job_leave_port(p);
+    if (p->joins && p->status == 0)
+        run_journals_forget_joined(w->job, p);
     if (!is_outlived(w, p, why) && watch_is_missed(w, p, why))
         report_failure(w, p, pid);
     check_workers(w);

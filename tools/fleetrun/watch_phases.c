@@ -148,9 +148,14 @@ void watch_terminate_servers(watch *w)
 
 void watch_terminate_newcomers(watch *w)
 {
-    for (int i = w->job->n_process; i < w->job->n_all; i++)
-        if (w->job->process[i].joins && !w->job->process[i].counts)
-            signal_process(&w->job->process[i], SIGTERM);
+    for (int i = w->job->n_process; i < w->job->n_all; i++) {
+        run_process *p = &w->job->process[i];
+
+        if (!p->joins || p->counts)
+            continue;
+        p->restarts.due = 0; /* nor is it started again */
+        signal_process(p, SIGTERM);
+    }
 }
 
 static void report_late(const watch *w, const char *signal)

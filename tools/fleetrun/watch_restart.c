@@ -155,6 +155,17 @@ static void note_in_log(const run_process *p, bool cut)
             p->restarts.why, (int)p->pid);
 }
 
+/* It is not started again; of one that the job does not know that is a line. */
+static void lose(watch *w, run_process *p, const char *why, int exit_status)
+{
+    if (!watch_is_missed(w, p, why)) {
+        run_job_leave_port(p);
+        return;
+    }
+    snprintf(w->first, sizeof w->first, "%s", why);
+    watch_fail(w, p, exit_status);
+}
+
 /* A short table of processes or descriptors may be longer the next time. */
 static void start_failed(watch *w, run_process *p, fleet_status status)
 {
@@ -164,25 +175,26 @@ static void start_failed(watch *w, run_process *p, fleet_status status)
              run_process_name(p), fleet_last_error());
     if (status != FLEET_ENOENT && status != FLEET_ECHILD && schedule(w, p, why))
         return;
-    snprintf(w->first, sizeof w->first, "%s", why);
-    watch_fail(w, p,
-               status == FLEET_ENOENT   ? NO_PROGRAM
-               : status == FLEET_ECHILD ? CANNOT_EXECUTE
-                                        : 1);
+    lose(w, p, why,
+         status == FLEET_ENOENT   ? NO_PROGRAM
+         : status == FLEET_ECHILD ? CANNOT_EXECUTE
+                                  : 1);
 }
 
 /* The process would begin anew where the others go on, and they would wait for
  * the one that they know. */
 static bool journals_are_gone(watch *w, run_process *p)
 {
+    char why[sizeof w->first];
+
     if (!*w->job->journals || access(w->job->journals, F_OK) == 0 ||
         errno != ENOENT)
         return false;
-    snprintf(w->first, sizeof w->first,
+    snprintf(why, sizeof why,
              "%s cannot be started again: the folder of journals, %.300s, is "
              "gone",
              run_process_name(p), w->job->journals);
-    watch_fail(w, p, 1);
+    lose(w, p, why, 1);
     return true;
 }
 

@@ -131,7 +131,8 @@ typedef struct fleet_train_result {
  *   FLEET_ENUMERIC the loss is not finite
  *   FLEET_EINVAL   thread is not 0 to 64
  *   FLEET_EIO      save_every's folder cannot be made: no batch was trained
- *   FLEET_EUNSUPPORTED  thread above 1 on a GPU, with servers, among ranks, in
+ *   FLEET_EUNSUPPORTED  thread above 1 on a GPU, in a job of stages, with a
+ *                  cache of rows (vocab_cache_size), among ranks, in
  *                  float16, with a table that has a memory cap; hogwild with
  *                  gradient_merge, lars or lamb
  *   FLEET_ESTATE   an executor that does not train, a dataset without files,

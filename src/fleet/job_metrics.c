@@ -61,7 +61,12 @@ static fleet_status auc_over_workers(fleet *f, const fl_state *pos,
     FL_TRY(FL_NEW(&x, (size_t)(2 * n) * sizeof *x));
     FL_GOTO(done, FL_NEW(&sums, (size_t)(2 * n) * sizeof *sums));
     FL_GOTO(done, copy_states(f, pos, neg, x, n));
-    FL_GOTO(done, over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x, 2 * n));
+    for (int64_t at = 0; at < 2 * n; at += MOST_NUMBERS) {
+        const int64_t rest = 2 * n - at;
+
+        FL_GOTO(done, over_workers(f, "fleet_metrics_auc", FL_ALL_SUM, x + at,
+                                   rest < MOST_NUMBERS ? rest : MOST_NUMBERS));
+    }
     for (int64_t i = 0; i < 2 * n; i++)
         sums[i] = (int64_t)x[i];
     *out = fleet_metrics_auc_of(sums, sums + n, n);
@@ -88,6 +93,8 @@ fleet_status fleet_metrics_auc(fleet *f, const fleet_var *auc, double *out)
     const fl_state *pos, *neg;
 
     FL_TRY(fl_handle_check(f, "fleet_metrics_auc"));
+    if (!out)
+        return fl_fail(FLEET_EINVAL, "fleet_metrics_auc: no place for it");
     if (!n || strcmp(n->op->name, "auc") != 0)
         return fl_fail(FLEET_EINVAL,
                        "fleet_metrics_auc: \"%s\" is not the "
@@ -120,6 +127,8 @@ fleet_status fleet_metrics_value(fleet *f, const fleet_var *metric, double *out)
     const fl_state *s;
 
     FL_TRY(fl_handle_check(f, "fleet_metrics_value"));
+    if (!out)
+        return fl_fail(FLEET_EINVAL, "fleet_metrics_value: no place for it");
     if (!n || n->op != &fl_op_metric)
         return fl_fail(FLEET_EINVAL,
                        "fleet_metrics_value: \"%s\" is not the output of "

@@ -295,19 +295,22 @@ static fleet_status check_groups(const fleet *f, const fleet_optimizer *o)
     return check_groups_rules(f, o);
 }
 
-/* What is not trained in stages is not trained at all. */
-static fleet_status make_stages(fleet *f, fleet_program *p)
+/* What is not trained in stages is not trained at all, and may be tried again
+ * with another strategy. */
+static fleet_status make_stages(fleet *f, fleet_program *p,
+                                const fl_training *before)
 {
     fleet_status status = fl_stage_job_make(f, p);
 
     if (status != FLEET_OK)
-        p->training.loss = NULL;
+        p->training = *before;
     return status;
 }
 
 fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
 {
     fleet_program *p = loss ? loss->program : NULL;
+    fl_training before;
     fleet *f;
 
     if (!o || !loss)
@@ -345,13 +348,14 @@ fleet_status fleet_minimize(fleet_optimizer *o, fleet_var *loss)
     FL_TRY(fl_param_home_check(f, p));
     FL_TRY(warn_of_nothing(f, p, loss));
     fl_param_home_warn(f, p);
+    before = p->training;
     p->training.loss = loss;
     p->training.optimizer = o;
-    fl_optimizer_fix(o);
     o->residuals = f->strategy.dgc && f->role.kind == FLEET_WORKER &&
                    fl_mode_has_ranks(fl_handle_mode(f));
     fl_strategy_set_training(&f->strategy, &p->training);
-    FL_TRY(make_stages(f, p));
+    FL_TRY(make_stages(f, p, &before));
+    fl_optimizer_fix(o);
     if (f->store->scaling.scale == 0) /* nothing was loaded */
         f->store->scaling.scale = p->training.scaling.first;
     f->trained = p;

@@ -100,15 +100,18 @@ static fleet_status count_run(const fl_instance *in, const fl_range *r)
     int64_t n = r->batch * in->arg[2].factor;
     const float *p = fl_ptr(in, 2);
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) { /* all of the batch is counted, or none */
         double x = (double)p[i * c + c - 1], label = label_of(in, 3, i);
-        int64_t at;
 
         if (!fl_is_probability(x))
             return bad_row("probability", x, i);
         if (!fl_is_0_or_1(label))
             return bad_row("label", label, i);
-        at = (int64_t)(x * (double)buckets);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)p[i * c + c - 1], label = label_of(in, 3, i);
+        int64_t at = (int64_t)(x * (double)buckets);
+
         if (at >= buckets)
             at = buckets - 1;
         (label == 1.0 ? pos : neg)[at]++;

@@ -255,6 +255,10 @@ const fl_op fl_op_reshape = {
 fleet_var *fleet_reshape(fleet_program *p, fleet_var *x, const int64_t *dims,
                          int n_dim)
 {
+    if (!fl_builder_ready(p, x))
+        return NULL;
+    if (!dims || n_dim < 1 || n_dim > FLEET_MAX_DIM) /* they are copied */
+        return fl_program_failed(p, fl_shape_check("reshape", dims, n_dim));
     return fl_build_of_one(p, &fl_op_reshape, x,
                            &FL_ATTR_INTS("shape", dims, n_dim), 1);
 }

@@ -386,8 +386,10 @@ TEST(options_that_cannot_be_are_refused_by_name)
             .n_cin = 1);
     REFUSED(mmoe, "mmoe: self_interaction: expected nothing", TASKS,
             .self_interaction = 1);
-    REFUSED(dcn, "dcn: cross_layers: expected 1 or more, got -1",
+    REFUSED(dcn, "dcn: cross_layers: expected 1 to 64, got -1",
             .cross_layers = -1);
+    REFUSED(dcn, "dcn: cross_layers: expected 1 to 64, got 9.22337e+18",
+            .cross_layers = INT64_MAX);
     REFUSED(nfm, "nfm: hidden[1]: expected 1 unit or more, got 0",
             .hidden = (int64_t[]){4, 0}, .n_hidden = 2);
     REFUSED(xdeepfm, "xdeepfm: cin: 2 layers, whose units are NULL",

@@ -488,7 +488,7 @@ TEST(items_are_as_many_as_histories)
     refused(
         &fl_model_din,
         (fleet_ctr_options){.ids = history_slots, .n_ids = 3, .max_len = -1},
-        "din: max_len: expected 1 or more, got -1");
+        "din: max_len: expected 1 to 65536, got -1");
     refused(&fl_model_fm, (fleet_ctr_options){.max_len = 9},
             "fm: max_len: expected nothing, the model has none");
     refused(&fl_model_din, (fleet_ctr_options){.log_q = "q"},
@@ -503,7 +503,7 @@ TEST(items_are_as_many_as_histories)
             (fleet_ctr_options){.no_label = 1, .label = "y"},
             "two_tower: label \"y\" beside no_label");
     refused(&fl_model_two_tower, (fleet_ctr_options){.temperature = -1},
-            "two_tower: temperature: expected 1e-06 or more, got -1");
+            "two_tower: temperature: expected 1e-06 to 1e+06, got -1");
     refused(&fl_model_sasrec, (fleet_ctr_options){.temperature = 1},
             "sasrec: temperature: expected nothing, the model has none");
 }

@@ -79,6 +79,65 @@ TEST(training_makes_the_loss_smaller_and_testing_changes_nothing)
     scene_close(&s);
 }
 
+/* Before a batch is read, and without a word about another one's memory. */
+TEST(labels_and_predictions_that_cannot_be_compared_are_refused_by_name)
+{
+    fleet_executor_options test = {.for_test = 1};
+    fleet_evaluation got;
+    fleet_model m;
+    scene s;
+
+    scene_open(&s, NULL, "adam");
+    scene_data(&s, scene_file("a.txt", SCENE_LINES, 1), 32, 1, 0);
+    s.tester = fleet_executor_create(s.p, &test);
+    m = s.m;
+    m.label = s.m.prediction;
+    CHECK_FAILS(fleet_evaluate(s.tester, s.data, &m, &got), FLEET_EINVAL,
+                "is no data variable of the executor's program");
+    m = s.m;
+    m.prediction = s.m.loss;
+    CHECK_FAILS(fleet_evaluate(s.tester, s.data, &m, &got), FLEET_ESHAPE,
+                "[1] is one of a whole batch: expected one of each sample");
+    CHECK_OK(fleet_evaluate(s.tester, s.data, &s.m, &got));
+    scene_close(&s);
+}
+
+/* A program that is not trained does not need the label itself. */
+TEST(a_label_that_no_slot_feeds_is_named)
+{
+    const fleet_slot slots[] = {{.name = "x",
+                                 .dtype = FLEET_FLOAT32,
+                                 .dim = 1,
+                                 .columns = (const char *const[]){"0"},
+                                 .n_column = 1}};
+    const char *file = test_file("x.csv", "1\n2\n");
+    fleet_evaluation got;
+    fleet_executor *e;
+    fleet_dataset *d;
+    fleet_program *p;
+    fleet_model m;
+    fleet_var *x;
+    fleet *f;
+
+    CHECK_OK(fleet_init(&f, NULL));
+    p = fleet_program_create(f);
+    x = fleet_data(p, "x", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2);
+    m = (fleet_model){
+        .label = fleet_data(p, "click", FLEET_FLOAT32, (int64_t[]){-1, 1}, 2),
+        .prediction = fleet_sigmoid(p, x)};
+    e = fleet_executor_create(p, &(fleet_executor_options){.for_test = 1});
+    d = fleet_queue_dataset(f, &(fleet_dataset_options){.format = FLEET_CSV,
+                                                        .slots = slots,
+                                                        .n_slot = 1,
+                                                        .batch_size = 2});
+
+    CHECK_OK(fleet_dataset_set_filelist(d, &file, 1));
+    CHECK_FAILS(fleet_evaluate(e, d, &m, &got), FLEET_ENOENT,
+                "no slot of the dataset feeds the label \"click\"");
+    fleet_executor_destroy(e);
+    fleet_destroy(f);
+}
+
 /* --- the fetch line ------------------------------------------------------ */
 
 typedef struct lines {

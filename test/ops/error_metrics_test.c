@@ -293,6 +293,8 @@ TEST(arguments_that_cannot_be_are_refused_by_name)
     double got;
 
     check_refusals(refusals, sizeof refusals / sizeof *refusals, NULL);
+    CHECK_FAILS(fleet_metrics_value(f, OF(MAE, x, x, 0), NULL), FLEET_EINVAL,
+                "no place for it");
     CHECK_FAILS(fleet_metrics_value(f, x, &got), FLEET_EINVAL,
                 "\"x\" is not the output of fleet_metric()");
     CHECK_FAILS(fleet_metrics_value(f, OF(MAE, x, x, 0), &got), FLEET_ESTATE,

@@ -72,6 +72,8 @@ static result auc_of(const samples *s, int64_t buckets, int cols,
     CHECK(auc && e);
     for (int b = 0; b < BATCHES; b++)
         feed_batch(e, auc, s, b * ROWS, cols, &r.fetched);
+    CHECK_FAILS(fleet_metrics_auc(f, auc, NULL), FLEET_EINVAL,
+                "no place for it");
     CHECK_OK(fleet_metrics_auc(f, auc, &r.over_all));
     fleet_executor_destroy(e);
     fleet_destroy(f);

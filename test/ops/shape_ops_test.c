@@ -621,3 +621,20 @@ TEST(an_fc_of_rows_is_saved_and_predicts)
     fleet_executor_destroy(e);
     fleet_destroy(f);
 }
+
+/* Dimensions are copied before an operator looks at them. */
+TEST(a_shape_of_less_than_no_dimensions_is_refused)
+{
+    static const int numbers[] = {-1, 0, FLEET_MAX_DIM + 1};
+
+    for (int i = 0; i < 3; i++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+        fleet_var *x = kit_data(p, "x", 3);
+
+        CHECK(fleet_reshape(p, x, (int64_t[]){-1, 3}, numbers[i]) == NULL);
+        CHECK_FAILS(fleet_program_status(p), FLEET_ESHAPE,
+                    "reshape: expected 1 to ");
+        fleet_destroy(f);
+    }
+}

@@ -780,6 +780,8 @@ TEST(optimizers_of_impossible_numbers_are_refused)
     REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta1 = NAN}), "beta1");
     REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta2 = 1.5f}),
             "beta2: 1.5");
+    REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.beta2 = 0.9999999f}),
+            "beta2: 1 is out of range: its bias correction needs");
     REFUSED(fleet_adam(f, 1, &(fleet_adam_options){.epsilon = -1}),
             "epsilon: -1");
     REFUSED(fleet_adagrad(f, 1, &(fleet_adagrad_options){.epsilon = INFINITY}),

@@ -524,6 +524,40 @@ TEST(a_parameter_may_have_a_decay_of_its_own_or_none)
     close_layers(&s);
 }
 
+/* AdamW's decay is beside the gradient, and none at all is none of it. */
+TEST(a_parameter_without_decay_has_none_of_adamw_either)
+{
+    float after[2] = {0};
+
+    for (int none = 0; none < 2; none++) {
+        fleet *f = kit_handle(&(kit_options){0});
+        fleet_program *p = fleet_program_create(f);
+        fleet_var *x = kit_data(p, "x", 1), *w, *loss;
+        kit_batch *b = kit_batch_new(3);
+        fleet_executor *e;
+
+        w = fleet_parameter(
+            p, (int64_t[]){1}, 1,
+            &(fleet_param_attr){.name = "w",
+                                .no_decay = none,
+                                .initializer = {FLEET_INIT_CONSTANT, 2, 0}});
+        loss = fleet_mean(p, fleet_mul(p, x, w));
+        CHECK_OK(fleet_minimize(
+            fleet_adamw(f, 0.1f, &(fleet_adamw_options){.weight_decay = 0.5f}),
+            loss));
+        e = fleet_executor_create(p, NULL);
+        CHECK(e != NULL);
+        memset(kit_floats(b, "x", 1, 1), 0, 3 * sizeof(float));
+        CHECK_OK(kit_run(e, b));
+        after[none] = *(float *)fl_store_param(f->store, "w")->flat->weight;
+        kit_batch_free(b);
+        fleet_executor_destroy(e);
+        fleet_destroy(f);
+    }
+    CHECK_NEAR(after[0], 2 - 0.1 * 0.5 * 2, 1e-6);
+    CHECK(after[1] == 2.0f);
+}
+
 TEST(a_frozen_parameter_stays_and_the_others_go_on)
 {
     const fl_param *p;

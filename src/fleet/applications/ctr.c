@@ -105,10 +105,10 @@ static fleet_status check_number(const fl_ctr_model *m, const fl_ctr_option *o,
                                  double value)
 {
     FL_TRY(check_own(m, o->name, value != 0));
-    return value >= 0 && isfinite(value)
+    return value >= 0 && value <= o->high
                ? FLEET_OK
-               : fl_fail(FLEET_EINVAL, "%s: %s: expected %g or more, got %g",
-                         m->name, o->name, o->low, value);
+               : fl_fail(FLEET_EINVAL, "%s: %s: expected %g to %g, got %g",
+                         m->name, o->name, o->low, o->high, value);
 }
 
 static fleet_status check_option(const fl_ctr *c, const fl_ctr_model *m,

@@ -32,7 +32,10 @@ static fleet_status read_field(const fl_at *at, const fl_strategy_field *f,
         FL_TRY(
             fl_at_double(at, -1e30, 1e30, &x)); /* the range is checked later */
     } else {
-        FL_TRY(fl_at_int(at, -1000000000, 1000000000, &i));
+        const bool wide = f->type == FL_FIELD_INT64;
+
+        FL_TRY(fl_at_int(at, wide ? (int64_t)f->low : -1000000000,
+                         wide ? (int64_t)f->high : 1000000000, &i));
         x = (double)i;
     }
     fl_strategy_field_set(s, f, x);

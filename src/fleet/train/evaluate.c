@@ -34,6 +34,12 @@ static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows)
     fleet_fetch f = {.var = t->prediction};
     const void *labels = e->input[t->label->id].data;
 
+    if (!labels)
+        return fl_fail(FLEET_ENOENT,
+                       "fleet_evaluate: no slot of the dataset feeds the label "
+                       "\"%s\"",
+                       t->label->name);
+
     FL_TRY(fl_grow(&t->p, &t->p_capacity, (size_t)(rows * t->tally.classes),
                    sizeof *t->p));
     f.data = t->p;
@@ -52,7 +58,34 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
     return v->ranks ? fl_ranking_add(&v->ranking, e, b->rows) : FLEET_OK;
 }
 
-static fleet_status open_task(evaluation *v, const fleet_var *label,
+static fleet_status check_task(const fleet_executor *e, const fleet_var *label,
+                               const fleet_var *prediction)
+{
+    const fleet_var *own = fl_executor_own_var(e, label);
+
+    if (!own || own->program != e->program || own->kind != FL_VAR_DATA)
+        return fl_fail(FLEET_EINVAL,
+                       "fleet_evaluate: the label \"%s\" is no data variable "
+                       "of the executor's program",
+                       label->name);
+    if (own->ragged || fl_shape_cols(&own->shape) != 1)
+        return fl_fail(FLEET_ESHAPE,
+                       "fleet_evaluate: the label \"%s\" has %s: expected one "
+                       "number of a sample",
+                       label->name,
+                       own->ragged ? "as many numbers as it likes"
+                                   : fl_shape_print(&own->shape).chars);
+    if (!fl_shape_batched(&prediction->shape))
+        return fl_fail(FLEET_ESHAPE,
+                       "fleet_evaluate: the prediction \"%s\" %s is one of a "
+                       "whole batch: expected one of each sample",
+                       prediction->name,
+                       fl_shape_print(&prediction->shape).chars);
+    return FLEET_OK;
+}
+
+static fleet_status open_task(evaluation *v, const fleet_executor *e,
+                              const fleet_var *label,
                               const fleet_var *prediction)
 {
     task_counts *t = &v->task[v->n_task];
@@ -62,13 +95,15 @@ static fleet_status open_task(evaluation *v, const fleet_var *label,
                        "fleet_evaluate: NULL argument: the label or the "
                        "prediction of task %d of the model",
                        v->n_task);
-    t->label = label;
+    FL_TRY(check_task(e, label, prediction));
+    t->label = fl_executor_own_var(e, label);
     t->prediction = prediction;
     v->n_task++;
     return fl_tally_open(&t->tally, fl_shape_cols(&prediction->shape));
 }
 
-static fleet_status open_tasks(evaluation *v, const fleet_model *model)
+static fleet_status open_tasks(evaluation *v, const fleet_executor *e,
+                               const fleet_model *model)
 {
     if (model->n_task < 0 || model->n_task > FLEET_MOST_TASKS)
         return fl_fail(FLEET_EINVAL,
@@ -77,9 +112,10 @@ static fleet_status open_tasks(evaluation *v, const fleet_model *model)
     if (v->ranks && !model->label)
         return FLEET_OK;
     if (model->n_task == 0)
-        return open_task(v, model->label, model->prediction);
+        return open_task(v, e, model->label, model->prediction);
     for (int i = 0; i < model->n_task; i++)
-        FL_TRY(open_task(v, model->task[i].label, model->task[i].prediction));
+        FL_TRY(
+            open_task(v, e, model->task[i].label, model->task[i].prediction));
     return FLEET_OK;
 }
 
@@ -149,7 +185,7 @@ static fleet_status evaluate(evaluation *v, fleet_executor *e, fleet_dataset *d,
 {
     double loss = 0;
 
-    FL_TRY(open_tasks(v, model));
+    FL_TRY(open_tasks(v, e, model));
     FL_TRY(run_evaluation(v, e, d, &loss));
     set_result(v, loss, model->n_task, out);
     return v->ranks ? fl_ranking_result(&v->ranking, out) : FLEET_OK;

@@ -79,14 +79,19 @@ static fleet_status show_one(fl_progress *l, int i, fl_text *line)
     FL_TRY(fl_executor_fetch(l->e, &f));
     fl_text_add(line, ", %s[%zu]:[", name_of(l, i), n);
     for (size_t j = 0; j < n; j++) {
+        const char *at = (char *)l->shown + j * fleet_dtype_size(v->dtype);
         int64_t integer;
+        double number;
 
-        memcpy(&integer, (char *)l->shown + j * 8 * (v->dtype == FLEET_INT64),
-               sizeof integer);
-        if (v->dtype == FLEET_INT64)
+        if (v->dtype == FLEET_INT64) {
+            memcpy(&integer, at, sizeof integer);
             fl_text_add(line, "%s%" PRId64, j ? "," : "", integer);
-        else
-            fl_text_add(line, "%s%g", j ? "," : "", (double)l->shown[j]);
+            continue;
+        }
+        number = (double)l->shown[j];
+        if (v->dtype == FLEET_FLOAT64)
+            memcpy(&number, at, sizeof number);
+        fl_text_add(line, "%s%g", j ? "," : "", number);
     }
     fl_text_add(line, "]");
     return line->status;

@@ -7,6 +7,7 @@
 #include <fleet/metrics.h>
 
 #include "base/memory.h"
+#include "ops/metrics.h"
 
 enum { BUCKETS = 65536 };
 
@@ -58,6 +59,12 @@ static fleet_status count_row(fl_tally *j, const float *p, double label,
                        "evaluation: label %g of sample %lld is "
                        "neither 0 nor 1",
                        label, (long long)(j->samples + row));
+    if (j->classes <= 2 && !fl_is_probability((double)p[j->classes - 1]))
+        return fl_fail(FLEET_EINVAL,
+                       "evaluation: the prediction %g of sample %lld is no "
+                       "probability: expected a number from 0 to 1",
+                       (double)p[j->classes - 1],
+                       (long long)(j->samples + row));
     if (j->classes <= 2) {
         count_binary(j, (double)p[j->classes - 1], label);
         return FLEET_OK;

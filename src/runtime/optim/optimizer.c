@@ -22,8 +22,12 @@ static fleet_status fill_corrections(fleet_optimizer *o)
     double steps = ceil(log(0x1p-26) / log(b > a ? b : a)) + 2;
     double pa = 1, pb = 1;
 
-    if (!(steps < 4e6))
-        steps = 4e6;
+    if (!(steps < 4e6)) /* the table would be too long */
+        return fl_fail(FLEET_EINVAL,
+                       "%s: %g is out of range: its bias correction needs %g "
+                       "updates to become 1; expected at most %g",
+                       b > a ? "beta2" : "beta1", b > a ? b : a, steps,
+                       1 - 18.1 / 4e6);
     o->n_correct = (uint32_t)steps + 1;
     o->correct_a = fl_alloc_array(o->n_correct, sizeof(float));
     o->correct_b = fl_alloc_array(o->n_correct, sizeof(float));

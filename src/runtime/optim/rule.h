@@ -91,8 +91,8 @@ FL_EVERYWHERE void fl_update_change(fl_update *u, const fl_update_rates *by)
     u->lr *= by->learning_rate;
     if (by->decay >= 0)
         u->decay = by->decay;
-    if (by->decay == 0) /* no_decay: neither of them */
-        u->l1 = 0;
+    if (by->decay == 0) /* no_decay: none of them */
+        u->l1 = u->number[FL_AT_ADAMW_weight_decay] = 0;
 }
 
 /* The rule that changes it, of the one that trains. */

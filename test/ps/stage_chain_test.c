@@ -244,6 +244,8 @@ TEST(batches_come_by_the_key_of_the_process_that_brings_them)
     CHECK_OK(fl_stage_client_open(&c, &to));
     (void)fl_fail(FLEET_EIO, "out of ink");
     fl_stage_client_close(c);
+    CHECK_TEXT(fleet_last_error(), "out of ink"); /* as the next one hears */
+    CHECK_INT(fleet_last_status(), FLEET_EIO);
     CHECK_FAILS(fl_stage_server_next(s, FIRST, false, &(fl_stage_event){0},
                                      &(fl_packet *){NULL}),
                 FLEET_EPEER, "heter worker 0 has given up: out of ink");
@@ -251,6 +253,62 @@ TEST(batches_come_by_the_key_of_the_process_that_brings_them)
     fl_keys_destroy(server);
     fl_keys_destroy(worker);
     fl_keys_destroy(heter);
+}
+
+/* --- ends ----------------------------------------------------------------- */
+
+/* Worker FIRST is not late: its batches come by way of heter worker 0. */
+TEST(who_is_late_is_who_brings_the_batches)
+{
+    const int key = WORKERS;
+    fl_stage_server_options o = server_options();
+    fl_stage_event event;
+    fl_stage_server *s;
+    fl_packet *p;
+
+    o.key = &key;
+    o.n_worker = WORKERS;
+    o.step_ms = 100;
+    CHECK_OK(fl_stage_server_open(&s, &o));
+    CHECK_FAILS(fl_stage_server_next(s, FIRST, true, &event, &p),
+                FLEET_ETIMEDOUT, "heter worker 0 has kept heter worker 1 and");
+    fl_stage_server_close(s, NULL);
+}
+
+/* Of a worker that has left; `told`: so was the next stage, it is said then. */
+static void check_place(fl_stage_server_options *o, bool told, bool tell)
+{
+    fl_stage_server *s;
+    fl_stage_place at;
+
+    CHECK_OK(fl_stage_log_open(&o->stage_log, test_path("log"), FIRST, 1, 0));
+    CHECK_OK(fl_stage_server_open(&s, o));
+    at = fl_stage_server_where(s, FIRST);
+    CHECK(at.left && at.told == told);
+    if (tell)
+        CHECK_OK(fl_stage_server_told(s, FIRST));
+    fl_stage_server_close(s, NULL);
+    fl_stage_log_close(o->stage_log);
+}
+
+/* The next process looks for it no more. */
+TEST(that_the_next_stage_knows_of_a_leave_is_in_the_log)
+{
+    fl_stage_server_options o = server_options();
+    const fl_stage_client_options to = client_options();
+    fl_stage_server *s;
+    fl_stage_client *c;
+
+    CHECK(mkdir(test_path("log"), 0700) == 0);
+    CHECK_OK(fl_stage_log_open(&o.stage_log, test_path("log"), FIRST, 1, 0));
+    CHECK_OK(fl_stage_server_open(&s, &o));
+    CHECK_OK(fl_stage_client_open(&c, &to));
+    CHECK_OK(fl_stage_client_leave(c));
+    fl_stage_client_close(c);
+    fl_stage_server_close(s, NULL);
+    fl_stage_log_close(o.stage_log);
+    check_place(&o, false, true);
+    check_place(&o, true, false);
 }
 
 /* --- progress ------------------------------------------------------------- */
@@ -309,7 +367,7 @@ typedef struct away {
     fl_stage_server_options o;
     fl_stage_server *server; /* NULL: it is away */
     int fd;
-    int64_t until_ms; /* 0: it stays */
+    int64_t until_ms; /* when it comes back */
 } away;
 
 static void come(away *a)

@@ -108,18 +108,29 @@ static fleet_status end_pass(void *arg)
     return w->client ? fl_stage_client_end_pass(w->client) : FLEET_OK;
 }
 
+/* The next stage may be about to be started again, for which a worker that has
+ * left is waited for as any other one. */
+static int64_t connect_ms(const fleet *f, bool left)
+{
+    const int64_t ms = f->role.deadline_ms[FL_CONNECT_DEADLINE];
+
+    return left && restart_ms(f) > ms ? restart_ms(f) : ms;
+}
+
 /* Of a heter worker. Of passes that were over for the process before the next
- * stage knows. Where the worker has left, as well, that stage may know it, and
- * have left. */
+ * stage knows. Where the worker has left, as well, and that is not written
+ * down, that stage may know it, and have left. */
 static fleet_status connect_on(fleet *f, fl_stage_way *w)
 {
-    const int *ms = f->role.deadline_ms;
     const fl_stage_place at =
         fl_stage_server_where(f->stage_job->server, w->worker);
-    fleet_status status = connect_way(
-        f, w, ms[at.left ? FL_REQUEST_DEADLINE : FL_CONNECT_DEADLINE]);
+    fleet_status status;
 
     w->n_ended = at.n_over;
+    w->left = at.told;
+    if (at.told)
+        return FLEET_OK;
+    status = connect_way(f, w, connect_ms(f, at.left));
     w->left = at.left && status == FLEET_ETIMEDOUT;
     if (!w->left)
         return status;
@@ -136,8 +147,7 @@ static fleet_status connect_ways(fleet *f)
     for (job->now = 0; job->now < job->n_way; job->now++)
         FL_TRY(job->server
                    ? connect_on(f, &job->way[job->now])
-                   : connect_way(f, &job->way[job->now],
-                                 f->role.deadline_ms[FL_CONNECT_DEADLINE]));
+                   : connect_way(f, &job->way[job->now], connect_ms(f, false)));
     job->now = 0;
     return FLEET_OK;
 }
@@ -174,6 +184,7 @@ static fleet_status listen_to_trainers(fleet *f)
                                  .first_trainer = job->first_trainer,
                                  .n_trainer = job->n_trainer,
                                  .key = job->key,
+                                 .n_worker = r->worker_num,
                                  .boundary = job->in.text,
                                  .n_in_flight = job->n_in_flight,
                                  .peer_ms = r->deadline_ms[FL_PEER_DEADLINE],
@@ -261,14 +272,19 @@ fleet_status fl_stage_connect_leave(fleet *f)
 fleet_status fl_stage_connect_tell(fl_stage_job *job, int worker)
 {
     const fl_stage_place at = fl_stage_server_where(job->server, worker);
-    fl_stage_way *w = &job->way[worker - job->first_trainer];
+    fl_stage_way *w;
 
-    if (job->n_way == 0 || w->left)
+    if (job->n_way == 0)
+        return FLEET_OK;
+    w = &job->way[worker - job->first_trainer];
+    if (w->left)
         return FLEET_OK;
     job->now = worker - job->first_trainer;
     job->number = at.left ? at.number : at.ended_at;
-    if (at.left)
-        return leave_next(w);
+    if (at.left) {
+        FL_TRY(leave_next(w));
+        return fl_stage_server_told(job->server, worker);
+    }
     for (; w->n_ended < at.n_ended; w->n_ended++)
         FL_TRY(fl_stage_client_end_pass(w->client));
     return FLEET_OK;

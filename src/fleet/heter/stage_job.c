@@ -381,9 +381,11 @@ static fleet_status make_stage(fleet *f, fleet_program *p, const fl_cut *cut)
     FL_TRY(describe_boundaries(&f->role, job, cut));
     FL_TRY(fl_stage_program(f, cut, f->role.stages.own, &job->link,
                             &job->program, &loss));
-    if (fl_stage_job_has_crew(job) && job->program->place.gpu)
+    if (fl_stage_job_has_crew(job) && job->program->place.gpu) {
+        fleet_program_destroy(job->program); /* its link goes with the job */
         return refuse_stages("strategy.pipeline with a GPU between two stages",
                              "batches in flight are computed on CPUs there");
+    }
     set_training(f, p, job, loss);
     if (fleet_is_worker(f)) {
         p->stage = job->program;

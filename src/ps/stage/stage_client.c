@@ -315,20 +315,28 @@ fleet_status fl_stage_client_open(fl_stage_client **client,
     return fl_error_raise(&error);
 }
 
+/* The thread's failure stays as it is. */
+static void say_why(const fl_stage_client *c)
+{
+    char name[32], text[900];
+    fl_error why;
+
+    fl_error_take(&why, fleet_last_status());
+    snprintf(name, sizeof name, "worker %d", c->o.trainer);
+    snprintf(text, sizeof text, "%s has given up: %.700s",
+             c->o.own_name ? c->o.own_name : name,
+             *why.text ? why.text : "it has not left the job");
+    fl_client_fail(c->client, FLEET_EPEER, text, true);
+    fl_error_clear();
+    (void)fl_error_raise(&why);
+}
+
 void fl_stage_client_close(fl_stage_client *c)
 {
     if (!c)
         return;
-    if (c->client && !c->left) {
-        const char *why = fleet_last_error();
-        char name[32], text[900];
-
-        snprintf(name, sizeof name, "worker %d", c->o.trainer);
-        snprintf(text, sizeof text, "%s has given up: %.700s",
-                 c->o.own_name ? c->o.own_name : name,
-                 *why ? why : "it has not left the job");
-        fl_client_fail(c->client, FLEET_EPEER, text, true);
-    }
+    if (c->client && !c->left)
+        say_why(c);
     if (c->client)
         fl_client_forget(c->client, c->request, c->o.n_in_flight);
     else

@@ -23,7 +23,8 @@ typedef struct fl_stage_record {
     uint64_t n_over;  /* passes that were over for all */
     uint64_t n_ended; /* that the trainer has ended, with this request */
     uint32_t run;
-    uint32_t left;   /* the trainer has left with it */
+    uint32_t left;   /* the trainer has left with it; 2: and the next stage
+                        knows */
     uint32_t n_lane; /* of batches; 0: it is none */
     uint32_t n_answer;
     fl_update_settings settings; /* of batches */

@@ -179,7 +179,7 @@ fl_stage_record fl_stage_record_of(const fl_stage_server *s,
                              .n_over = s->n_over,
                              .n_ended = t->n_ended,
                              .run = s->o.run,
-                             .left = t->left};
+                             .left = (uint32_t)t->left + t->told};
 }
 
 static void fail_here(fl_stage_server *s)
@@ -199,8 +199,8 @@ static bool is_end(const fl_msg_head *head)
  * before this process does. Its record takes the place of its batch's, so it
  * says that the step is made: the next process would make another one by that
  * number, of which lanes would believe that they have it. */
-static fl_stage_record record_of_end(const fl_stage_server *s,
-                                     const fl_stage_peer *t, uint64_t number)
+fl_stage_record fl_stage_record_of_end(const fl_stage_server *s,
+                                       const fl_stage_peer *t, uint64_t number)
 {
     fl_stage_record r = fl_stage_record_of(s, t, number);
     const bool is_made = t->trained_at == s->step + 1;
@@ -227,7 +227,7 @@ static void take_end(fl_stage_server *s, fl_stage_peer *t)
         t->ended_at = head->step;
     }
     t->left = head->flags & FL_MSG_LEAVE;
-    r = record_of_end(s, t, head->step);
+    r = fl_stage_record_of_end(s, t, head->step);
     if (s->o.stage_log && fl_stage_log_write(s->o.stage_log, (int)head->stream,
                                              &r, NULL, NULL) != FLEET_OK) {
         fl_packet_drop(p);

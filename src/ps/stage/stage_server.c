@@ -146,12 +146,21 @@ static void wait_a_little(fl_stage_server *s)
     pthread_cond_timedwait(&s->came, &s->lock, &end);
 }
 
+/* The process that brings the batches is late. */
 static fleet_status fail_late(const fl_stage_server *s, int trainer)
 {
+    const int key = fl_stage_key_of(s, (uint32_t)trainer);
+    const double seconds = (double)s->o.step_ms / 1000;
+
+    if (key == trainer)
+        return fl_fail(FLEET_ETIMEDOUT,
+                       "worker %d has kept %s and the other workers waiting "
+                       "for %.1f s, without a batch (step deadline)",
+                       trainer, s->o.name, seconds);
     return fl_fail(FLEET_ETIMEDOUT,
-                   "worker %d has kept %s and the other workers waiting for "
-                   "%.1f s, without a batch (step deadline)",
-                   trainer, s->o.name, (double)s->o.step_ms / 1000);
+                   "heter worker %d has kept %s and the other workers waiting "
+                   "for %.1f s, without a batch of worker %d (step deadline)",
+                   key - s->o.n_worker, s->o.name, seconds, trainer);
 }
 
 /* Under the lock, which is given up meanwhile. */
@@ -322,10 +331,27 @@ fl_stage_place fl_stage_server_where(fl_stage_server *s, int trainer)
     fl_stage_place at;
 
     pthread_mutex_lock(&s->lock);
-    at = (fl_stage_place){t->number, t->ended_at, t->n_ended, s->n_over,
-                          t->left};
+    at = (fl_stage_place){t->number, t->ended_at, t->n_ended,
+                          s->n_over, t->left,     t->told};
     pthread_mutex_unlock(&s->lock);
     return at;
+}
+
+/* Its socket's thread has written what is the trainer's last request. */
+fleet_status fl_stage_server_told(fl_stage_server *s, int trainer)
+{
+    fl_stage_peer *t = fl_stage_peer_of(s, (uint32_t)trainer);
+    fleet_status status = FLEET_OK;
+
+    pthread_mutex_lock(&s->lock);
+    t->told = true;
+    if (s->o.stage_log) {
+        const fl_stage_record r = fl_stage_record_of_end(s, t, t->number);
+
+        status = fl_stage_log_write(s->o.stage_log, trainer, &r, NULL, NULL);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
 }
 
 void fl_stage_server_gets_on(fl_stage_server *s, uint64_t progress)
@@ -417,7 +443,8 @@ static fleet_status restore_trainer(fl_stage_server *s, int trainer)
     t->number = r->number;
     t->n_ended = r->n_ended;
     t->ended_at = r->number; /* if it is an end, which alone matters */
-    t->left = r->left;
+    t->left = r->left > 0;
+    t->told = r->left > 1;
     t->trained_at = r->n_lane > 0 ? r->step + 1 : 0;
     if (!s->goes_on || r->step > s->step) {
         s->step = r->step;

@@ -29,6 +29,7 @@ typedef struct fl_stage_server_options {
     int first_trainer, n_trainer; /* workers that it serves: their streams */
     const int *key; /* by them: which worker's key the process has that brings
                        their batches; NULL: their own */
+    int n_worker;   /* of the job: keys from that on are heter workers' */
     const char *boundary;     /* what crosses: trainers have to say the same */
     int n_in_flight;          /* batches of a trainer at once; 0: 1 */
     int64_t peer_ms, step_ms; /* deadlines */
@@ -92,10 +93,14 @@ fleet_status fl_stage_server_answer(fl_stage_server *s, int trainer,
 typedef struct fl_stage_place {
     uint64_t number, ended_at, n_ended;
     uint64_t n_over; /* passes that are over for all */
-    bool left;
+    bool left, told; /* it has left; and the next stage was told so */
 } fl_stage_place;
 
 fl_stage_place fl_stage_server_where(fl_stage_server *s, int trainer);
+
+/* The next stage was told that the trainer has left, which is written down: the
+ * next process would look for a stage that is gone. */
+fleet_status fl_stage_server_told(fl_stage_server *s, int trainer);
 
 /* This process waits for the next stage, whose progress is that now: trainers
  * that wait for this process hear that it gets on. */

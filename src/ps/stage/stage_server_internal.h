@@ -20,6 +20,7 @@ typedef struct fl_stage_request {
 
 typedef struct fl_stage_peer {
     bool known, left;
+    bool told; /* that it has left the next stage knows */
     fl_peer peer;
     uint32_t incarnation;
     uint64_t number;     /* of its last request, or of the batches in flight */
@@ -107,9 +108,11 @@ void fl_stage_keep_answer(fl_stage_request *q, fl_packet *p);
 bool fl_stage_head_anew(fl_stage_server *s, fl_stage_request *q,
                         const fl_msg_head *head);
 
-/* What is to be written down of it: of an end, and the head of a batch's. */
+/* What is to be written down of it: the head of a batch's; of an end. */
 fl_stage_record fl_stage_record_of(const fl_stage_server *s,
                                    const fl_stage_peer *t, uint64_t number);
+fl_stage_record fl_stage_record_of_end(const fl_stage_server *s,
+                                       const fl_stage_peer *t, uint64_t number);
 
 void fl_stage_take_packet(fl_stage_server *s, const fl_peer *from,
                           fl_packet *p);

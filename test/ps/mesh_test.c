@@ -142,6 +142,8 @@ static void *run_one(void *arg)
         if (i < ROUNDS - 1 || w->c->silent != w->index)
             w->status = run_round(w, m, out, i);
     snprintf(w->error, sizeof w->error, "%s", fleet_last_error());
+    for (int i = 1; i < N && w->index == 0; i++)
+        CHECK(sem_post(&w->c->sent[i]) == 0); /* also where it has failed */
     pthread_barrier_wait(&w->c->barrier); /* all have ended their last round */
     fl_mesh_close(m);
     fl_keys_destroy(keys);

@@ -1,5 +1,6 @@
 /* ps_waits_test.c - what takes longer than a step deadline and is no failure,
- * as long as it gets on: a worker with more data than the others, a save. */
+ * as long as it gets on: a worker with more data than the others, a save; and
+ * messages without an end, for which nothing else waits. */
 #define SUITE ps_waits
 #include "ps_kit.h"
 #include "sim_job.h"
@@ -14,6 +15,8 @@
 #include "base/file/file_writer.h"
 #include "base/memory.h"
 #include "fleet/job/handle.h"
+#include "net/message.h"
+#include "net/socket.h"
 #include "ps/host/server.h"
 #include "ps/worker/remote_table.h"
 #include "ps/worker/worker_io.h"
@@ -92,9 +95,10 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void open_pair(pair *p, fl_server_command *command)
+static fl_address address = "inproc://waits";
+
+static void make_server(pair *p, fl_server_command *command)
 {
-    static fl_address address = "inproc://waits";
     fl_server_options so = {.make_rows = fl_table_make,
                             .n_program = 1,
                             .address = address,
@@ -109,6 +113,16 @@ static void open_pair(pair *p, fl_server_command *command)
                             .step_ms = WAIT_MS,
                             .command = command,
                             .command_arg = p};
+
+    *p = (pair){.model = sim_model_of(SIM_SGD)};
+    so.context = &p->model->f->context;
+    so.program = &p->model->p;
+    so.optimizer = p->model->o;
+    CHECK_OK(fl_server_create(&p->server, &so));
+}
+
+static void open_pair(pair *p, fl_server_command *command)
+{
     fl_worker_io_options wo = {.job = "waits",
                                .address = &address,
                                .n_server = 1,
@@ -118,11 +132,8 @@ static void open_pair(pair *p, fl_server_command *command)
                                .peer_ms = WAIT_MS,
                                .step_ms = WAIT_MS};
 
-    *p = (pair){.model = sim_model_of(SIM_SGD)};
-    so.context = wo.context = &p->model->f->context;
-    so.program = &p->model->p;
-    so.optimizer = p->model->o;
-    CHECK_OK(fl_server_create(&p->server, &so));
+    make_server(p, command);
+    wo.context = &p->model->f->context;
     CHECK(pthread_create(&p->thread, NULL, serve, p) == 0);
     p->store = sim_store(p->model, fl_remote_rows_make);
     CHECK_OK(fl_worker_io_create(&p->io, &wo));
@@ -200,4 +211,40 @@ TEST(a_save_that_does_not_get_on_ends_the_job_with_the_step_deadline)
     atomic_store(&p.enough, true);
     close_pair(&p);
     CHECK_INT(p.served, FLEET_ETIMEDOUT);
+}
+
+/* --- a flood -------------------------------------------------------------- */
+
+/* More than a server takes at once are there before it looks. */
+TEST(a_server_that_is_stopped_does_not_hear_a_flood_to_its_end)
+{
+    enum { FLOOD = 5000 };
+    const fl_msg_head head = {.version = FL_MSG_VERSION,
+                              .kind = FL_MSG_HEARTBEAT};
+    fl_packet_pool *pool;
+    fl_socket *stranger;
+    uint64_t heard = 0;
+    pair p;
+
+    make_server(&p, NULL);
+    CHECK_OK(fl_packet_pool_create(&pool, 1 << 20));
+    CHECK_OK(fl_socket_connect(&stranger, address));
+    for (int i = 0; i < FLOOD; i++) {
+        fl_msg_writer w;
+        fl_packet *packet;
+
+        fl_msg_begin(&w, pool, &head);
+        CHECK_OK(fl_msg_end(&w, false, &packet));
+        CHECK_OK(fl_socket_send(stranger, NULL, packet));
+        fl_packet_drop(packet);
+    }
+    fl_server_stop(&p.server, 1, "it is enough");
+    CHECK_OK(fl_server_run(p.server));
+    CHECK(fl_server_count(p.server, 0, "fleet_lane_stray_messages_total",
+                          &heard));
+    CHECK(heard > 0 && heard < FLOOD);
+    fl_socket_close(stranger, 0);
+    fl_packet_pool_destroy(pool);
+    fl_server_destroy(p.server);
+    sim_models_close();
 }

@@ -89,8 +89,8 @@ static void open_scene(scene *s, const uint8_t *data, size_t size)
                            .step_ms = 5000,
                            .heartbeat_ms = 100,
                            .window = 300};
-    const fl_client_host client_host = {s, keep_head};
-    const fl_worker_host host = {s, wait, now_ms};
+    const fl_client_host client_host = {.arg = s, .send = keep_head};
+    const fl_worker_host host = {.arg = s, .wait = wait, .now_ms = now_ms};
     uint8_t how;
     model *m;
 

@@ -57,7 +57,8 @@ static void open_scene(scene *s, uint8_t how)
                          .peer_ms = 2000,
                          .step_ms = 5000,
                          .most_open = 2000};
-    const fl_lane_host host = {s, drop_it, begin_command, NULL};
+    const fl_lane_host host = {
+        .arg = s, .send = drop_it, .begin = begin_command};
 
     *s = (scene){0};
     if (!m->f)

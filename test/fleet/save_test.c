@@ -294,14 +294,14 @@ TEST(a_block_that_stands_in_place_of_another_is_found)
 }
 
 /* The first record of at least two rows. */
-static uint64_t *keys_of_a_bucket(char *part, size_t size)
+static char *keys_of_a_bucket(char *part, size_t size)
 {
     fl_record r;
 
     for (size_t at = 0; at + sizeof r < size; at += 4) {
         memcpy(&r, part + at, sizeof r);
         if (r.magic == FL_RECORD_MAGIC && r.kind == FL_RECORD_ROWS && r.n > 1)
-            return (uint64_t *)(void *)(part + at + sizeof r);
+            return part + at + sizeof r;
     }
     test_fail(__FILE__, __LINE__, "no bucket has two rows");
     return NULL;
@@ -315,7 +315,8 @@ TEST(a_row_that_stands_twice_or_in_place_of_another_is_found_first)
 
     for (int how = 0; how < 3; how++) {
         char was[17], is[17], *part;
-        uint64_t *key, first;
+        uint64_t key[2], first;
+        char *keys;
         scene a, b;
         size_t size;
 
@@ -326,10 +327,12 @@ TEST(a_row_that_stands_twice_or_in_place_of_another_is_found_first)
         CHECK_OK(fl_file_read(test_path("saved/part-00000"), &part, &size));
         snprintf(was, sizeof was, "%016llx",
                  (unsigned long long)fl_hash(part, size, 0));
-        key = keys_of_a_bucket(part, size);
+        keys = keys_of_a_bucket(part, size);
+        memcpy(key, keys, sizeof key);
         first = key[0];
         key[0] = how == 1 ? ~first : how == 2 ? key[1] : first;
         key[1] = how == 1 ? key[1] : first;
+        memcpy(keys, key, sizeof key);
         snprintf(is, sizeof is, "%016llx",
                  (unsigned long long)fl_hash(part, size, 0));
         test_file_bytes("saved/part-00000", part, size);

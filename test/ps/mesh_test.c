@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "ps/mesh/mesh.h"
 
-enum { N = 3, ROUNDS = 4, LARGE = 33 << 20, STOPPED_MS = 2000 };
+enum { N = 3, ROUNDS = 4, LARGE = 33 << 20, STOPPED_MS = 2000 * TEST_PATIENCE };
 
 typedef struct crowd {
     pthread_barrier_t barrier;
@@ -70,9 +70,11 @@ static fleet_status is_well(void *arg)
 
 /* From a to b in that round: some bytes of a letter, none at times, in round 1
  * so many that they are several frames. */
-static int64_t size_of(int a, int b, int round)
+static int64_t size_of(const crowd *c, int a, int b, int round)
 {
-    return round == 1 && a == 0 && b == 1 ? LARGE : (a + b + round) % 4 * 1000;
+    return c->fail_at == 0 && round == 1 && a == 0 && b == 1
+               ? LARGE
+               : (a + b + round) % 4 * 1000;
 }
 
 static char letter_of(int a, int b, int round)
@@ -80,10 +82,11 @@ static char letter_of(int a, int b, int round)
     return (char)('a' + a * 9 + b * 3 + round);
 }
 
-static void check_messages(int b, int round, const char **in, int64_t *from)
+static void check_messages(const crowd *c, int b, int round, const char **in,
+                           int64_t *from)
 {
     for (int a = 0; a < N; a++) {
-        CHECK_INT(from[a], size_of(a, b, round));
+        CHECK_INT(from[a], size_of(c, a, b, round));
         for (int64_t i = 0; i<from[a]; i += from[a]> 9999 ? 4001 : 1)
             CHECK(in[a][i] == letter_of(a, b, round));
     }
@@ -97,13 +100,13 @@ static fleet_status run_round(one *w, fl_mesh *m, char *const *out, int round)
     fleet_status status;
 
     for (int b = 0; b < N; b++) {
-        to[b] = gives_up ? -1 : size_of(w->index, b, round);
+        to[b] = gives_up ? -1 : size_of(w->c, w->index, b, round);
         if (to[b] > 0)
             memset(out[b], letter_of(w->index, b, round), (size_t)to[b]);
     }
     status = fl_mesh_round(m, (const char *const *)out, to, in, from);
     if (status == FLEET_OK && !gives_up)
-        check_messages(w->index, round, in, from);
+        check_messages(w->c, w->index, round, in, from);
     return status;
 }
 
@@ -114,7 +117,7 @@ static void *run_one(void *arg)
         .index = w->index,
         .n = N,
         .server = w->c->server ? w->c->server : "tcp://127.0.0.1:7001",
-        .deadline_ms = w->c->silent >= 0              ? 500
+        .deadline_ms = w->c->silent >= 0              ? 500 * TEST_SLOWNESS
                        : w->c->stops && w->index == 0 ? STOPPED_MS
                                                       : 20000,
         .arg = w,

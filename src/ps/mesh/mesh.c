@@ -206,18 +206,24 @@ static fleet_status fill_packet(const fl_mesh *m, fl_packet *p,
                             .nonce = m->nonce,
                             .round = m->round,
                             .size = size};
-    void *at = fl_packet_add(p, sizeof head);
+    int64_t done = 0, n;
+    char *at;
 
-    if (!at)
-        return FLEET_ENOMEM;
-    memcpy(at, &head, sizeof head);
-    for (int64_t done = 0, n; done < size; done += n) {
+    /* of one frame, if it can be: libzmq aborts where a connection ends while a
+     * socket is closed that has sent a part of a message of several */
+    do {
+        const size_t ahead = done == 0 ? sizeof head : 0;
+
         n = size - done < FRAME ? size - done : FRAME;
-        at = fl_packet_add(p, (size_t)n);
+        n = n > 0 ? n : 0;
+        at = fl_packet_add(p, ahead + (size_t)n);
         if (!at)
             return fl_last_code();
-        memcpy(at, data + done, (size_t)n);
-    }
+        memcpy(at, &head, ahead);
+        if (n > 0)
+            memcpy(at + ahead, data + done, (size_t)n);
+        done += n;
+    } while (done < size);
     return FLEET_OK;
 }
 
@@ -256,11 +262,12 @@ static bool read_head(const fl_mesh *m, const fl_packet *p, const fl_peer *from,
 {
     int64_t size = 0;
 
-    if (p->n_frame < 1 || p->frame[0].size != sizeof *head)
+    if (p->n_frame < 1 || p->frame[0].size < sizeof *head)
         return false;
     memcpy(head, p->frame[0].data, sizeof *head);
-    for (int i = 1; i < p->n_frame; i++)
+    for (int i = 0; i < p->n_frame; i++)
         size += (int64_t)p->frame[i].size;
+    size -= (int64_t)sizeof *head;
     return head->magic == MAGIC && head->nonce == m->nonce &&
            head->from < (uint32_t)m->o.n && (int)head->from != m->o.index &&
            (head->size < 0 ? 0 : head->size) == size &&
@@ -343,13 +350,15 @@ static fleet_status wait_for_all(fl_mesh *m)
 static fleet_status join_frames(fl_mesh *m, int worker, const fl_packet *p,
                                 int64_t size, const char **in)
 {
-    size_t at = 0;
+    const char *first = (const char *)p->frame[0].data + sizeof(mesh_head);
+    size_t at = p->frame[0].size - sizeof(mesh_head);
 
-    if (p->n_frame <= 2) {
-        *in = p->n_frame == 2 ? p->frame[1].data : NULL;
+    if (p->n_frame == 1) {
+        *in = size > 0 ? first : NULL;
         return FLEET_OK;
     }
     FL_TRY(fl_grow(&m->joined[worker], &m->room[worker], (size_t)size, 1));
+    memcpy(m->joined[worker], first, at);
     for (int i = 1; i < p->n_frame; at += p->frame[i++].size)
         memcpy(m->joined[worker] + at, p->frame[i].data, p->frame[i].size);
     *in = m->joined[worker];

@@ -64,7 +64,7 @@ TEST(data_that_is_fetched_is_of_the_batch_that_was_trained)
     crew c;
     work k;
 
-    crew_open(&c, 1, true, KIT_CTR, &(kit_options){0});
+    crew_open(&c, 1, true, KIT_CTR, &(kit_options){.max_batch = 50});
     work_open(&k, &c.m[0], 2, 3);
     const fleet_feed *feed = &k.b[0]->feed[0];
     const fleet_var *v = fleet_program_var(c.m[0].p, feed->name);

@@ -191,14 +191,18 @@ $(BUILD)/libfleet_mpi.so: $(MPI_SRC:%.c=$(BUILD)/%.o) $(COMM_OBJ) \
 ARROW_SRC := $(wildcard src/data/arrow/*.cpp)
 ARROW_LIBS := $(foreach l,parquet arrow,-l:$(notdir $(firstword \
               $(wildcard $(ARROW_AT)/lib$(l).so $(ARROW_AT)/lib$(l).so.*))))
+# A file of one text, which is made anew only where the text is another one.
+define write_if_other
+	@mkdir -p $(@D)
+	@echo "$(1)" >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+endef
 # Dependencies do not have its headers: another Arrow is another file.
 ARROW_IS := $(BUILD)/arrow.is
 .PHONY: arrow-is
 arrow-is:
 $(ARROW_IS): arrow-is
-	@mkdir -p $(@D)
-	@echo '$(ARROW_AT)' $$(cd $(ARROW_AT) && ls libparquet.so*) >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	$(call write_if_other,$(ARROW_AT) $$(cd $(ARROW_AT) && ls libparquet.so*))
 $(BUILD)/src/data/arrow/%.o: src/data/arrow/%.cpp $(ARROW_IS)
 	@mkdir -p $(@D)
 	@echo "  CXX   $@"
@@ -326,9 +330,7 @@ CUDA_IS := $(CUDA_BUILD)/archs.is
 .PHONY: cuda-is
 cuda-is:
 $(CUDA_IS): cuda-is
-	@mkdir -p $(@D)
-	@echo '$(CUDA_ARCHS)' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	$(call write_if_other,$(CUDA_ARCHS))
 $(CUDA_BUILD)/%.o: % $(CUDA_IS)
 	@mkdir -p $(@D)
 	@echo "  NVCC  $@"

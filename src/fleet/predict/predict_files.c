@@ -196,17 +196,6 @@ static fleet_status find_output(const fleet_predictor *p, const char *name,
     return status;
 }
 
-/* A mean over the batch has no line. */
-static fleet_status check_rows(const fleet_var *v)
-{
-    return fl_shape_batched(&v->shape)
-               ? FLEET_OK
-               : fl_fail(FLEET_ESHAPE,
-                         "%s: output \"%s\" %s is one of a whole batch: "
-                         "expected one of each sample",
-                         call, v->name, fl_shape_print(&v->shape).chars);
-}
-
 static fleet_status choose_outputs(prediction *p)
 {
     const fleet_predict_options *o = p->o;
@@ -218,8 +207,9 @@ static fleet_status choose_outputs(prediction *p)
         p->shown[k] = k;
         if (o->n_name > 0)
             FL_TRY(find_output(p->s->predictor, o->names[k], &p->shown[k]));
-        FL_TRY(
-            check_rows(fleet_predictor_output(p->s->predictor, p->shown[k])));
+        FL_TRY(fl_tally_check_rows(
+            "fleet_predict_files: output",
+            fleet_predictor_output(p->s->predictor, p->shown[k])));
     }
     return FLEET_OK;
 }

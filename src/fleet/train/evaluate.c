@@ -39,7 +39,6 @@ static fleet_status count_batch(task_counts *t, fleet_executor *e, int64_t rows)
                        "fleet_evaluate: no slot of the dataset feeds the label "
                        "\"%s\"",
                        t->label->name);
-
     FL_TRY(fl_grow(&t->p, &t->p_capacity, (size_t)(rows * t->tally.classes),
                    sizeof *t->p));
     f.data = t->p;
@@ -58,11 +57,10 @@ static fleet_status observe(void *arg, fleet_executor *e, const fl_batch *b)
     return v->ranks ? fl_ranking_add(&v->ranking, e, b->rows) : FLEET_OK;
 }
 
-static fleet_status check_task(const fleet_executor *e, const fleet_var *label,
-                               const fleet_var *prediction)
+/* own: the executor's variable for the label. */
+static fleet_status check_label(const fleet_executor *e, const fleet_var *label,
+                                const fleet_var *own)
 {
-    const fleet_var *own = fl_executor_own_var(e, label);
-
     if (!own || own->program != e->program || own->kind != FL_VAR_DATA)
         return fl_fail(FLEET_EINVAL,
                        "fleet_evaluate: the label \"%s\" is no data variable "
@@ -75,12 +73,6 @@ static fleet_status check_task(const fleet_executor *e, const fleet_var *label,
                        label->name,
                        own->ragged ? "as many numbers as it likes"
                                    : fl_shape_print(&own->shape).chars);
-    if (!fl_shape_batched(&prediction->shape))
-        return fl_fail(FLEET_ESHAPE,
-                       "fleet_evaluate: the prediction \"%s\" %s is one of a "
-                       "whole batch: expected one of each sample",
-                       prediction->name,
-                       fl_shape_print(&prediction->shape).chars);
     return FLEET_OK;
 }
 
@@ -95,8 +87,9 @@ static fleet_status open_task(evaluation *v, const fleet_executor *e,
                        "fleet_evaluate: NULL argument: the label or the "
                        "prediction of task %d of the model",
                        v->n_task);
-    FL_TRY(check_task(e, label, prediction));
     t->label = fl_executor_own_var(e, label);
+    FL_TRY(check_label(e, label, t->label));
+    FL_TRY(fl_tally_check_rows("fleet_evaluate: the prediction", prediction));
     t->prediction = prediction;
     v->n_task++;
     return fl_tally_open(&t->tally, fl_shape_cols(&prediction->shape));

@@ -8,8 +8,19 @@
 
 #include "base/memory.h"
 #include "ops/metrics.h"
+#include "runtime/graph/program.h"
 
 enum { BUCKETS = 65536 };
+
+fleet_status fl_tally_check_rows(const char *what, const fleet_var *v)
+{
+    return fl_shape_batched(&v->shape)
+               ? FLEET_OK
+               : fl_fail(FLEET_ESHAPE,
+                         "%s \"%s\" %s is one of a whole batch: expected one "
+                         "of each sample",
+                         what, v->name, fl_shape_print(&v->shape).chars);
+}
 
 fleet_status fl_tally_open(fl_tally *j, int64_t classes)
 {

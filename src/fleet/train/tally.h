@@ -2,6 +2,7 @@
  * sample, in their order. */
 #pragma once
 
+#include <fleet/nn.h>
 #include <fleet/report.h>
 
 typedef struct fl_tally {
@@ -10,6 +11,10 @@ typedef struct fl_tally {
     double logloss;
     int64_t right, samples;
 } fl_tally;
+
+/* Has v a row for each sample, as a mean over the batch has not? what: how the
+ * failure, FLEET_ESHAPE, begins. */
+fleet_status fl_tally_check_rows(const char *what, const fleet_var *v);
 
 fleet_status fl_tally_open(fl_tally *j, int64_t classes);
 

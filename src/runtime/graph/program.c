@@ -91,15 +91,22 @@ const fleet_var *fleet_var_weights(const fleet_var *v)
 
 /* --- variables ----------------------------------------------------------- */
 
+/* Executors may be reading what a program has that has run. */
+static fleet_status check_open(const fleet_program *p, const char *name)
+{
+    return p->sealed
+               ? fl_fail(FLEET_ESTATE,
+                         "the program has run: \"%s\" can no longer be added",
+                         name)
+               : FLEET_OK;
+}
+
 static fleet_status add_var(fleet_program *p, const fleet_var *like,
                             const char *name, fleet_var **out)
 {
     fleet_var *v;
 
-    if (p->sealed)
-        return fl_fail(FLEET_ESTATE,
-                       "the program has run: \"%s\" can no longer be added",
-                       name);
+    FL_TRY(check_open(p, name));
     FL_TRY(fl_grow(&p->var, &p->var_capacity, p->n_var + 1, sizeof *p->var));
     v = fl_arena_copy(&p->arena, like, sizeof *like);
     if (!v || !(v->name = fl_arena_strdup(&p->arena, name)))
@@ -463,11 +470,9 @@ fleet_var *fl_program_add(fleet_program *p, const fl_op *op,
 
     if (!fl_program_ok(p))
         return NULL;
-    if (p->sealed) { /* executors may be reading its nodes */
-        fl_fail(FLEET_ESTATE,
-                "the program has run: \"%s\" can no longer be added", op->name);
-        return fl_program_failed(p, FLEET_ESTATE);
-    }
+    status = check_open(p, op->name);
+    if (status != FLEET_OK)
+        return fl_program_failed(p, status);
     n = fl_arena_alloc(&p->arena, sizeof *n);
     if (!n)
         return fl_program_failed(p, FLEET_ENOMEM);

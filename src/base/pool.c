@@ -218,3 +218,14 @@ void fl_pool_run(fl_pool *p, int n, fl_task *task, void *arg)
     work_off(p, 0);
     await_others(p);
 }
+
+void fl_pool_share(fl_pool *p, int n, fl_task *task, void *arg)
+{
+    if (fl_pool_acquire(p)) {
+        fl_pool_run(p, n, task, arg);
+        fl_pool_release(p);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        task(arg, i, 0);
+}

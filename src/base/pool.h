@@ -22,3 +22,6 @@ void fl_pool_release(fl_pool *pool);
 /* Run task(arg, i, thread) for i in [0, n), n < 2^20, each once, in any order;
  * returns when all are done, with everything they wrote visible. */
 void fl_pool_run(fl_pool *pool, int n, fl_task *task, void *arg);
+
+/* The same by a pool that is to be had, or else by this thread alone. */
+void fl_pool_share(fl_pool *pool, int n, fl_task *task, void *arg);

@@ -41,9 +41,8 @@ static int find_known(const newcomer *n)
     return n->of_launcher ? -1 : find_address(n->role, n->address);
 }
 
-static bool runs_by_launcher(int server)
+static bool runs_by_launcher(int server, fl_address address)
 {
-    fl_address address;
     bool runs = launcher_look(server, address) == FLEET_OK;
 
     fl_error_clear();
@@ -69,6 +68,7 @@ typedef enum place { PLACE_TAKEN, PLACE_FREE, PLACE_GETS_FREE } place;
 static fleet_status look_at_place(const newcomer *n, int server, place *is)
 {
     int count, leads[FL_MOST_SERVER];
+    fl_address address;
     asked_job *j;
 
     FL_TRY(move_look(n->role, n->keys, server, &j));
@@ -76,7 +76,8 @@ static fleet_status look_at_place(const newcomer *n, int server, place *is)
     *is = PLACE_TAKEN;
     if (!ask_lanes(j, &count)[ask_first_of(server)].is)
         *is = ask_is_whole(j) ? PLACE_FREE : PLACE_TAKEN;
-    else if (leads[server] == 0 && n->of_launcher && runs_by_launcher(server))
+    else if (leads[server] == 0 && n->of_launcher &&
+             runs_by_launcher(server, address))
         *is = count_guests(j, server) > 0 ? PLACE_GETS_FREE : PLACE_FREE;
     ask_close(j);
     return FLEET_OK;
@@ -230,13 +231,9 @@ static fleet_status tell_servers(const newcomer *n, asked_job *j)
 static bool is_of_launcher(const newcomer *n)
 {
     fl_address address = "";
-    bool is = n->of_launcher;
 
-    if (!is && fl_variable("FLEET_IPC_FOLDER"))
-        is = launcher_look(n->server, address) == FLEET_OK &&
-             strcmp(address, n->address) == 0;
-    fl_error_clear();
-    return is;
+    return n->of_launcher || (runs_by_launcher(n->server, address) &&
+                              strcmp(address, n->address) == 0);
 }
 
 /* Lanes come to it now: from here on what becomes of it matters to the job. */

@@ -356,9 +356,8 @@ static fleet_status check_supervision(run_options *o)
 static fleet_status check_replicas(run_options *o)
 {
     const char *text = getenv("FLEET_REPLICAS");
-    int n_server = o->servers ? run_options_count(o->servers) : o->n_server;
+    const int n_server = count_servers(o);
 
-    n_server *= o->meets ? o->n_node : 1;
     if (o->replicas < 0 && text && *text)
         FL_TRY(run_options_integer("FLEET_REPLICAS", text, 1, MOST_COPIES,
                                    &o->replicas));

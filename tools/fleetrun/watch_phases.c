@@ -57,12 +57,17 @@ bool watch_any_runs(const watch *w)
            (watch_mpirun(w) && watch_mpirun(w)->pid > 0);
 }
 
-bool watch_ranks_run(const watch *w)
+static bool any_lives(const watch *w, int first)
 {
-    for (int i = w->job->n_server; i < w->job->n_process; i++)
+    for (int i = first; i < w->job->n_process; i++)
         if (watch_lives(w, &w->job->process[i]))
             return true;
     return false;
+}
+
+bool watch_ranks_run(const watch *w)
+{
+    return any_lives(w, w->job->n_server);
 }
 
 bool watch_workers_started(const watch *w)
@@ -182,10 +187,7 @@ static void report_missing(const watch *w)
 
 static bool only_joined_run(const watch *w)
 {
-    for (int i = 0; i < w->job->n_process; i++)
-        if (watch_lives(w, &w->job->process[i]))
-            return false;
-    return true;
+    return !any_lives(w, 0);
 }
 
 void watch_deadline_passed(watch *w)

@@ -57,8 +57,7 @@ static fleet_status read_files(fl_config *c, const fl_at *at, const char *key,
     return FLEET_OK;
 }
 
-/* How often. */
-static int has_stdin(const char *const *files, int n)
+int fl_config_has_stdin(const char *const *files, int n)
 {
     int found = 0;
 
@@ -70,8 +69,9 @@ static int has_stdin(const char *const *files, int n)
 /* Standard input comes once: it is for one pass of one list. */
 static fleet_status check_stdin(const fl_config *c, const fl_at *at)
 {
-    const int train = has_stdin(c->train, c->n_train);
-    const int test = has_stdin(c->test, c->n_test);
+    const int train = fl_config_has_stdin(c->train, c->n_train);
+    const int test = fl_config_has_stdin(c->test, c->n_test);
+    const int items = fl_config_has_stdin(c->items, c->n_items);
     fl_at one = fl_at_key(at, train > 1 ? "train" : "test");
 
     if (train > 1 || test > 1)
@@ -85,10 +85,8 @@ static fleet_status check_stdin(const fl_config *c, const fl_at *at)
     if (train && test)
         return fl_at_expected(&one, "files: \"-\", standard input, can be read "
                                     "once, and train does");
-    one =
-        fl_at_key(at, has_stdin(c->items, c->n_items) ? "items" : "validation");
-    return has_stdin(c->validation, c->n_validation) ||
-                   has_stdin(c->items, c->n_items)
+    one = fl_at_key(at, items ? "items" : "validation");
+    return items || fl_config_has_stdin(c->validation, c->n_validation)
                ? fl_at_expected(&one,
                                 "files, which are read several times, and "
                                 "not \"-\", standard input")

@@ -11,6 +11,9 @@ fleet_status fl_config_read_slots(fl_config *c, const fl_at *at); /* after it */
 /* A text that is not empty. */
 fleet_status fl_config_path(const fl_at *at, const char **path);
 
+/* How often "-", standard input, is among the files. */
+int fl_config_has_stdin(const char *const *files, int n);
+
 /* Of what validations are judged by, into the text. */
 void fl_config_metric_name(const fl_config *c, char name[FL_RANKING_NAME]);
 

@@ -20,14 +20,6 @@ void fl_config_metric_name(const fl_config *c, char name[FL_RANKING_NAME])
 
 /* --- metrics of retrieval ------------------------------------------------- */
 
-static bool is_standard_input(const fl_config *c)
-{
-    for (int i = 0; i < c->n_train; i++)
-        if (strcmp(c->train[i], "-") == 0)
-            return true;
-    return false;
-}
-
 /* Files of items are read in each evaluation. */
 static fleet_status check_items(const fl_config *c, const fl_at *root)
 {
@@ -38,7 +30,7 @@ static fleet_status check_items(const fl_config *c, const fl_at *root)
         return items.json ? fl_at_expected(&items, "nothing: there are no "
                                                    "`metrics` of items")
                           : FLEET_OK;
-    if (!items.json && is_standard_input(c))
+    if (!items.json && fl_config_has_stdin(c->train, c->n_train))
         return fl_at_expected(&items, "files: `metrics` are of all items, and "
                                       "train is standard input");
     return FLEET_OK;

@@ -126,17 +126,14 @@ fleet_status fl_validation_run(fl_config_run *t)
     return t->c->patience > 0 || t->c->save_best ? judge(t) : FLEET_OK;
 }
 
-static fleet_status check_ranking(const fl_config_run *t)
+static fleet_status check_ranking(const fl_config_run *t, const char *name)
 {
-    char name[FL_RANKING_NAME];
-
     if (t->c->n_ranking > 0 && !(t->model.user && t->model.item))
         return fl_fail(FLEET_ECONFIG,
                        "metrics: expected nothing of model %s, which has no "
                        "vectors of users and items; gru4rec, sasrec, "
                        "two_tower, word2vec and youtube_dnn have",
                        t->c->model->name);
-    fl_config_metric_name(t->c, name);
     if (!t->model.label && t->c->metric != FL_METRIC_LOSS &&
         t->c->metric != FL_METRIC_RANKING)
         return fl_fail(FLEET_ECONFIG,
@@ -152,9 +149,8 @@ fleet_status fl_validation_check(const fl_config_run *t)
     int64_t classes = fl_shape_cols(&p->shape);
     char name[FL_RANKING_NAME];
 
-    FL_TRY(check_ranking(t));
     fl_config_metric_name(t->c, name);
-
+    FL_TRY(check_ranking(t, name));
     if ((t->c->metric == FL_METRIC_AUC || t->c->metric == FL_METRIC_LOGLOSS) &&
         classes > 2)
         return fl_fail(FLEET_ECONFIG,

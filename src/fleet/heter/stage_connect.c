@@ -127,12 +127,10 @@ static fleet_status connect_on(fleet *f, fl_stage_way *w)
     fleet_status status;
 
     w->n_ended = at.n_over;
-    w->left = at.told;
     if (at.told)
         return FLEET_OK;
     status = connect_way(f, w, connect_ms(f, at.left));
-    w->left = at.left && status == FLEET_ETIMEDOUT;
-    if (!w->left)
+    if (!at.left || status != FLEET_ETIMEDOUT)
         return status;
     FL_INFO(&f->context.log, "%s: worker %d has left, and %s has, too",
             f->stage_job->name, w->worker, w->name);
@@ -251,7 +249,6 @@ static fleet_status leave_next(fl_stage_way *w)
     FL_TRY(fl_stage_client_leave(w->client));
     fl_stage_client_close(w->client);
     w->client = NULL;
-    w->left = true;
     return FLEET_OK;
 }
 
@@ -271,15 +268,15 @@ fleet_status fl_stage_connect_leave(fleet *f)
  * batch of the next pass. */
 fleet_status fl_stage_connect_tell(fl_stage_job *job, int worker)
 {
-    const fl_stage_place at = fl_stage_server_where(job->server, worker);
+    const int i = worker - job->first_trainer;
     fl_stage_way *w;
+    fl_stage_place at;
 
-    if (job->n_way == 0)
+    if (job->n_way == 0 || !job->way[i].client)
         return FLEET_OK;
-    w = &job->way[worker - job->first_trainer];
-    if (w->left)
-        return FLEET_OK;
-    job->now = worker - job->first_trainer;
+    w = &job->way[i];
+    at = fl_stage_server_where(job->server, worker);
+    job->now = i;
     job->number = at.left ? at.number : at.ended_at;
     if (at.left) {
         FL_TRY(leave_next(w));

@@ -10,9 +10,6 @@
 #include "fleet/heter/stage_program.h"
 #include "fleet/strategy/strategy_fields.h"
 #include "ps/stage/stage_wire.h"
-#include "ps/stage/step_parts.h"
-#include "runtime/plan/remote.h"
-#include "runtime/exec/executor.h"
 #include "runtime/optim/own_optimizers.h"
 
 /* --- what is refused ------------------------------------------------------ */

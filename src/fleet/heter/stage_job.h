@@ -25,7 +25,6 @@ typedef struct fl_stage_way {
     char name[32];           /* of that one */
     fl_stage_client *client; /* NULL: not connected, or left */
     uint64_t n_ended;        /* passes of which the next stage was told */
-    bool left;               /* likewise */
 } fl_stage_way;
 
 typedef struct fl_stage_job {

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "ops/metrics.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/feed_fetch.h"
 #include "runtime/graph/program.h"
@@ -138,6 +139,15 @@ static uint64_t key_of(const fl_ranking *r, const fleet_executor *e,
     return fl_hasher_end(&h);
 }
 
+/* Has it an item to find? */
+static bool is_ranked(const fl_ranking *r, const fleet_executor *e, int64_t row)
+{
+    const void *labels = r->label ? e->input[r->label->id].data : NULL;
+
+    return !labels ||
+           fl_number_at(labels, r->label->dtype != FLEET_INT64, row) == 1.0;
+}
+
 /* Vectors [rows, dim] of a batch that was run. */
 static fleet_status fetch_vectors(fleet_executor *e, const fleet_var *v,
                                   const char *whose, int64_t rows, int64_t dim,
@@ -191,6 +201,7 @@ fleet_status fl_ranking_read_items(fl_ranking *r, fleet_executor *e,
 
 typedef struct ranked_rows {
     fl_ranking *r;
+    const fleet_executor *e;
     int64_t rows;
 } ranked_rows;
 
@@ -219,10 +230,10 @@ static void score_block(const fl_items *t, int64_t block, const float *u,
             score[i] += u[k] * v[k * BLOCK + i];
 }
 
-static void rank_row(fl_ranking *r, int64_t row)
+static void rank_row(fl_ranking *r, const fleet_executor *e, int64_t row)
 {
     const fl_items *t = &r->items;
-    const int64_t own = find_item(t, r->batch_key[row]);
+    const int64_t own = find_item(t, key_of(r, e, row));
     const float at = own_score(r, row, own);
     int64_t above = 0, as_high = 1; /* itself */
     float score[BLOCK];
@@ -246,22 +257,16 @@ static void rank_task(void *arg, int task, int thread)
 
     (void)thread;
     for (int64_t i = first; i < of->rows && i < first + TASK_ROWS; i++)
-        rank_row(of->r, i);
+        if (is_ranked(of->r, of->e, i))
+            rank_row(of->r, of->e, i);
 }
 
-static void rank_rows(fl_ranking *r, fl_pool *all, int64_t rows)
+static void rank_rows(fl_ranking *r, const fleet_executor *e, int64_t rows)
 {
-    const int n = (int)((rows + TASK_ROWS - 1) / TASK_ROWS);
-    fl_pool *pool = fl_pool_acquire(all) ? all : NULL;
-    ranked_rows of = {r, rows};
+    ranked_rows of = {r, e, rows};
 
-    if (pool)
-        fl_pool_run(pool, n, rank_task, &of);
-    else
-        for (int i = 0; i < n; i++)
-            rank_task(&of, i, 0);
-    if (pool)
-        fl_pool_release(pool);
+    fl_pool_share(e->context->pool, (int)((rows + TASK_ROWS - 1) / TASK_ROWS),
+                  rank_task, &of);
 }
 
 /* --- metrics -------------------------------------------------------------- */
@@ -277,28 +282,14 @@ static double value_of(const fleet_ranking *m, int64_t above, int64_t as_high)
     return sum / (double)as_high;
 }
 
-/* Has it an item to find? */
-static bool is_ranked(const fl_ranking *r, const fleet_executor *e, int64_t row)
-{
-    const void *labels = r->label ? e->input[r->label->id].data : NULL;
-
-    return !labels || (r->label->dtype == FLEET_INT64
-                           ? ((const int64_t *)labels)[row] == 1
-                           : ((const float *)labels)[row] == 1.0f);
-}
-
 fleet_status fl_ranking_add(fl_ranking *r, fleet_executor *e, int64_t rows)
 {
     FL_TRY(fetch_items(r, e, rows));
     FL_TRY(fetch_vectors(e, r->user, "the user's", rows, r->items.dim,
                          &r->batch_user, &r->user_capacity));
-    FL_TRY(fl_grow(&r->batch_key, &r->key_capacity, (size_t)rows,
-                   sizeof *r->batch_key));
     FL_TRY(fl_grow(&r->place, &r->place_capacity, 2 * (size_t)rows,
                    sizeof *r->place));
-    for (int64_t i = 0; i < rows; i++)
-        r->batch_key[i] = key_of(r, e, i);
-    rank_rows(r, e->context->pool, rows);
+    rank_rows(r, e, rows);
     for (int64_t i = 0; i < rows; i++) {
         if (!is_ranked(r, e, i))
             continue;
@@ -399,7 +390,6 @@ void fl_ranking_close(fl_ranking *r)
     fl_free(r->items.key);
     fl_free(r->batch_user);
     fl_free(r->batch_item);
-    fl_free(r->batch_key);
     fl_free(r->place);
     *r = (fl_ranking){0};
 }

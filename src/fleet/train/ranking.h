@@ -25,8 +25,6 @@ typedef struct fl_ranking {
     fl_items items;
     float *batch_user, *batch_item; /* vectors of a batch */
     size_t user_capacity, item_capacity;
-    uint64_t *batch_key;
-    size_t key_capacity;
     int64_t *place; /* two of a row: how many items are above, and as high */
     size_t place_capacity;
     int n;

@@ -122,13 +122,13 @@ static fleet_status write_bytes(fl_journal_writer *w, const void *data,
                                 size_t size)
 {
     fl_hush hush; /* a server may be opened by a thread of the host's */
-    int failed;
 
+    if (size == 0)
+        return FLEET_OK;
     fl_hush_begin(&hush);
-    failed = fl_disk_write(w->fd, data, size);
+    errno = fl_disk_write(w->fd, data, size);
     fl_hush_end(&hush);
-    errno = failed;
-    return failed ? journal_failed("written", w->path) : FLEET_OK;
+    return errno ? journal_failed("written", w->path) : FLEET_OK;
 }
 
 static fleet_status write_buffer(fl_journal_writer *w)

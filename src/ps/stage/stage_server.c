@@ -216,10 +216,10 @@ static bool has_any(fl_stage_server *s, int *trainer, fl_stage_event *event,
         const int at = (s->served + i) % s->o.n_trainer;
         fl_stage_peer *t = &s->trainer[at];
 
-        if (fl_stage_next_batch(s, t)) {
+        if (take_batch(s, t, event, p)) {
             s->served = at;
             *trainer = s->o.first_trainer + at;
-            return take_batch(s, t, event, p);
+            return true;
         }
         left += t->left;
         ended += t->left || t->n_ended > s->n_over;

@@ -352,16 +352,7 @@ static fleet_status begin_member(fl_crew *crew, int i)
 
 static void run_members(fl_crew *crew, int n)
 {
-    fl_pool *all = crew->front->context->pool;
-    fl_pool *pool = fl_pool_acquire(all) ? all : NULL;
-
-    if (pool)
-        fl_pool_run(pool, n, member_task, crew);
-    else
-        for (int i = 0; i < n; i++)
-            member_task(crew, i, 0);
-    if (pool)
-        fl_pool_release(pool);
+    fl_pool_share(crew->front->context->pool, n, member_task, crew);
 }
 
 /* On this thread, with all threads of the pool. */
